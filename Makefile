@@ -1,0 +1,56 @@
+# Every target sets itself up: a virtual environment, and what the target needs in it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint bench clean
+
+help:            ## Show the targets.
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/:/' | column -t -s:
+
+demo: $(VENV)/.installed   ## Evaluate on the embedded demo suite.
+	@$(BIN)/r2med eval bm25 --task demo
+	@printf '%s\n' \
+	  'Try next:' \
+	  '  .venv/bin/r2med tasks                         every task and whether its data is here' \
+	  '  .venv/bin/r2med eval bm25 --task demo --by family' \
+	  '  .venv/bin/r2med eval bm25 --task FOLDER       your own collection (docs/data.md)' \
+	  '  .venv/bin/r2med fetch full                    the real benchmark, from the hub'
+
+test: $(VENV)/.tested      ## Run all tests.
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/.developed   ## Check style and types.
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+check: lint test           ## Style, types and tests.
+
+bench: $(VENV)/.benched    ## Benchmarks against peers (DATA=folder of collections).
+	@$(BIN)/python bench/bm25.py $(DATA)
+
+clean:                     ## Remove the virtual environment and caches.
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "r2med needs Python 3.11 or newer; set PYTHON=...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo 'Installing r2med into $(VENV) ...'
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.tested: $(VENV)/.installed
+	@$(PIP) --editable '.[test]'
+	@touch $@
+
+$(VENV)/.developed: $(VENV)/.tested
+	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.benched: $(VENV)/.installed
+	@$(PIP) --editable '.[bench]'
+	@touch $@

@@ -1,0 +1,118 @@
+"""`r2med eval`: run systems on tasks and show their scores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from r2med.report.scores_table import Grouping
+    from r2med.results import Result
+
+
+def evaluate(
+    systems: Annotated[
+        list[str],
+        typer.Argument(metavar="SYSTEM...", help="Systems, e.g. bm25 or 'bm25 + bm25-nano'."),
+    ],
+    task: Annotated[
+        str,
+        typer.Option(
+            "--task",
+            "-t",
+            help="Tasks, suites (full, nano, demo), All, or folders; comma-separated.",
+        ),
+    ] = "demo",
+    data_root: Annotated[
+        Path | None,
+        typer.Option(help="Folder with task data you have, as ROOT/<task>/corpus.jsonl ..."),
+    ] = None,
+    results: Annotated[Path, typer.Option(help="Where results are stored.")] = Path(
+        "r2med-results"
+    ),
+    metrics: Annotated[
+        str | None, typer.Option(help="Metrics to show, e.g. ndcg@10,recall@20,mrr.")
+    ] = None,
+    by: Annotated[str, typer.Option(help="Rows of the table: task, scenario or family.")] = "task",
+    force: Annotated[bool, typer.Option("--force", help="Run again what is stored.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail on judgements of unknown ids.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Run systems on tasks and show their scores.
+
+    Finished results are reused; --force runs again.
+    """
+    from r2med.cli.choices import chosen
+    from r2med.measure import HEADLINE, parse_metric
+
+    grouping: Grouping = chosen(by, ("task", "scenario", "family"), "--by")
+    names = [str(parse_metric(name)) for name in metrics.split(",")] if metrics else list(HEADLINE)
+    found = _run(systems, task, data_root, results, names, force=force, strict=strict)
+    if as_json:
+        typer.echo(json.dumps([_json(result, names) for result in found], indent=2))
+    else:
+        _show(found, names, grouping)
+
+
+def _run(
+    systems: Sequence[str],
+    tasks: str,
+    root: Path | None,
+    results: Path,
+    metrics: list[str],
+    *,
+    force: bool,
+    strict: bool,
+) -> list[Result]:
+    from r2med.engine.evaluate import each_result
+    from r2med.report.console import notice_console, progress
+    from r2med.systems.pipeline import System
+    from r2med.tasks.registry import resolve
+
+    notices = notice_console()
+    wanted = [item if isinstance(item, Path) else item.name for item in resolve(tasks)]
+    built = [System.from_spec(system) for system in systems]
+    found = []
+    with progress() as bar:
+        line = bar.add_task("evaluating", total=len(wanted) * len(built))
+        for result in each_result(
+            built,
+            wanted,
+            root=root,
+            results=results,
+            metrics=metrics,
+            force=force,
+            strict=strict,
+            tell=lambda message: notices.print(f"note: {message}", markup=False),
+        ):
+            found.append(result)
+            bar.update(line, advance=1, description=f"{result.task} · {result.system}")
+    return found
+
+
+def _json(result: Result, metrics: list[str]) -> dict[str, object]:
+    return {
+        "system": result.system,
+        "task": result.task,
+        "suite": result.suite,
+        "queries": result.record.task.judged_queries,
+        "metrics": {name: result.metrics[name] for name in metrics},
+        "seconds": dict(result.seconds),
+        "result": str(result.folder),
+    }
+
+
+def _show(found: list[Result], metrics: list[str], by: Grouping) -> None:
+    from r2med.report.console import console
+    from r2med.report.scores_table import score_tables
+
+    out = console()
+    for table in score_tables(found, metrics, by=by):
+        out.print(table)

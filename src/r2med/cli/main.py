@@ -1,0 +1,72 @@
+"""The `r2med` command: gathers the commands and turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from r2med.cli.cache import cache
+from r2med.cli.compare import compare
+from r2med.cli.eval import evaluate
+from r2med.cli.fetch import fetch
+from r2med.cli.info import info
+from r2med.cli.leaderboard import leaderboard
+from r2med.cli.reproduce import reproduce
+from r2med.cli.results import results
+from r2med.cli.tasks import tasks
+from r2med.cli.verify import verify
+from r2med.errors import R2MedError, UsageError
+
+app = typer.Typer(
+    name="r2med",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("eval")(evaluate)
+app.command()(tasks)
+app.command()(fetch)
+app.command()(verify)
+app.add_typer(results, name="results")
+app.add_typer(cache, name="cache")
+app.command()(info)
+app.command()(leaderboard)
+app.command()(compare)
+app.command()(reproduce)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"r2med {version('r2med')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Does a retrieval system understand medicine, or does it only match words?
+
+    Runs and measures systems on R2MED and NanoR2MED.
+
+    A research instrument, never a clinical decision system.
+    """
+
+
+def main() -> None:
+    """Run the command line; 0 is fine, 1 failed, 2 wrong usage."""
+    try:
+        app()
+    except R2MedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, UsageError) else 1)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)

@@ -1,0 +1,37 @@
+"""Every error a user can cause or meet: one message that says where, what, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class R2MedError(Exception):
+    """Base of all errors raised on purpose; anything else is a defect of the program."""
+
+
+class UsageError(R2MedError):
+    """An option, name or argument is wrong; the command line exits with 2."""
+
+
+class DataError(R2MedError):
+    """A file does not hold what its layout promises."""
+
+
+class MissingError(R2MedError):
+    """Something needed is not here: data, weights, an extra, the network."""
+
+
+class DamagedError(R2MedError):
+    """A stored entry fails its checksum or cannot be read back."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A clause that offers the known names closest to a mistyped one, or all of a short list."""
+    names = sorted(set(known))
+    close = get_close_matches(name.lower(), [n.lower() for n in names], n=3, cutoff=0.6)
+    offered = [n for n in names if n.lower() in close]
+    if offered:
+        return "Did you mean " + " or ".join(repr(n) for n in offered) + "?"
+    shown = ", ".join(names[:20])
+    return f"Known: {shown}{', ...' if len(names) > 20 else ''}."

@@ -1,0 +1,1 @@
+"""Generation-augmented retrieval: a model writes or reasons before anything is searched."""

@@ -1,0 +1,41 @@
+"""Where data and caches live: one folder, so that a user can see, move and clear it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+#: The rooms of the home folder and what each holds; `r2med cache` lists exactly these.
+SHELVES: dict[str, str] = {
+    "data": "benchmark data fetched from the hub or unpacked from archives",
+    "arrow": "columnar copies of task files, for instant loading",
+    "indexes": "BM25 indexes",
+    "embeddings": "vectors of encoded texts, by model",
+    "rerank-scores": "scores of query and document pairs, by reranker",
+    "generations": "texts that models wrote for queries, with agents' traces",
+    "exports": "models exported for onnx and openvino",
+}
+
+
+def home() -> Path:
+    """`R2MED_HOME`, or the platform's cache folder."""
+    chosen = os.environ.get("R2MED_HOME")
+    if chosen:
+        return Path(chosen).expanduser()
+    return _platform_cache() / "r2med"
+
+
+def shelf(name: str) -> Path:
+    """The folder of one kind of cached thing; it may not exist yet."""
+    if name not in SHELVES:
+        raise KeyError(name)
+    return home() / name
+
+
+def _platform_cache() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local")))
+    return Path(os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"))

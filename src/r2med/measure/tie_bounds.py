@@ -1,0 +1,79 @@
+"""Best and worst case of ties: how much of a score is owed to the order of equal scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from r2med.measure.gains import Gains, gains
+from r2med.measure.metrics import score_column
+from r2med.measure.names import HEADLINE, Metric, parse_metric
+from r2med.measure.ordering import TieOrder, ordered
+from r2med.measure.scores import Scores
+from r2med.runs import Run
+from r2med.tasks.task import Judgements
+
+
+@dataclass(frozen=True, eq=False)
+class TieBounds:
+    """Scores with every tie resolved against the system, and in its favour."""
+
+    worst: Scores
+    best: Scores
+
+
+def tie_bounds(
+    run: Run,
+    judgements: Judgements,
+    metrics: Sequence[str | Metric] = HEADLINE,
+    *,
+    ties: TieOrder = "trec",
+) -> TieBounds:
+    """Measure a run under the worst and the best order of equal scores.
+
+    What counts as equal follows `ties`: float32 for trec, float64 for id-ascending, nothing for a
+    list. Documents that tie with the last one but were cut off are not in the run, so the bounds
+    say nothing about them.
+    """
+    wanted = [parse_metric(name) if isinstance(name, str) else name for name in metrics]
+    listed = ordered(run, ties)
+    joined = gains(listed, judgements)
+    if ties == "list" or not joined.found.size:
+        scores = _scores(joined, wanted)
+        return TieBounds(worst=scores, best=scores)
+    groups = _tie_groups(listed, joined, np.float32 if ties == "trec" else np.float64)
+    rows = np.repeat(np.arange(len(groups)), groups.shape[1])
+    bounds = []
+    for sign in (1.0, -1.0):
+        order = np.lexsort((sign * joined.found.ravel(), groups.ravel(), rows))
+        found = joined.found.ravel()[order].reshape(joined.found.shape)
+        bounds.append(_scores(replace(joined, found=found), wanted))
+    return TieBounds(worst=bounds[0], best=bounds[1])
+
+
+def _tie_groups(
+    run: Run,
+    joined: Gains,
+    precision: type[np.float32] | type[np.float64],
+) -> NDArray[np.int64]:
+    """For every rank of every judged query a number that equal scores share, ascending by rank."""
+    known = {query: row for row, query in enumerate(joined.query_ids.to_pylist())}
+    places = np.array([known.get(query, -1) for query in run.query_ids.to_pylist()])
+    rows = places[run.query_rows]
+    kept = rows >= 0
+    scores = np.full(joined.found.shape, -np.inf, dtype=precision)
+    scores[rows[kept], run.ranks[kept] - 1] = run.scores[kept]
+    steps = np.zeros(scores.shape, dtype=np.int64)
+    steps[:, 1:] = scores[:, 1:] != scores[:, :-1]
+    groups: NDArray[np.int64] = np.cumsum(steps, axis=1)
+    return groups
+
+
+def _scores(joined: Gains, metrics: Sequence[Metric]) -> Scores:
+    identity = {"query_id": joined.query_ids.to_pylist(), "positives": joined.positives}
+    columns = {str(metric): score_column(joined, metric) for metric in metrics}
+    return Scores(pl.DataFrame({**identity, **columns}))

@@ -1,0 +1,90 @@
+"""Where a model is served and with which key: keys come from the environment and go nowhere else."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit, urlunsplit
+
+from r2med.errors import MissingError, UsageError
+
+_ENDPOINTS = re.compile(r"/(chat/completions|completions|embeddings|models)$")
+
+
+@dataclass(frozen=True)
+class Server:
+    """An OpenAI-compatible server; its key is never printed, compared or stored."""
+
+    url: str
+    key: str | None = field(default=None, repr=False, compare=False)
+
+    def headers(self) -> dict[str, str]:
+        """What every request carries."""
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
+    def redacted(self, text: str) -> str:
+        """A server's own words without the key, which some servers repeat."""
+        return text.replace(self.key, "***") if self.key else text
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where a registry entry says that its model is served."""
+
+    url: str
+    key_env: str
+    environment: str
+    """Prefix of the variables by which a user names another server: `<prefix>_URL`, `<prefix>_KEY`."""
+
+
+def find_server(name: str, home: Home, *, url: str | None = None, key_env: str = "") -> Server:
+    """The server of a model: the one given, else the environment's, else the entry's own.
+
+    The entry's own key only ever goes to the entry's own address; another server gets
+    `<prefix>_KEY`, or the variable that the user names.
+    """
+    other = url or os.environ.get(f"{home.environment}_URL")
+    if other:
+        chosen = _normalised(other)
+        if not home.url or not _same_place(chosen, home.url):
+            return Server(chosen, os.environ.get(key_env or f"{home.environment}_KEY") or None)
+        return Server(chosen, _needed_key(name, chosen, key_env or home.key_env))
+    if not home.url:
+        raise MissingError(
+            f"{name} needs a server. Give the address of any OpenAI-compatible one (vLLM, "
+            f"llama.cpp, SGLang, a hosted API) with --llm-url or {home.environment}_URL, as in "
+            "http://localhost:8000/v1; see docs/llms.md."
+        )
+    if not (key_env or home.key_env):
+        return Server(home.url, os.environ.get(f"{home.environment}_KEY") or None)
+    return Server(home.url, _needed_key(name, home.url, key_env or home.key_env))
+
+
+def _needed_key(name: str, url: str, variable: str) -> str:
+    key = os.environ.get(variable)
+    if not key:
+        raise MissingError(
+            f"{name} is served at {url}, which needs a key: set the environment variable {variable}."
+        )
+    return key
+
+
+def _normalised(url: str) -> str:
+    parts = urlsplit(url if "//" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(
+            f"{url!r} is not the address of a server; expected one like http://localhost:8000/v1."
+        )
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise UsageError(
+            f"the address of the server at {parts.hostname} holds more than host, port and path.\n"
+            "A key belongs in the environment variable R2MED_LLM_KEY, not in the address."
+        )
+    path = _ENDPOINTS.sub("", parts.path.rstrip("/")) or "/v1"
+    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+
+def _same_place(one: str, other: str) -> bool:
+    first, second = urlsplit(one), urlsplit(other)
+    return (first.scheme, first.netloc) == (second.scheme, second.netloc)

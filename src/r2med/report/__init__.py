@@ -1,0 +1,1 @@
+"""Showing results: tables for terminals, pages and plots."""

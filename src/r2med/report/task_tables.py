@@ -1,0 +1,200 @@
+"""Tables about tasks: the list, the groups, one task in full, and what verification found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from r2med.tasks.location import data_folder, is_present
+from r2med.tasks.registry import Suite, TaskEntry
+
+if TYPE_CHECKING:
+    from r2med.tasks.verify import Check
+
+_ASPECTS = ("counts", "statistics", "sha256")
+_FACTS = {
+    "documents_text": "documents",
+    "queries_text": "queries",
+    "relevant_docs": "positives",
+    "total_text_length": "characters in all",
+    "min_text_length": "characters, least",
+    "average_text_length": "characters, mean",
+    "max_text_length": "characters, most",
+    "unique_texts": "distinct texts",
+    "num_relevant_docs": "in all",
+    "min_relevant_docs_per_query": "a query, least",
+    "average_relevant_docs_per_query": "a query, mean",
+    "max_relevant_docs_per_query": "a query, most",
+    "unique_relevant_docs": "distinct documents",
+}
+_TOLD = {True: "ok", False: "DIFFERS", None: "unknown"}
+
+
+def suite_table(suite: Suite, entries: Sequence[TaskEntry]) -> Table:
+    """One row a task, family by family."""
+    table = _plain(f"{suite.title} · suite {suite.name}")
+    table.add_column("task", no_wrap=True)
+    table.add_column("here")
+    for column in ("queries", "documents", "pos/q"):
+        table.add_column(column, justify="right")
+    table.add_column("scenario")
+    for family, members in groupby(entries, key=lambda entry: entry.family):
+        table.add_row(Text(family, style="italic"))
+        for entry in members:
+            here = "yes" if is_present(entry) else "no"
+            table.add_row(f" {entry.name}", here, *_shape([entry]), entry.scenario)
+    return table
+
+
+def group_table(suite: Suite, entries: Sequence[TaskEntry], by: str) -> Table:
+    """One row a family or scenario: its tasks, and their sizes together."""
+    table = _plain(f"{suite.title} · suite {suite.name}")
+    table.add_column(by)
+    table.add_column("tasks")
+    table.add_column("here", justify="right")
+    for column in ("queries", "documents", "pos/q"):
+        table.add_column(column, justify="right")
+    groups: dict[str, list[TaskEntry]] = {}
+    for entry in entries:
+        groups.setdefault(entry.family if by == "family" else entry.scenario, []).append(entry)
+    for name, members in groups.items():
+        here = sum(is_present(entry) for entry in members)
+        names = ", ".join(entry.source for entry in members)
+        table.add_row(name, names, f"{here}/{len(members)}", *_shape(members))
+    return table
+
+
+def task_details(entry: TaskEntry) -> Group:
+    """All that is known of one task, and what is not."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, told in _details(entry):
+        table.add_row(name, Text(told))
+    return Group(
+        Text(f"{entry.name} · suite {entry.suite}", style="bold"),
+        Padding(Text(entry.description), (0, 0, 1, 0)),
+        table,
+    )
+
+
+def check_summary(entries: Sequence[TaskEntry], checks: Sequence[Check]) -> Table:
+    """One row a task: whether its counts, statistics and checksums agree with the manifest."""
+    table = _plain("")
+    table.add_column("task", no_wrap=True)
+    for aspect in _ASPECTS:
+        table.add_column(aspect)
+    for entry in entries:
+        own = [check for check in checks if check.task == entry.name]
+        cells = [_verdict([c for c in own if c.aspect == aspect]) for aspect in _ASPECTS]
+        table.add_row(entry.name, *cells)
+    return table
+
+
+def check_table(checks: Sequence[Check]) -> Table:
+    """One row a fact."""
+    table = _plain("")
+    for column in ("task", "fact"):
+        table.add_column(column, overflow="fold")
+    for column in ("expected", "found"):
+        table.add_column(column, justify="right", overflow="fold")
+    table.add_column("", no_wrap=True)
+    for check in checks:
+        values = (_figure(check.expected), _figure(check.found))
+        style = {True: "", False: "bold", None: "dim"}[check.passed]
+        table.add_row(check.task, _fact(check), *values, _TOLD[check.passed], style=style)
+    return table
+
+
+def _fact(check: Check) -> str:
+    if check.aspect == "sha256":
+        return f"sha256: {check.what}"
+    return ": ".join(_FACTS.get(part, part) for part in check.what.split("."))
+
+
+def _verdict(checks: Sequence[Check]) -> str:
+    """How a group of facts fared: differences first, then what could not be compared."""
+    differing = sum(check.passed is False for check in checks)
+    unknown = sum(check.passed is None for check in checks)
+    agreeing = len(checks) - differing - unknown
+    if differing:
+        return f"{differing} of {len(checks)} DIFFER"
+    if not agreeing:
+        return "unknown"
+    return f"{agreeing} ok, {unknown} unknown" if unknown else f"{agreeing} ok"
+
+
+def _details(entry: TaskEntry) -> list[tuple[str, str]]:
+    hub = entry.hub
+    revision = (hub.revision or "not pinned (default branch)") if hub else ""
+    queries, documents, positives = _shape([entry])
+    judged = entry.counts.get("judgements")
+    licence = entry.licence or "unknown"
+    return [
+        ("aliases", ", ".join(entry.aliases)),
+        ("family", entry.family),
+        ("scenario", entry.scenario),
+        ("queries are", f"a {entry.kind}; {entry.purpose}"),
+        ("queries", queries),
+        ("documents", documents),
+        ("judgements", f"{judged:,} ({positives} positives a query)" if judged else "unknown"),
+        ("characters", _lengths(entry.statistics)),
+        ("data", f"{'here' if is_present(entry) else 'not here'}: {data_folder(entry)}"),
+        ("hub", f"{hub.repo}{f', split {entry.split}' if entry.split else ''}" if hub else "none"),
+        *([("revision", revision)] if hub else []),
+        ("licence", f"{licence} ({entry.licence_source})" if entry.licence_source else licence),
+        ("citation", entry.citation),
+        ("unknown", "; ".join(entry.unknown) or "nothing"),
+    ]
+
+
+def _lengths(statistics: Mapping[str, Any]) -> str:
+    told = []
+    for what in ("queries", "documents"):
+        mean = statistics.get(f"{what}_text", {}).get("average_text_length")
+        told.append(f"{mean:,.0f} a {'query' if what == 'queries' else 'document'}" if mean else "")
+    return ", ".join(filter(None, told)) or "unknown"
+
+
+def _shape(entries: Sequence[TaskEntry]) -> tuple[str, str, str]:
+    """Queries, documents and positives a query; "?" where a manifest does not say."""
+    queries = [entry.counts.get("queries") for entry in entries]
+    documents = [entry.counts.get("documents") for entry in entries]
+    positives = [
+        entry.statistics.get("relevant_docs", {}).get("num_relevant_docs") for entry in entries
+    ]
+    total_queries, total_positives = _sum(queries), _sum(positives)
+    mean = f"{total_positives / total_queries:.1f}" if total_positives and total_queries else "?"
+    return _figure(total_queries), _figure(_sum(documents)), mean
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _figure(value: str | int | float | None) -> str:
+    if value is None:
+        return "?"
+    if isinstance(value, str):
+        return value if len(value) < 20 else f"{value[:12]}…"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6f}".rstrip("0").rstrip(".")
+
+
+def _plain(title: str) -> Table:
+    return Table(
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+    )

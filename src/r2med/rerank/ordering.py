@@ -1,0 +1,67 @@
+"""Put a reranked part in order and keep the first stage's order below it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from r2med.rerank.interface import ListScores
+from r2med.runs import Run
+
+Tail = Literal["keep", "drop"]
+
+
+def reordered(first: Run, scores: Sequence[ListScores], reranked: int, tail: Tail) -> Run:
+    """The first `reranked` documents of each list by score, ties as in trec_eval.
+
+    `keep` leaves the rest in its order with scores below the lowest reranked one, so that
+    every tool that sorts by score sees the same list; `drop` leaves it out.
+    """
+    head = first.truncated(reranked)
+    flat = np.concatenate(scores) if len(head.documents) else np.zeros(0, dtype=np.float32)
+    order = np.lexsort((-_name_places(head), -flat, head.query_rows))
+    top = Run(
+        query_ids=head.query_ids,
+        document_ids=head.document_ids,
+        offsets=head.offsets,
+        documents=head.documents[order],
+        scores=flat[order].astype(np.float64),
+    )
+    return top if tail == "drop" else _with_tail(top, first)
+
+
+def _with_tail(top: Run, first: Run) -> Run:
+    documents = first.documents.copy()
+    scores = np.empty(len(documents), dtype=np.float64)
+    heads = first.ranks <= np.repeat(top.lengths, first.lengths)
+    documents[heads] = top.documents
+    scores[heads] = top.scores
+    for row in np.flatnonzero(first.lengths > top.lengths):
+        lowest = top.scores[top.offsets[row + 1] - 1]
+        start = first.offsets[row] + top.lengths[row]
+        count = int(first.offsets[row + 1] - start)
+        scores[start : start + count] = _below(float(lowest), count)
+    return Run(first.query_ids, first.document_ids, first.offsets, documents, scores)
+
+
+def _below(lowest: float, count: int) -> NDArray[np.float64]:
+    """Falling scores below a lowest one that float32, in which tools compare, tells apart."""
+    step = 1.0
+    while np.float32(lowest - (count + 1) * step) == np.float32(lowest - count * step):
+        step *= 2
+    return lowest - step * np.arange(1, count + 1)
+
+
+def _name_places(run: Run) -> NDArray[np.int64]:
+    """For every entry, the place of its document id among the ids in byte order."""
+    used, inverse = np.unique(run.documents, return_inverse=True)
+    names = run.document_ids.take(pa.array(used)).cast(pa.large_binary())
+    places = np.empty(len(used), dtype=np.int64)
+    places[pc.sort_indices(names).to_numpy()] = np.arange(len(used))
+    entries: NDArray[np.int64] = places[inverse]
+    return entries

@@ -1,0 +1,214 @@
+"""Reproduction: our figure beside the published one, and a verdict with its reasons.
+
+*equal*: ours rounds to the published digits. *close*: within half a point of 100. *different*:
+beyond that. A verdict on other data than the published is marked as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from r2med.errors import R2MedError, UsageError, nearest
+from r2med.results.published import PublishedSystem, published_systems
+from r2med.results.result import Result
+from r2med.results.stored import measured_value, other_data
+from r2med.systems.registry import Entry, entries
+from r2med.systems.spec import Spec, Unit, parse
+from r2med.tasks.registry import TaskEntry
+
+Verdict = Literal["equal", "close", "different"]
+
+#: Scores are 0 to 1: half a point of the 100 in which they are published.
+CLOSE = 0.005
+_NOISE = 1e-9
+#: Options that choose where a published system's inputs come from, and change nothing else.
+_PUBLISHED_OPTIONS = {("generations", "published")}
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """One task: what was published, what came out here, and why they may differ."""
+
+    task: str
+    published: float | None
+    ours: float | None = None
+    verdict: Verdict | None = None
+    equal: int = 0
+    """How many of the task's published metrics came out equal ..."""
+    compared: int = 0
+    """... of those that are measured here."""
+    queries: int = 0
+    tie_bounds: tuple[float, float] | None = None
+    """Ours with equal scores in the worst and in the best order."""
+    reasons: tuple[str, ...] = ()
+    missing: str | None = None
+    """Why there is no figure of ours, and which command gets what is missing."""
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus published."""
+        known = self.ours is not None and self.published is not None
+        return self.ours - self.published if known else None  # type: ignore[operator]
+
+
+def find_published(text: str, suite: str) -> PublishedSystem:
+    """The published system that a text runs; the error says why there is none."""
+    known = published_systems(suite)
+    spec = parse(text)
+    name = str(_as_published(spec))
+    for system in known.values():
+        if name == system.spec or name in system.runs_as:
+            return system
+    if not known:
+        raise UsageError(
+            f"Nothing is published for the {suite} suite, so there is nothing to meet."
+        )
+    plain = str(_without_options(spec))
+    if plain != name and plain in known:
+        raise UsageError(
+            f"{spec}: options change the published protocol of {plain}; "
+            f"reproduce it as it was: r2med reproduce '{plain}'."
+        )
+    alike = [other for other in known if other.count("|") == name.count("|")]
+    raise UsageError(
+        f"No figures of {suite} are published for {name!r}. {_elsewhere(name, suite, alike)}\n"
+        "`r2med leaderboard` lists the published systems."
+    )
+
+
+def _elsewhere(name: str, suite: str, alike: Sequence[str]) -> str:
+    for other in {"full", "nano"} - {suite}:
+        for system in published_systems(other).values():
+            if name == system.spec or name in system.runs_as:
+                return f"There are figures of {other}: add --task {other}."
+    return nearest(name, alike)
+
+
+def runnable(text: str) -> str:
+    """The text that runs the published protocol: expanders take their published generations."""
+    return str(_mapped(parse(text), _with_published_generations))
+
+
+def check_names(text: str) -> str | None:
+    """Why this version cannot run a published system; None when every name is registered."""
+    unknown = [unit.name for unit in _units(parse(text)) if unit.name.lower() not in entries()]
+    if not unknown:
+        return None
+    names = ", ".join(dict.fromkeys(unknown))
+    return (
+        f"{names}: not registered in this version, so it cannot be run. `r2med info` lists names."
+    )
+
+
+def reproduction(
+    result: Result, published: PublishedSystem, metric: str, *, ties: tuple[float, float] | None
+) -> Reproduction:
+    """Hold a result against the published figures of its task."""
+    task = _published_task(result, published)
+    wanted, ours = published.value(task, metric), measured_value(result, metric)
+    pairs = [
+        (mine, theirs)
+        for name, theirs in published.figures.get(task, {}).items()
+        if (mine := measured_value(result, name)) is not None
+    ]
+    same = [verdict(mine, theirs, published.decimals) == "equal" for mine, theirs in pairs]
+    judged = (
+        verdict(ours, wanted, published.decimals)
+        if ours is not None and wanted is not None
+        else None
+    )
+    return Reproduction(
+        task=result.task,
+        published=wanted,
+        ours=ours,
+        verdict=judged,
+        equal=sum(same),
+        compared=len(same),
+        queries=result.record.task.judged_queries,
+        tie_bounds=ties,
+        reasons=_reasons(result, judged, wanted, ties),
+    )
+
+
+def not_run(
+    task: TaskEntry | str, published: PublishedSystem, metric: str, why: R2MedError | str
+) -> Reproduction:
+    """A task that could not be run: the published figure stands alone, with the reason."""
+    name = task if isinstance(task, str) else task.name
+    return Reproduction(name, published.value(name, metric), missing=str(why))
+
+
+def verdict(ours: float, published: float, decimals: int) -> Verdict:
+    """Equal when ours rounds to the published digits, whichever way a last 5 was rounded."""
+    gap = abs(ours - published)
+    if gap <= 0.5 * 10.0**-decimals + _NOISE:
+        return "equal"
+    return "close" if gap <= CLOSE + _NOISE else "different"
+
+
+def _reasons(
+    result: Result,
+    judged: Verdict | None,
+    published: float | None,
+    ties: tuple[float, float] | None,
+) -> tuple[str, ...]:
+    """What can explain a difference; equal figures need no explanation, unless by chance."""
+    data = other_data(result)
+    found = [data] if data else []
+    if judged in ("close", "different"):
+        if ties and published is not None and ties[0] - _NOISE <= published <= ties[1] + _NOISE:
+            low, high = (f"{100 * bound:.2f}" for bound in ties)
+            found.append(
+                f"the order of equal scores alone moves {result.task} from {low} to {high}"
+            )
+        for entry in _entries_of(result.system):
+            found += [f"{entry.name}: {deviation}" for deviation in entry.deviations]
+    return tuple(found)
+
+
+def _published_task(result: Result, published: PublishedSystem) -> str:
+    """A folder of the user's own may hold a contrast collection; names are met without case."""
+    if result.suite is not None:
+        return result.task
+    names = {task.lower(): task for task in published.figures}
+    return names.get(result.task.lower(), result.task)
+
+
+def _entries_of(text: str) -> list[Entry]:
+    return [entries()[u.name.lower()] for u in _units(parse(text)) if u.name.lower() in entries()]
+
+
+def _as_published(spec: Spec) -> Spec:
+    return _mapped(
+        spec, lambda unit: _keeping(unit, lambda option: option not in _PUBLISHED_OPTIONS)
+    )
+
+
+def _without_options(spec: Spec) -> Spec:
+    return _mapped(spec, lambda unit: _keeping(unit, lambda option: False))
+
+
+def _keeping(unit: Unit, wanted: Callable[[tuple[str, str]], bool]) -> Unit:
+    return replace(unit, options=tuple(option for option in unit.options if wanted(option)))
+
+
+def _with_published_generations(unit: Unit) -> Unit:
+    entry = entries().get(unit.name.lower())
+    takes = entry is not None and "generations" in entry.fields
+    if not takes or any(key == "generations" for key, _ in unit.options):
+        return unit
+    return replace(unit, options=tuple(sorted([*unit.options, ("generations", "published")])))
+
+
+def _mapped(spec: Spec, change: Callable[[Unit], Unit]) -> Spec:
+    def part(each: Unit | Spec) -> Unit | Spec:
+        return change(each) if isinstance(each, Unit) else _mapped(each, change)
+
+    return Spec(tuple(map(part, spec.fused)), tuple(map(part, spec.stages)))
+
+
+def _units(spec: Spec) -> Sequence[Unit]:
+    parts = [*spec.fused, *spec.stages]
+    return [u for p in parts for u in ([p] if isinstance(p, Unit) else _units(p))]

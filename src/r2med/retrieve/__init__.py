@@ -1,0 +1,1 @@
+"""First stage: finding documents for queries."""

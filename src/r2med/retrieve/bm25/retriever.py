@@ -1,0 +1,134 @@
+"""BM25 as a first stage: a variant's settings, and a corpus made ready for searching."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.errors import DamagedError, UsageError, nearest
+from r2med.retrieve.bm25.analysis import ANALYZERS, find_analyzer
+from r2med.retrieve.bm25.index import Index, build_index
+from r2med.retrieve.bm25.scoring import Scorer, Weighting, top
+from r2med.retrieve.bm25.storage import index_path, read_index, write_index
+from r2med.retrieve.bm25.weighting import IDFS, QUERIES, UNMATCHED, Weights
+from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.conditions import Conditions
+from r2med.runs import Run
+from r2med.tasks.task import Corpus, Queries, Task
+
+
+@dataclass(frozen=True)
+class Bm25Retriever:
+    """A BM25 variant; its fields are the settings of `variants.toml`."""
+
+    analyzer: str
+    k1: float
+    b: float
+    idf: str
+    query: str
+    unmatched: str
+
+    def __post_init__(self) -> None:
+        _choice("analyzer", self.analyzer, ANALYZERS)
+        _choice("idf", self.idf, IDFS)
+        _choice("query", self.query, QUERIES)
+        _choice("unmatched", self.unmatched, UNMATCHED)
+        _number("k1", self.k1, 0.0, math.inf)
+        _number("b", self.b, 0.0, 1.0)
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """The settings, and the analysis in its present behaviour."""
+        return {"engine": "bm25", **asdict(self), "analysis": find_analyzer(self.analyzer).identity}
+
+    def prepare(self, task: Task) -> Bm25Searcher:
+        """Take the kept index of this corpus and analysis, or build and keep one."""
+        return Bm25Searcher(self, task.corpus)
+
+
+def build(fields: Mapping[str, object], conditions: Conditions | None = None) -> Bm25Retriever:
+    """A retriever from a registry entry's settings, options applied; conditions change nothing."""
+    return Bm25Retriever(**fields)  # type: ignore[arg-type]
+
+
+class Bm25Searcher:
+    """A corpus under one variant."""
+
+    def __init__(self, retriever: Bm25Retriever, corpus: Corpus) -> None:
+        self._retriever = retriever
+        self._analyzer = find_analyzer(retriever.analyzer)
+        self._corpus = corpus
+        self._index, self._origin = self._obtain()
+        weighting = Weighting(retriever.k1, retriever.b, retriever.idf, retriever.query)
+        self._scorer = Scorer(self._index, weighting)
+
+    def _obtain(self) -> tuple[Index, str]:
+        """The index, and where it came from."""
+        path = index_path(self._corpus.hash, self._analyzer.identity)
+        origin = "built"
+        try:
+            return read_index(path), "cached"
+        except FileNotFoundError:
+            pass
+        except DamagedError as problem:
+            origin = f"rebuilt: {problem}"
+        index = build_index(self._analyzer.analyze(self._corpus.texts))
+        try:
+            write_index(index, path)
+        except OSError as problem:
+            origin += f", not kept ({problem})"
+        return index, origin
+
+    def search(self, queries: Queries, *, depth: int) -> Run:
+        """The best documents of every query; of equal scores the id that comes first in the corpus.
+
+        Where an id repeats, its last row's score counts, at its first row's place.
+        """
+        last_rows = self._corpus.last_rows
+        every_row = len(last_rows) == len(self._corpus)
+        documents: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
+        scores: list[Weights] = [np.empty(0)]
+        for row_scores in self._scorer.scores(self._analyzer.analyze(queries.texts)):
+            found = row_scores if every_row else row_scores[last_rows]
+            best = top(found, depth)
+            if self._retriever.unmatched == "drop":
+                best = best[found[best] > 0]
+            documents.append(best)
+            scores.append(found[best])
+        return Run(
+            query_ids=queries.ids,
+            document_ids=self._corpus.document_ids,
+            offsets=np.cumsum([len(best) for best in documents], dtype=np.int64),
+            documents=np.concatenate(documents).astype(np.int32),
+            scores=np.concatenate(scores),
+        )
+
+    def facts(self) -> Mapping[str, object]:
+        """The index and the first document as analysed."""
+        first = self._analyzer.analyze(self._corpus.texts[:1])
+        return {
+            "index": self._origin,
+            "documents": len(self._index),
+            "terms": len(self._index.keys),
+            "average_length": self._index.average_length,
+            "first_document_terms": first.row(0) if len(first) else [],
+        }
+
+
+def _choice(name: str, value: object, known: Sequence[str] | Mapping[str, object]) -> None:
+    if value not in known:
+        listed = ", ".join(known)
+        raise UsageError(
+            f"option {name}={value}: expected one of {listed}. {nearest(str(value), known)}"
+        )
+
+
+def _number(name: str, value: object, least: float, most: float) -> None:
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    if not numeric or not least <= value <= most or math.isinf(value):  # type: ignore[operator,arg-type]
+        wanted = f"a number from {least:g}" + ("" if math.isinf(most) else f" to {most:g}")
+        raise UsageError(f"option {name}={value}: expected {wanted}.")

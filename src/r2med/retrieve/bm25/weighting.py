@@ -1,0 +1,47 @@
+"""The weights of BM25, as functions of counts: how rare a term is, how much repetition adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Weights = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+def lucene_idf(frequencies: Counts, documents: int) -> Weights:
+    """ln(N + 1) - ln(df + 0.5): never negative."""
+    weights: Weights = np.log(documents + 1) - np.log(frequencies + 0.5)
+    return weights
+
+
+def robertson_idf(frequencies: Counts, documents: int) -> Weights:
+    """The original odds, floored so that a term in over half of the documents weighs nothing."""
+    odds = (documents - frequencies + 0.5) / (frequencies + 0.5)
+    weights: Weights = np.log(np.maximum(odds, 1.0))
+    return weights
+
+
+def saturation(
+    counts: ArrayLike, lengths: ArrayLike, average: float, k1: float, b: float
+) -> Weights:
+    """f / (f + k1 (1 - b + b L / average)): what f occurrences are worth in a text of length L."""
+    f = np.asarray(counts, dtype=np.float64)
+    longer = np.asarray(lengths, dtype=np.float64) / (average or 1.0)
+    weights: Weights = f / (f + k1 * (1.0 - b + b * longer))
+    return weights
+
+
+#: Inverse document frequencies by the name that a variant gives.
+IDFS: Mapping[str, Callable[[Counts, int], Weights]] = MappingProxyType(
+    {"lucene": lucene_idf, "robertson": robertson_idf}
+)
+
+#: What a query is: a bag of words, or a text that is weighted as documents are.
+QUERIES = ("weighted", "bag")
+
+#: What becomes of documents without any term of the query: they fill the run, or are left out.
+UNMATCHED = ("fill", "drop")

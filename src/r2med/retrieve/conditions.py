@@ -1,0 +1,63 @@
+"""How work is done here and now: what never decides a ranking, so it is no part of a system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from r2med.remote.limits import Limits
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a long piece of work has come."""
+
+    what: str
+    done: int
+    total: int
+    seconds: float
+
+    @property
+    def per_second(self) -> float:
+        """Texts a second so far; 0 before any time has passed."""
+        return self.done / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the pace so far; None before there is a pace."""
+        return (self.total - self.done) / self.per_second if self.per_second else None
+
+
+def _unheard(_: object) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a caller allows and wants to hear; every engine is built with them."""
+
+    trust_remote_code: bool = False
+    """Whether code that comes with a checkpoint may run."""
+    strict: bool = False
+    """Whether a given run that names unknown queries or documents fails, instead of losing them."""
+    device: str | None = None
+    """A torch device such as `cuda:0`; None takes the best one there is."""
+    batch_tokens: int = 4096
+    """Padded tokens a batch; halved by itself when memory runs out."""
+    memory: int = 512 * 1024**2
+    """Bytes that a search may use for scores and vectors at a time."""
+    llm_url: str | None = None
+    """An OpenAI-compatible server to ask for language models; None asks where the registry says."""
+    limits: Limits = Limits()
+    """Tokens and money that language models may use, and how hard a server is pushed."""
+    fresh: bool = False
+    """Whether language models are asked again for what they answered before."""
+    prompts: Path | None = None
+    """A folder of prompts to take instead of the package's; their content enters identities."""
+    tell: Tell = field(default=_unheard)
+    """Hears what a reader of the scores should know."""
+    progress: Callable[[Progress], None] = field(default=_unheard)
+    """Hears how far encoding has come."""

@@ -1,0 +1,139 @@
+"""The transformer itself, on torch or on an exported graph: token ids in, hidden states out."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from r2med.errors import DataError, MissingError, UsageError
+from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.dense.settings import Settings
+from r2med.retrieve.dense.tokens import Features
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Backbone(Protocol):
+    """Runs batches; what it needs of memory is the caller's to mend."""
+
+    def hidden(self, features: Features) -> torch.Tensor:
+        """The last hidden states, (texts, tokens, width)."""
+        ...
+
+    def facts(self) -> Mapping[str, object]:
+        """Device, precision and runtime."""
+        ...
+
+
+def load_backbone(
+    folder: Path,
+    settings: Settings,
+    conditions: Conditions,
+    *,
+    bidirectional: bool,
+    fingerprint: str,
+) -> Backbone:
+    """The backbone on the backend that the settings name."""
+    if settings.weights == "int8" and settings.backend == "torch":
+        raise UsageError("weights=int8 needs backend=onnx or backend=openvino.")
+    if settings.backend == "torch":
+        return TorchBackbone(folder, settings, conditions, bidirectional=bidirectional)
+    if bidirectional:
+        raise UsageError(f"attention=bidirectional runs on torch only, not {settings.backend}.")
+    from r2med.retrieve.dense.exported import load_exported
+
+    return load_exported(folder, settings, conditions, fingerprint)
+
+
+class TorchBackbone:
+    """A transformers model in evaluation mode."""
+
+    def __init__(
+        self, folder: Path, settings: Settings, conditions: Conditions, *, bidirectional: bool
+    ) -> None:
+        import torch
+
+        self.device = torch.device(conditions.device or best_device())
+        self.autocast = settings.autocast and self.device.type == "cuda"
+        self.bidirectional = bidirectional
+        self.model = load_model(folder, settings.dtype, conditions).to(self.device).eval()
+
+    def hidden(self, features: Features) -> torch.Tensor:
+        """Run the model on one batch."""
+        import torch
+
+        tensors = {name: torch.from_numpy(told).to(self.device) for name, told in features.items()}
+        if self.bidirectional:
+            tensors["attention_mask"] = self._both_ways(tensors["attention_mask"])
+        mixed = torch.autocast("cuda", torch.float16) if self.autocast else nullcontext()
+        with torch.inference_mode(), mixed:
+            states: torch.Tensor = self.model(**tensors).last_hidden_state
+        return states
+
+    def facts(self) -> Mapping[str, object]:
+        """Where and how it ran."""
+        return {
+            "backend": "torch",
+            "device": str(self.device),
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+        }
+
+    def _both_ways(self, mask: torch.Tensor) -> torch.Tensor:
+        """An additive mask that hides padding alone, which takes the place of the causal one."""
+        import torch
+
+        hidden = (1 - mask[:, None, None, :]).to(self.model.dtype)
+        lowest = torch.finfo(self.model.dtype).min
+        return (hidden * lowest).expand(-1, 1, mask.shape[1], -1)
+
+
+def load_model(folder: Path, dtype: str, conditions: Conditions) -> Any:
+    """A checkpoint's encoder; of an encoder-decoder, the encoder alone."""
+    from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
+
+    trust = conditions.trust_remote_code
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=trust)
+        whole = AutoModelForTextEncoding if config.is_encoder_decoder else AutoModel
+        with quiet_loading():
+            return whole.from_pretrained(folder, dtype=dtype, trust_remote_code=trust)
+    except OSError as problem:
+        raise MissingError(f"{folder}: {_first_line(problem)}") from None
+    except ValueError as problem:
+        if "trust_remote_code" in str(problem):
+            raise UsageError(
+                f"{folder} runs code that comes with the checkpoint. Read it, then allow it with "
+                "--trust-remote-code."
+            ) from None
+        raise DataError(f"{folder}: {_first_line(problem)}") from None
+
+
+def best_device() -> str:
+    """cuda, mps or cpu."""
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Transformers' loading bars off, and back to what they were."""
+    logging: Any = importlib.import_module("transformers.utils.logging")
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]

@@ -1,0 +1,99 @@
+"""An encoder's entry as typed values: read from the registry's fields, checked word by word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, cast, get_args
+
+from r2med.errors import UsageError, nearest
+
+Library = Literal["auto", "transformers", "sentence-transformers", "method", "static"]
+Pooling = Literal["model", "cls", "mean", "last"]
+Attention = Literal["model", "bidirectional"]
+Precision = Literal["auto", "float32", "float16", "bfloat16"]
+Backend = Literal["torch", "onnx", "openvino"]
+Weights = Literal["float", "int8"]
+Similarity = Literal["cosine", "dot"]
+Storage = Literal["float32", "float16"]
+Compression = Literal["none", "int8", "binary"]
+Generated = Literal["plain", "query"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that an entry of the dense engine may say; encoders.toml documents each field."""
+
+    library: Library
+    checkpoint: str
+    query_checkpoint: str
+    document_checkpoint: str
+    revision: str
+    pooling: Pooling
+    pool_instruction: bool
+    attention: Attention
+    normalize: bool
+    append_eos: bool
+    max_length: int
+    query_max_length: int
+    document_max_length: int
+    document_pair: bool
+    query_instruction: str
+    document_instruction: str
+    query_prompt: str
+    document_prompt: str
+    generated: Generated
+    kind: str
+    purpose: str
+    dtype: Precision
+    autocast: bool
+    backend: Backend
+    weights: Weights
+    similarity: Similarity
+    storage: Storage
+    dimensions: int
+    compress: Compression
+    rescore: int
+
+    @classmethod
+    def read(cls, values: Mapping[str, object]) -> Settings:
+        """From the registry's fields; a word that is none of the allowed ones is a UsageError."""
+        known = {field.name for field in fields(cls)}
+        settings = cls(**cast("dict[str, Any]", {k: v for k, v in values.items() if k in known}))
+        for name, allowed in _CHOICES.items():
+            value = getattr(settings, name)
+            if value not in allowed:
+                raise UsageError(f"{name}={value} is not known. {nearest(str(value), allowed)}")
+        settings._check_numbers()
+        return settings
+
+    def _check_numbers(self) -> None:
+        lowest = {"max_length": 0, "query_max_length": 0, "document_max_length": 0}
+        for name, least in (lowest | {"dimensions": 0, "rescore": 1}).items():
+            if getattr(self, name) < least:
+                raise UsageError(f"{name}={getattr(self, name)}: expected {least} or more.")
+
+    def checkpoints(self) -> tuple[str, str]:
+        """Of the query and the document side."""
+        query = self.query_checkpoint or self.checkpoint
+        document = self.document_checkpoint or self.checkpoint
+        if not query or not document:
+            raise UsageError(
+                "no checkpoint is given. Name one as in dense:PATH_OR_HUB_NAME, or with "
+                "[checkpoint=...]."
+            )
+        return query, document
+
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "library": get_args(Library),
+    "pooling": get_args(Pooling),
+    "attention": get_args(Attention),
+    "dtype": get_args(Precision),
+    "backend": get_args(Backend),
+    "weights": get_args(Weights),
+    "similarity": get_args(Similarity),
+    "storage": get_args(Storage),
+    "compress": get_args(Compression),
+    "generated": get_args(Generated),
+}

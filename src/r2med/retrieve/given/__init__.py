@@ -1,0 +1,1 @@
+"""Rankings made elsewhere as first stages: run files, stored results, published candidates."""

@@ -1,0 +1,37 @@
+"""What a first stage promises: prepare a task's corpus once, then search it as often as wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from r2med.runs import Run
+from r2med.tasks.task import Queries, Task
+
+
+class Searcher(Protocol):
+    """A corpus made ready for searching."""
+
+    def search(self, queries: Queries, *, depth: int) -> Run:
+        """The best `depth` documents of every query, best first, in the retriever's own order."""
+        ...
+
+    def facts(self) -> Mapping[str, object]:
+        """What really ran, as JSON values for the record: inputs as seen, counts, reuse."""
+        ...
+
+
+class Retriever(Protocol):
+    """A configured first stage, not yet bound to a corpus."""
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """Everything that decides its rankings, as JSON values; results are keyed by it."""
+        ...
+
+    def prepare(self, task: Task) -> Searcher:
+        """Index or encode the corpus, or take a cached index of exactly this corpus.
+
+        The whole task is given because instructions are worded after its kind.
+        """
+        ...

@@ -1,0 +1,181 @@
+"""Build the stages of a system from its tree: what may stand where, and who builds it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, cast
+
+from r2med.errors import UsageError
+from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.fusion import Fusion
+from r2med.retrieve.interface import Retriever
+from r2med.systems.fused import Fused
+from r2med.systems.given import given
+from r2med.systems.registry import Entry, StageKind, find_entry
+from r2med.systems.reranking import Reranking
+from r2med.systems.retrieval import Retrieval
+from r2med.systems.spec import Spec, Unit
+from r2med.systems.stage import Part
+
+#: Which module builds the retrievers of an engine; each has `build(fields, conditions)`.
+_RETRIEVERS: Mapping[str, str] = {
+    "bm25": "r2med.retrieve.bm25",
+    "dense": "r2med.retrieve.dense",
+    "sparse": "r2med.retrieve.sparse",
+    "late": "r2med.retrieve.late",
+    "custom": "r2med.retrieve.custom",
+}
+#: Which module builds the rerankers of an engine; each has `build(name, fields, conditions)`.
+_RERANKERS: Mapping[str, str] = {
+    "cross-encoder": "r2med.rerank.cross_encoder",
+    "listwise": "r2med.rerank.llm.listwise",
+    "pointwise": "r2med.rerank.llm.pointwise",
+    "own": "r2med.rerank.own",
+}
+_DEFAULT_FUSION = Unit("rrf")
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Builds parts under given conditions; names in `models` mean the caller's own objects."""
+
+    conditions: Conditions
+    models: Mapping[str, object]
+
+    def system(self, part: Spec | Unit) -> Part:
+        """A whole system: first stages, fused where there are several, then rerankers."""
+        if isinstance(part, Unit):
+            return self._first(part)
+        members = tuple(self.system(member) for member in part.fused)
+        done: list[Unit | Spec] = []
+        current = members[0]
+        waiting = list(part.stages)
+        if len(members) > 1:
+            unit = _DEFAULT_FUSION
+            if waiting and self._kind(waiting[0]) == "fusion":
+                unit = cast(Unit, waiting.pop(0))
+                done.append(unit)
+            current = self._fused(str(Spec(part.fused, tuple(done))), members, unit)
+        for unit_or_spec in waiting:
+            done.append(unit_or_spec)
+            current = self._next(Spec(part.fused, tuple(done)), current, unit_or_spec)
+        return current
+
+    def _kind(self, part: Unit | Spec) -> StageKind:
+        if isinstance(part, Spec):
+            return "retriever"
+        if part.name in self.models:
+            from r2med.rerank.own import is_reranker
+
+            return "reranker" if is_reranker(self.models[part.name]) else "retriever"
+        return find_entry(part.name).stage
+
+    def _first(self, unit: Unit) -> Part:
+        kind = self._kind(unit)
+        if kind == "given":
+            return Part(str(unit), given(unit, _configured(unit)))
+        if kind != "retriever":
+            _refuse_first(unit, kind)
+        if unit.name in self.models:
+            return self._own_retrieval(unit)
+        entry = _configured(unit)
+        build = cast(
+            "Callable[[Mapping[str, object], Conditions], Retriever]",
+            importlib.import_module(_RETRIEVERS[entry.engine]).build,
+        )
+        retriever = build(entry.fields, self.conditions)
+        stage = Retrieval(str(unit), entry, retriever, unit.depth or entry.depth)
+        plain = not unit.options and unit.depth is None
+        if not plain:
+            return Part(str(unit), stage)
+        return Part(str(unit), stage, entry.published_as, entry.deviations)
+
+    def _own_retrieval(self, unit: Unit) -> Part:
+        from r2med.retrieve.custom import retriever_of
+
+        retriever = retriever_of(
+            self.models[unit.name], name=unit.name, conditions=self.conditions
+        )
+        entry = Entry(unit.name, "retriever", "custom", "a model given as a Python object")
+        return Part(str(unit), Retrieval(str(unit), entry, retriever, unit.depth or entry.depth))
+
+    def _fused(self, text: str, members: Sequence[Part], unit: Unit) -> Part:
+        fusion = Fusion.read(_configured(unit).fields)
+        depth = unit.depth or max(member.stage.depth for member in members)
+        return Part(text, Fused(str(unit), tuple(members), fusion, depth))
+
+    def _next(self, spec: Spec, first: Part, unit: Unit | Spec) -> Part:
+        kind = self._kind(unit)
+        if isinstance(unit, Spec) or kind != "reranker":
+            _refuse_next(spec, unit, kind)
+        entry = self._reranker_entry(unit)
+        depth = unit.depth or entry.depth
+        stage = Reranking(
+            str(unit), first, self._reranker(unit, entry), depth, _tail(entry, unit), entry.ties
+        )
+        published = (
+            entry.published_as is not None
+            and not unit.options
+            and first.text == entry.published_first
+            and depth in entry.published_depths
+        )
+        if not published:
+            return Part(str(spec), stage)
+        return Part(str(spec), stage, f"{first.text} | {unit.name}@{depth}", entry.deviations)
+
+    def _reranker_entry(self, unit: Unit) -> Entry:
+        if unit.name not in self.models:
+            return _configured(unit)
+        entry = Entry(unit.name, "reranker", "own", "a reranker given as a Python object")
+        return entry.overridden(dict(unit.options))
+
+    def _reranker(self, unit: Unit, entry: Entry) -> Any:
+        if unit.name in self.models:
+            from r2med.rerank.own import reranker_of
+
+            return reranker_of(unit.name, self.models[unit.name], self.conditions)
+        module = importlib.import_module(_RERANKERS[entry.engine])
+        return module.build(str(unit), entry.fields, self.conditions)
+
+
+def _configured(unit: Unit) -> Entry:
+    """The entry of a unit with its argument and options put in."""
+    entry = find_entry(unit.name)
+    options = dict(unit.options)
+    if unit.argument is not None:
+        if entry.argument is None:
+            raise UsageError(f"system {unit}: {unit.name} takes no argument after ':'.")
+        options[entry.argument] = unit.argument
+    return entry.overridden(options)
+
+
+def _tail(entry: Entry, unit: Unit) -> Any:
+    if entry.tail not in ("keep", "drop"):
+        raise UsageError(
+            f"system {unit}: tail={entry.tail} is not known. tail=keep leaves the first stage's "
+            "order below the reranked documents, tail=drop leaves it out."
+        )
+    return entry.tail
+
+
+def _refuse_first(unit: Unit, kind: str) -> NoReturn:
+    why = {
+        "reranker": "puts the documents of a first stage in order, so one must stand before it, "
+        f"as in 'bm25 | {unit}'",
+        "fusion": f"fuses what stands before it, as in 'bm25 + bm25-nano | {unit}'",
+        "expander": f"expands queries for what follows it, as in '{unit} | bm25'",
+    }[kind]
+    raise UsageError(f"system {str(unit)!r}: {unit.name} {why}.")
+
+
+def _refuse_next(spec: Spec, unit: Unit | Spec, kind: str) -> NoReturn:
+    why = {
+        "retriever": "searches the corpus, so nothing but an expander may stand before it; "
+        "fuse retrievers with '+'",
+        "given": "is read, not searched, so nothing may stand before it; fuse rankings with '+'",
+        "fusion": "fuses what is joined by '+' right before it, as in 'bm25 + bm25-nano | rrf'",
+        "expander": "expands queries, so it must stand before the retriever",
+    }[kind]
+    raise UsageError(f"system {str(spec)!r}: {unit} {why}.")

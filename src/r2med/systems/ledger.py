@@ -1,0 +1,79 @@
+"""The ledger of a run: what each stage cost and what really ran, stage by stage."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+#: The facts of a stage that are costs, wherever a stage can tell them.
+_COSTS = ("texts", "tokens", "calls", "money")
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """One piece of work; a figure that a stage cannot tell is None, never zero."""
+
+    part: str
+    """The text of the part of the system that did it."""
+    stage: str
+    """What was done: index, search, fuse, rerank, ..."""
+    seconds: float
+    texts: int | None = None
+    tokens: int | None = None
+    calls: int | None = None
+    money: float | None = None
+    peak_memory: int | None = None
+    """Bytes: the most the process had taken by the end of the stage."""
+    reused: bool = False
+    """True when the work was not done again: the figures are those of the stored result."""
+
+
+@dataclass
+class Ledger:
+    """Costs in the order they came, and facts by member of the system."""
+
+    costs: list[StageCost] = field(default_factory=list)
+    facts: dict[str, Mapping[str, object]] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds by stage, which add up over a system's members."""
+        total: dict[str, float] = {}
+        for cost in self.costs:
+            total[cost.stage] = total.get(cost.stage, 0.0) + cost.seconds
+        return total
+
+    @contextmanager
+    def stage(self, name: str, part: str = "") -> Iterator[None]:
+        """Book the time of the block to a stage."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            spent = time.perf_counter() - start
+            self.costs.append(StageCost(part, name, spent, peak_memory=peak_memory()))
+
+    def tell(self, part: str, facts: Mapping[str, object]) -> None:
+        """Keep what a part says of itself; costs among it go to the part's last stage."""
+        self.facts[part] = facts
+        told = {name: facts[name] for name in _COSTS if facts.get(name) is not None}
+        if told and self.costs and self.costs[-1].part == part:
+            self.costs[-1] = replace(self.costs[-1], **told)  # type: ignore[arg-type]
+
+    def include(self, other: Ledger, *, reused: bool) -> None:
+        """Take over what a member of the system cost, now or when its stored result was made."""
+        self.costs += [replace(cost, reused=reused or cost.reused) for cost in other.costs]
+        self.facts |= other.facts
+
+
+def peak_memory() -> int | None:
+    """The most memory this process has had, in bytes; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

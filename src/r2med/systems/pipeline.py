@@ -1,0 +1,61 @@
+"""From a system's text to something that runs: stages that take plain values and return them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from r2med.retrieve.conditions import Conditions
+from r2med.systems.building import Builder
+from r2med.systems.registry import Entry
+from r2med.systems.retrieval import Retrieval
+from r2med.systems.spec import Spec, Unit, parse
+from r2med.systems.stage import Part, Stage
+
+_PLAIN = Conditions()
+
+
+@dataclass(frozen=True)
+class System:
+    """A runnable system and the text that names it."""
+
+    spec: Spec
+    part: Part
+    conditions: Conditions = _PLAIN
+
+    @property
+    def stage(self) -> Stage:
+        """What runs."""
+        return self.part.stage
+
+    @classmethod
+    def from_spec(
+        cls,
+        text: str | Spec,
+        conditions: Conditions = _PLAIN,
+        *,
+        models: Mapping[str, object] | None = None,
+    ) -> System:
+        """Build a system from its text; unknown names and options are UsageErrors.
+
+        `models` gives names to objects of the caller's own, so that the text may use them:
+        `from_spec("bm25 | mine@50", models={"mine": reranker})`.
+        """
+        spec = parse(text) if isinstance(text, str) else text
+        return cls(spec, Builder(conditions, models or {}).system(spec), conditions)
+
+    @classmethod
+    def from_model(
+        cls, model: object, *, name: str | None = None, conditions: Conditions = _PLAIN
+    ) -> System:
+        """A system around a model of the caller's own: see r2med.retrieve.custom."""
+        from r2med.retrieve.custom import retriever_of
+
+        retriever = retriever_of(model, name=name, conditions=conditions)
+        unit = Unit(retriever.name)
+        entry = Entry(unit.name, "retriever", "custom", "a model given as a Python object")
+        stage = Retrieval(unit.name, entry, retriever, entry.depth)
+        return cls(Spec((unit,)), Part(unit.name, stage), conditions)
+
+    def __str__(self) -> str:
+        return str(self.spec)

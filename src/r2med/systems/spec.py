@@ -1,0 +1,175 @@
+r"""A system's short text and its tree: one grammar, whose parser and printer are inverse.
+
+    system = fused ("|" unit)*
+    fused  = unit ("+" unit)*
+    unit   = name [":" arg] ["[" key "=" value ("," key "=" value)* "]"] ["@" integer]
+           | "(" system ")"
+
+An argument or value is a bare word, or "quoted" with the escapes \" \\ \n \t.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+
+from r2med.errors import UsageError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BARE = re.compile(r'[^\s|+@\[\](),"]+')
+_QUOTED = re.compile(r'"((?:[^"\\]|\\["\\nt])*)"')
+_DEPTH = re.compile(r"[1-9][0-9]*")
+_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One named stage with its argument, options (sorted by key) and depth."""
+
+    name: str
+    argument: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    depth: int | None = None
+
+    def __str__(self) -> str:
+        argument = "" if self.argument is None else f":{_written(self.argument)}"
+        options = ",".join(f"{key}={_written(value)}" for key, value in self.options)
+        depth = "" if self.depth is None else f"@{self.depth}"
+        return f"{self.name}{argument}{f'[{options}]' if options else ''}{depth}"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """First stages that are fused, then stages that follow one another.
+
+    A parenthesised system of one unit is that unit, so equal systems have equal trees.
+    """
+
+    fused: tuple[Unit | Spec, ...]
+    stages: tuple[Unit | Spec, ...] = ()
+
+    def __str__(self) -> str:
+        first = " + ".join(_member(part) for part in self.fused)
+        return " | ".join([first, *(_member(stage) for stage in self.stages)])
+
+
+def parse(text: str) -> Spec:
+    """Read a system; a UsageError shows the text with a mark under the place that is wrong."""
+    reader = _Reader(text)
+    spec = reader.system()
+    if not reader.at_end():
+        reader.fail("expected '|', '+' or the end")
+    return spec
+
+
+def _member(part: Unit | Spec) -> str:
+    return str(part) if isinstance(part, Unit) else f"({part})"
+
+
+def _written(value: str) -> str:
+    if _BARE.fullmatch(value):
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + escaped.replace("\n", "\\n").replace("\t", "\\t") + '"'
+
+
+class _Reader:
+    """A cursor over the text; each method reads one rule of the grammar."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.place = 0
+
+    def system(self) -> Spec:
+        fused = [self.unit()]
+        while self.take("+"):
+            fused.append(self.unit())
+        stages = []
+        while self.take("|"):
+            stages.append(self.unit())
+            if self.ahead("+"):
+                self.fail("after '|' a fusion needs parentheses, as in 'a | (b + c)'")
+        return Spec(tuple(fused), tuple(stages))
+
+    def unit(self) -> Unit | Spec:
+        if self.take("("):
+            inner = self.system()
+            self.expect(")")
+            return _unwrapped(inner)
+        name = self.match(_NAME, "the name of a system")
+        argument = self.value() if self.take(":") else None
+        options = self.options() if self.take("[") else ()
+        depth = (
+            int(self.match(_DEPTH, "a depth, a whole number from 1")) if self.take("@") else None
+        )
+        return Unit(name, argument, options, depth)
+
+    def options(self) -> tuple[tuple[str, str], ...]:
+        options: dict[str, str] = {}
+        while True:
+            start = self.place
+            key = self.match(_KEY, "an option, as in [k1=1.2]")
+            if key in options:
+                self.place = start
+                self.fail(f"option {key!r} is given twice")
+            self.expect("=")
+            options[key] = self.value()
+            if not self.take(","):
+                break
+        self.expect("]")
+        return tuple(sorted(options.items()))
+
+    def value(self) -> str:
+        self.skip_space()
+        quoted = _QUOTED.match(self.text, self.place)
+        if quoted:
+            self.place = quoted.end()
+            return re.sub(r"\\(.)", lambda escape: _ESCAPES[escape[1]], quoted[1])
+        if self.ahead('"'):
+            self.fail('a quoted value ends with " and knows the escapes \\" \\\\ \\n \\t')
+        return self.match(_BARE, 'a value (quote it if it holds spaces or | + @ [ ] ( ) , ")')
+
+    def match(self, pattern: re.Pattern[str], wanted: str) -> str:
+        self.skip_space()
+        found = pattern.match(self.text, self.place)
+        if not found:
+            self.fail(f"expected {wanted}")
+        self.place = found.end()
+        return found[0]
+
+    def expect(self, symbol: str) -> None:
+        if not self.take(symbol):
+            self.fail(f"expected {symbol!r}")
+
+    def take(self, symbol: str) -> bool:
+        if self.ahead(symbol):
+            self.place += 1
+            return True
+        return False
+
+    def ahead(self, symbol: str) -> bool:
+        self.skip_space()
+        return self.text.startswith(symbol, self.place)
+
+    def at_end(self) -> bool:
+        self.skip_space()
+        return self.place == len(self.text)
+
+    def skip_space(self) -> None:
+        while self.place < len(self.text) and self.text[self.place].isspace():
+            self.place += 1
+
+    def fail(self, why: str) -> NoReturn:
+        shown = self.text.replace("\n", " ")
+        raise UsageError(
+            f"system: {why}.\n  {shown}\n  {' ' * self.place}^\n"
+            "A system reads like 'bm25', 'bm25 + minilm', 'hyde:gpt4 | bm25' or "
+            "'bm25 | monobert@100'; see docs/systems.md."
+        )
+
+
+def _unwrapped(inner: Spec) -> Unit | Spec:
+    alone = not inner.stages and len(inner.fused) == 1
+    return inner.fused[0] if alone else inner

@@ -1,0 +1,1 @@
+"""What is measured: the registry of tasks, loading, download and verification."""

@@ -1,0 +1,168 @@
+"""Load a task by its registered name or from any folder, with what its reader must know."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from r2med.errors import MissingError, UsageError
+from r2med.tasks import arrow_copy
+from r2med.tasks.location import data_folder
+from r2med.tasks.reading.blocks import file_errors
+from r2med.tasks.reading.collection import Collection
+from r2med.tasks.reading.read import read_collection
+from r2med.tasks.reading.source import Source, find_source, split_selection
+from r2med.tasks.registry import TaskEntry, find_task, suites
+from r2med.tasks.statistics import counts, differences, manifest_differences
+from r2med.tasks.task import Task
+
+_DIFFERENCES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What was asked for, and the files that hold it."""
+
+    name: str
+    entry: TaskEntry | None
+    source: Source
+    own_copy: bool = False
+
+
+def load_task(
+    name_or_path: str | Path,
+    *,
+    root: str | Path | None = None,
+    strict: bool = False,
+    use_copy: bool = True,
+) -> Task:
+    """Load a registered task, or the task in a folder (`FOLDER#SPLIT` where it holds several).
+
+    A registered name wins over a folder of the same name; write `./Biology` for the folder.
+    `root` is a folder with data in the reference layout (`root/<task>/...`) to be taken as the
+    registered task. `strict` makes judgements for unknown queries or documents an error.
+    `use_copy=False` neither reads nor writes the local Arrow copy.
+    """
+    wanted = _find(name_or_path, root)
+    collection = _collection(wanted.source, use_copy=use_copy)
+    if strict:
+        collection.findings.check_strict()
+    return Task(
+        name=wanted.name,
+        suite=wanted.entry.suite if wanted.entry else None,
+        corpus=collection.corpus,
+        queries=collection.queries,
+        judgements=collection.judgements,
+        source=wanted.source.folder,
+        entry=wanted.entry,
+        notices=(*collection.findings.notices(), *_manifest_notices(collection, wanted)),
+    )
+
+
+def describe(task: Task) -> str:
+    """The load summary: name, shape, and each notice on a line of its own."""
+    shape = ", ".join(f"{count:,} {what}" for what, count in counts(task).items())
+    return "\n".join([f"{task.name}: {shape}", *(f"  - {notice}" for notice in task.notices)])
+
+
+def _find(name_or_path: str | Path, root: str | Path | None) -> _Wanted:
+    entry = _registered(name_or_path)
+    if entry is None:
+        folder, split = split_selection(name_or_path)
+        source = find_source(folder, split)
+        return _Wanted(split or folder.resolve().name, None, source)
+    if root is not None:
+        return _Wanted(entry.name, entry, _source_under(Path(root).expanduser(), entry), True)
+    return _Wanted(entry.name, entry, _fetched(entry))
+
+
+def _registered(name_or_path: str | Path) -> TaskEntry | None:
+    if isinstance(name_or_path, Path) or name_or_path.startswith((".", "~", os.sep)):
+        return None
+    try:
+        return find_task(name_or_path)
+    except UsageError:
+        folder, _ = split_selection(name_or_path)
+        if name_or_path.strip() and (folder.exists() or _names_no_suite(name_or_path)):
+            return None
+        raise
+
+
+def _names_no_suite(text: str) -> bool:
+    """True for a relative path such as data/mine; `demo/bio` is a mistyped task, not a folder."""
+    head, separator, _ = text.partition(os.sep)
+    return bool(separator) and head.lower() not in {suite.name for suite in suites()}
+
+
+def _fetched(entry: TaskEntry) -> Source:
+    try:
+        return find_source(data_folder(entry), entry.split)
+    except (MissingError, UsageError):
+        raise MissingError(
+            f"The data of {entry.name} is not here.\n"
+            f"Fetch it with `r2med fetch {entry.name}`, or point to a copy of your own with "
+            f"--data-root DIR (load_task(..., root=DIR)), where DIR/{entry.name} holds it."
+        ) from None
+
+
+def _source_under(root: Path, entry: TaskEntry) -> Source:
+    if not root.is_dir():
+        raise MissingError(f"There is no folder {root} (given as data root).")
+    for folder, split in _places_under(root, entry):
+        if folder.is_dir():
+            return find_source(folder, split)
+    names = ", ".join(sorted(child.name for child in root.iterdir() if child.is_dir())[:20])
+    raise MissingError(
+        f"{root} has no folder {entry.name} with the data of that task.\n"
+        f"Folders there: {names or 'none'}."
+    )
+
+
+def _places_under(root: Path, entry: TaskEntry) -> Iterator[tuple[Path, str | None]]:
+    """The task's own folder; for a task that is a split, also the folder of all its siblings."""
+    yield root / entry.name, None
+    if entry.split is not None:
+        if entry.hub is not None:
+            yield root / entry.hub.repo.rpartition("/")[2], entry.split
+        if (root / "corpus").is_dir():
+            yield root, entry.split
+
+
+def _collection(source: Source, *, use_copy: bool) -> Collection:
+    if not use_copy:
+        return read_collection(source)
+    copied = arrow_copy.load_copy(source)
+    if copied is not None:
+        return copied
+    with file_errors(source.folder):
+        state = arrow_copy.fingerprint(source)
+    collection = read_collection(source)
+    arrow_copy.store_in_background(source, collection, state)
+    return collection
+
+
+def _manifest_notices(collection: Collection, wanted: _Wanted) -> list[str]:
+    """Data of the user's own is compared in full; fetched data was verified when it came."""
+    entry = wanted.entry
+    if entry is None:
+        return []
+    if wanted.own_copy:
+        found = manifest_differences(collection, entry, collection.statistics)
+    else:
+        found = differences(counts(collection), entry.counts)
+    if not found:
+        return []
+    shown = [f"{name} {_figure(have)} instead of {_figure(want)}" for name, have, want in found]
+    more = len(shown) - _DIFFERENCES_SHOWN
+    rest = f" and {more} more" if more > 0 else ""
+    return [
+        f"The data differs from the manifest of {entry.name}: "
+        f"{'; '.join(shown[:_DIFFERENCES_SHOWN])}{rest}. Scores may not compare with "
+        "published ones."
+    ]
+
+
+def _figure(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"

@@ -1,0 +1,74 @@
+"""Where the data of a registered task lies, and whether all of it is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from r2med.home import shelf
+from r2med.tasks.registry import TaskEntry
+
+DEMO = Path(__file__).parent / "demo"
+
+#: What a task in the R2MED layout consists of; of each row one file must exist.
+R2MED_FILES: dict[str, tuple[str, ...]] = {
+    "corpus": ("corpus.jsonl", "corpus.jsonl.gz"),
+    "queries": ("query.jsonl", "query.jsonl.gz"),
+    "judgements": tuple(
+        f"qrels.{form}{zipped}" for form in ("jsonl", "txt", "tsv") for zipped in ("", ".gz")
+    ),
+}
+
+#: The configurations of the Nano layout without which a task cannot be scored.
+NANO_CONFIGS = ("corpus", "queries", "qrels")
+
+#: The published candidate lists beside them.
+NANO_CANDIDATES = ("bm25", "harrier_oss_v1_270m", "reranking_hybrid")
+
+#: What published generations are called, each in <method>/<llm>/ below its task.
+GENERATIONS = "query_with_hydoc.jsonl"
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def is_generations(path: str) -> bool:
+    """Whether a path below a task's folder is <method>/<llm>/query_with_hydoc.jsonl."""
+    parts = path.split("/")
+    plain = all(_PLAIN.fullmatch(part) for part in parts)
+    return plain and len(parts) == 3 and parts[-1] == GENERATIONS
+
+
+def data_folder(entry: TaskEntry) -> Path:
+    """The folder that holds a task; all Nano tasks share one, in which a task is a split."""
+    if entry.suite == "demo":
+        return DEMO / entry.name.removeprefix("demo/")
+    if entry.split is not None:
+        return shelf("data") / entry.suite
+    return shelf("data") / entry.suite / entry.name
+
+
+def is_present(entry: TaskEntry) -> bool:
+    """Whether every file that scoring needs is here; says nothing about their content."""
+    return holds(entry, data_folder(entry))
+
+
+def holds(entry: TaskEntry, folder: Path) -> bool:
+    """Whether a folder laid out like the entry's own holds all of its data."""
+    if entry.split is not None:
+        return all(split_files(folder, config, entry.split) for config in NANO_CONFIGS)
+    return all(any((folder / n).is_file() for n in names) for names in R2MED_FILES.values())
+
+
+def split_files(folder: Path, config: str, split: str) -> list[Path]:
+    """The Parquet files of one split of one configuration, in shard order."""
+    shards = (folder / config).glob(f"{split}-*.parquet")
+    whole = (folder / config / f"{split}.parquet",)
+    return sorted({*shards, *(file for file in whole if file.is_file())})
+
+
+def task_files(entry: TaskEntry, folder: Path) -> list[Path]:
+    """The files in a folder that belong to the task, whichever of them exist."""
+    if entry.split is not None:
+        configs = (*NANO_CONFIGS, *NANO_CANDIDATES)
+        return [file for config in configs for file in split_files(folder, config, entry.split)]
+    return [folder / n for names in R2MED_FILES.values() for n in names if (folder / n).is_file()]

@@ -1,0 +1,112 @@
+"""Judgements as text columns: TREC qrels, tab-separated files with a header, and mixtures."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from r2med.errors import DataError
+from r2med.tasks.reading.blocks import lines
+from r2med.tasks.reading.exact import decoded, whole_number
+from r2med.tasks.reading.fields import NUMBER_WORDS, Rows
+
+_QUERY_NAMES = {"query-id", "query_id", "q_id", "qid", "query"}
+_DOCUMENT_NAMES = {
+    *("corpus-id", "corpus_id", "p_id", "pid", "doc-id", "doc_id", "docid", "document_id"),
+    *("document", "doc", "passage_id"),
+}
+_SCORE_NAMES = {"score", "relevance", "rel", "label"}
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_HINT = (
+    "A line is `query 0 document score` (TREC), or follows a header such as "
+    "`query-id corpus-id score`; see docs/data.md."
+)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Where in a line the three values stand; no score means that every row is positive."""
+
+    width: int
+    query: int
+    document: int
+    score: int | None
+    tabs: bool
+
+    def cells(self, line: str) -> list[str]:
+        return [cell.strip() for cell in line.split("\t")] if self.tabs else line.split()
+
+
+def read_judgement_lines(path: Path) -> Rows:
+    """Query id, document id and score of every line."""
+    queries: list[str] = []
+    documents: list[str] = []
+    scores: list[int] = []
+    numbers: list[int] = []
+    shape: _Shape | None = None
+    for number, raw in lines(path):
+        where = f"{path}, line {number}"
+        line = decoded(raw, where).rstrip("\r\n")
+        if shape is None:
+            shape, header = _shape(line, where)
+            if header:
+                continue
+        cells = _cells(line, shape, where)
+        queries.append(cells[shape.query])
+        documents.append(cells[shape.document])
+        scores.append(1 if shape.score is None else _score(cells[shape.score], where))
+        numbers.append(number)
+    columns = {
+        "query": pa.array(queries, pa.large_string()),
+        "document": pa.array(documents, pa.large_string()),
+        "score": pa.array(scores, pa.int32()),
+    }
+    return Rows(columns, lambda row: f"{path}, line {numbers[row]}")
+
+
+def holds_json(path: Path) -> bool:
+    """Whether the first line is an object: qrels.txt is found in both forms."""
+    return next((line.lstrip().startswith(b"{") for _, line in lines(path)), False)
+
+
+def _shape(line: str, where: str) -> tuple[_Shape, bool]:
+    """The shape of the file, and whether this first line is a header that tells it."""
+    tabs = "\t" in line.strip()
+    cells = _Shape(0, 0, 0, None, tabs).cells(line)
+    names = [cell.lower() for cell in cells]
+    query, document = _position(names, _QUERY_NAMES), _position(names, _DOCUMENT_NAMES)
+    if query is not None and document is not None:
+        return _Shape(len(cells), query, document, _position(names, _SCORE_NAMES), tabs), True
+    if len(cells) == 4:
+        return _Shape(4, 0, 2, 3, tabs), False
+    if len(cells) == 3:
+        return _Shape(3, 0, 1, 2, tabs), False
+    raise DataError(f"{where}: {_fields(len(cells))}, expected 4.\n{_HINT}")
+
+
+def _position(names: list[str], wanted: set[str]) -> int | None:
+    return next((place for place, name in enumerate(names) if name in wanted), None)
+
+
+def _cells(line: str, shape: _Shape, where: str) -> list[str]:
+    cells = shape.cells(line)
+    if len(cells) != shape.width:
+        raise DataError(f"{where}: {_fields(len(cells))}, expected {shape.width}.\n{_HINT}")
+    for name, position in (("query id", shape.query), ("document id", shape.document)):
+        if not cells[position]:
+            raise DataError(f"{where}: the {name} (field {position + 1}) is empty.\n{_HINT}")
+    return cells
+
+
+def _score(cell: str, where: str) -> int:
+    score = whole_number(float(cell)) if _NUMBER.fullmatch(cell) else None
+    if score is None:
+        raise DataError(f"{where}: the score is {cell!r}, expected {NUMBER_WORDS}.\n{_HINT}")
+    return score
+
+
+def _fields(count: int) -> str:
+    return "1 field" if count == 1 else f"{count} fields"

@@ -1,0 +1,220 @@
+"""The tasks that have a name: read from the manifests, which are data, and found by any alias."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from r2med.errors import UsageError, nearest
+
+MANIFESTS = Path(__file__).parent / "manifests"
+_SUITES = ("full", "nano", "demo")
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """A dataset repository; a revision of None follows the default branch."""
+
+    repo: str
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class FileFact:
+    """What a published file is known to be."""
+
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class TaskEntry:
+    """All that is known of a task before its data is read; `unknown` says what is still open.
+
+    `source` names the R2MED task that a nano or demo task stands for. `statistics` may be
+    partial: a figure that is absent is not known, never zero.
+    """
+
+    name: str
+    suite: str
+    source: str
+    aliases: tuple[str, ...]
+    family: str
+    scenario: str
+    description: str
+    kind: str
+    purpose: str
+    hub: HubSource | None = None
+    split: str | None = None
+    counts: Mapping[str, int] = field(default_factory=dict, hash=False)
+    statistics: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    positives: Mapping[str, float] = field(default_factory=dict, hash=False)
+    candidates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
+    readme: Mapping[str, float] = field(default_factory=dict, hash=False)
+    files: Mapping[str, FileFact] = field(default_factory=dict, hash=False)
+    licence: str | None = None
+    licence_source: str | None = None
+    citation: str = ""
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def positives_per_query(self) -> float | None:
+        """The mean number of relevant documents a query, where it is known."""
+        relevant = self.statistics.get("relevant_docs", {})
+        mean = relevant.get("average_relevant_docs_per_query")
+        return None if mean is None else float(mean)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Tasks that are reported together, in their published order."""
+
+    name: str
+    title: str
+    entries: tuple[TaskEntry, ...]
+
+
+def suites() -> tuple[Suite, ...]:
+    """The three suites: full, nano, demo."""
+    return tuple(_suite(name) for name in _SUITES)
+
+
+def all_entries() -> tuple[TaskEntry, ...]:
+    """Every registered task, suite by suite."""
+    return tuple(entry for suite in suites() for entry in suite.entries)
+
+
+def find_suite(name: str) -> Suite:
+    """A suite by name; case does not matter."""
+    if name.lower() not in _SUITES:
+        raise UsageError(f"There is no suite {name!r}. {nearest(name, _SUITES)}")
+    return _suite(name.lower())
+
+
+def find_task(name: str) -> TaskEntry:
+    """A task by name or alias; case, hyphens, underscores and spaces do not matter."""
+    entry = _index().get(_key(name))
+    if entry is None:
+        raise UsageError(
+            f"There is no task {name!r}. {nearest(name, _names())}\n"
+            "`r2med tasks` lists them; a folder of your own is given as a path, e.g. ./my-task."
+        )
+    return entry
+
+
+def resolve(text: str) -> list[TaskEntry | Path]:
+    """The tasks that a comma-separated list names: tasks, suites, `All`, FOLDER or FOLDER#SPLIT.
+
+    A registered name wins over a folder of the same name; write ./Biology for the folder.
+    `All` means the eight R2MED tasks, as in the reference implementation.
+    """
+    wanted = [part.strip() for part in text.split(",") if part.strip()]
+    if not wanted:
+        raise UsageError("No task was named. Give a task, a suite (full, nano, demo) or a folder.")
+    found = [item for part in wanted for item in _resolve_one(part)]
+    return list(dict.fromkeys(found))
+
+
+def forget() -> None:
+    """Read the manifests anew when next asked: for those who edit them in a running process."""
+    for remembered in (_index, _suite, _read):
+        remembered.cache_clear()
+
+
+def _resolve_one(part: str) -> list[TaskEntry | Path]:
+    lowered = part.lower()
+    if lowered in _SUITES or lowered == "all":
+        return list(_suite("full" if lowered == "all" else lowered).entries)
+    if _key(part) in _index():
+        return [_index()[_key(part)]]
+    path = Path(part).expanduser()
+    if path.is_dir() or _folder_of_split(path).is_dir():
+        return [path]
+    if _looks_like_path(part):
+        found = "is a file" if path.exists() else "does not exist"
+        raise UsageError(
+            f"{part} {found}, expected a folder with corpus, queries and judgements.\n"
+            "Registered tasks are given by name; `r2med tasks` lists them."
+        )
+    return [find_task(part)]
+
+
+def _folder_of_split(path: Path) -> Path:
+    """FOLDER of FOLDER#SPLIT, the way to name one of several tasks in a folder."""
+    return path.with_name(path.name.rpartition("#")[0] or path.name) if path.name else path
+
+
+def _looks_like_path(part: str) -> bool:
+    return part.startswith((".", "/", "~")) or Path(part).exists() or "\\" in part
+
+
+def _key(name: str) -> str:
+    return name.strip().lower().translate(str.maketrans("", "", "-_ "))
+
+
+def _names() -> list[str]:
+    nano = [entry.aliases[0] for entry in _suite("nano").entries]
+    return [entry.name for entry in all_entries()] + nano + list(_SUITES)
+
+
+@cache
+def _index() -> dict[str, TaskEntry]:
+    index: dict[str, TaskEntry] = {}
+    for entry in all_entries():
+        for name in (entry.name, *entry.aliases):
+            if index.setdefault(_key(name), entry) is not entry:
+                raise ValueError(f"manifests: {name!r} names two tasks")
+    return index
+
+
+@cache
+def _suite(name: str) -> Suite:
+    manifest = _read(f"{name}.toml")
+    facts, lock = manifest["suite"], _read(f"{name}.lock.toml")
+    rows = [row | lock.get(row["name"], {}) for row in manifest["task"]]
+    return Suite(name, facts["title"], tuple(_entry(row, facts) for row in rows))
+
+
+@cache
+def _read(file: str) -> dict[str, Any]:
+    path = MANIFESTS / file
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def _entry(row: Mapping[str, Any], suite: Mapping[str, Any]) -> TaskEntry:
+    source = row.get("source", row["name"])
+    like = row if source == row["name"] else _row_of(source)
+    hub = row.get("hub")
+    files = {name: FileFact(**fact) for name, fact in row.get("files", {}).items()}
+    return TaskEntry(
+        name=row["name"],
+        suite=suite["name"],
+        source=source,
+        aliases=tuple(row.get("aliases", ())),
+        family=like["family"],
+        scenario=like["scenario"],
+        description=row["description"],
+        kind=like["kind"],
+        purpose=like["purpose"],
+        hub=HubSource(**hub) if hub else None,
+        split=row.get("split"),
+        counts=row.get("counts", {}),
+        statistics=row.get("statistics", {}),
+        positives=row.get("positives_per_query", {}),
+        candidates=row.get("candidates", {}),
+        readme=row.get("readme", {}),
+        files=files,
+        licence=suite.get("licence"),
+        licence_source=suite.get("licence_source"),
+        citation=suite["citation"],
+        unknown=(*row.get("unknown", ()), *suite.get("unknown", ())),
+    )
+
+
+def _row_of(name: str) -> Mapping[str, Any]:
+    rows: dict[str, Mapping[str, Any]] = {row["name"]: row for row in _read("full.toml")["task"]}
+    return rows[name]

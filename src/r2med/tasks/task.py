@@ -1,0 +1,155 @@
+"""What is measured: queries, a corpus and judgements, as Arrow columns."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from r2med.tasks.registry import TaskEntry
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Documents in file order; ids may repeat, and every row keeps its place."""
+
+    ids: pa.LargeStringArray
+    texts: pa.LargeStringArray
+    known_hash: str | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def hash(self) -> str:
+        """Identity of ids, texts and order; independent of the file layout they came from."""
+        return self.known_hash or column_hash([self.ids, self.texts])
+
+    @cached_property
+    def document_ids(self) -> pa.LargeStringArray:
+        """Each id once, in order of first appearance: what a run's document codes index."""
+        return self._encoded.dictionary
+
+    @cached_property
+    def codes(self) -> NDArray[np.int32]:
+        """For every row, the position of its id in `document_ids`."""
+        codes: NDArray[np.int32] = self._encoded.indices.to_numpy(zero_copy_only=False)
+        return codes
+
+    @cached_property
+    def last_rows(self) -> NDArray[np.int64]:
+        """For every distinct id, the last row that bears it: the one that dense retrieval keeps."""
+        rows = np.zeros(len(self.document_ids), dtype=np.int64)
+        np.maximum.at(rows, self.codes, np.arange(len(self), dtype=np.int64))
+        return rows
+
+    @cached_property
+    def _encoded(self) -> pa.DictionaryArray:
+        return self.ids.dictionary_encode()
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Queries in file order; the annotations are null where the source has none."""
+
+    ids: pa.LargeStringArray
+    texts: pa.LargeStringArray
+    answers: pa.LargeStringArray
+    body_systems: pa.LargeStringArray
+    reasonings: pa.LargeStringArray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, eq=False)
+class Judgements:
+    """Which documents answer which queries: whole-number scores, 0 for judged but not relevant."""
+
+    query_ids: pa.LargeStringArray
+    document_ids: pa.LargeStringArray
+    scores: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.query_ids)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A named collection with judgements; `notices` tell what a reader of its scores must know."""
+
+    name: str
+    suite: str | None
+    corpus: Corpus
+    queries: Queries
+    judgements: Judgements
+    source: Path
+    entry: TaskEntry | None = None
+    notices: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def hash(self) -> str:
+        """Identity of all that a score depends on: corpus, query texts and judgements."""
+        rest = column_hash(
+            [
+                self.queries.ids,
+                self.queries.texts,
+                self.judgements.query_ids,
+                self.judgements.document_ids,
+                pa.array(self.judgements.scores),
+            ]
+        )
+        return hashlib.sha256(f"{self.corpus.hash}/{rest}".encode()).hexdigest()
+
+    def document(self, document_id: str) -> str:
+        """The text of a document (its last row, where an id repeats)."""
+        return str(self.corpus.texts[_last_index(self.corpus.ids, document_id, "document")])
+
+    def query(self, query_id: str) -> str:
+        """The text of a query."""
+        return str(self.queries.texts[_last_index(self.queries.ids, query_id, "query")])
+
+
+def column_hash(columns: Iterable[pa.Array]) -> str:
+    """sha256 of the columns' lengths, values and boundaries, whatever their chunking or offsets."""
+    digest = hashlib.sha256()
+    for column in columns:
+        lengths = pc.binary_length(column) if _is_text(column) else None
+        digest.update(f"{column.type}:{len(column)};".encode())
+        if lengths is not None:
+            digest.update(lengths.fill_null(-1).to_numpy(zero_copy_only=False).tobytes())
+            digest.update(_text_bytes(column))
+        else:
+            digest.update(column.to_numpy(zero_copy_only=False).tobytes())
+    return digest.hexdigest()
+
+
+def _is_text(column: pa.Array) -> bool:
+    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+
+
+def _text_bytes(column: pa.Array) -> memoryview:
+    offset_type = np.int64 if pa.types.is_large_string(column.type) else np.int32
+    _, offsets_buffer, bytes_buffer = column.buffers()
+    if bytes_buffer is None or len(column) == 0:
+        return memoryview(b"")
+    offsets = np.frombuffer(offsets_buffer, dtype=offset_type)
+    first, last = offsets[column.offset], offsets[column.offset + len(column)]
+    return memoryview(bytes_buffer)[int(first) : int(last)]
+
+
+def _last_index(ids: pa.Array, wanted: str, what: str) -> int:
+    rows = np.flatnonzero(pc.equal(ids, wanted).to_numpy(zero_copy_only=False))
+    if not rows.size:
+        raise KeyError(f"no {what} {wanted!r} in this task")
+    return int(rows[-1])

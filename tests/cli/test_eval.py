@@ -1,0 +1,69 @@
+"""The eval and results commands, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import run
+
+
+def test_json_is_the_contract_and_nothing_else() -> None:
+    done = run("eval", "bm25", "--task", "demo/biology,demo/medqa-diag", "--json")
+
+    found = json.loads(done.out)
+    assert done.code == 0
+    assert [row["task"] for row in found] == ["demo/biology", "demo/medqa-diag"]
+    assert list(found[0]) == ["system", "task", "suite", "queries", "metrics", "seconds", "result"]
+    assert list(found[0]["metrics"]) == [
+        *("ndcg@10", "map@10", "recall@100", "precision@10", "hit@10", "mrr")
+    ]
+    assert Path(found[0]["result"], "result.json").is_file()
+
+
+@pytest.mark.parametrize("by", ["task", "scenario", "family"])
+def test_tables_fit_eighty_columns_and_say_demo(by: str) -> None:
+    done = run("eval", "bm25", "bm25-nano", "--task", "demo", "--by", by)
+
+    assert done.code == 0
+    assert "demo suite" in done.out
+    assert "mean of 8 tasks" in done.out
+    assert max(len(line) for line in done.out.splitlines()) <= 80
+
+
+@pytest.mark.parametrize(
+    "arguments, code, message",
+    [
+        (("eval", "bm52"), 2, "'bm25'"),
+        (("eval", "bm25["), 2, "expected an option"),
+        (("eval", "bm25", "--task", "demo/bio"), 2, "demo/biology"),
+        (("eval", "bm25", "--task", "./nowhere"), 2, "nowhere"),
+        (("eval", "bm25", "--task", "Biology"), 1, "r2med fetch"),
+        (("eval", "bm25", "--metrics", "ndgc@10"), 2, "ndcg@10"),
+        (("eval", "bm25", "--by", "families"), 2, "'family'"),
+        (("eval",), 2, "SYSTEM"),
+        (("results", "export", "--out", "x"), 1, "no stored result"),
+        (("evil",), 2, "evil"),
+    ],
+)
+def test_bad_input_is_one_message_and_the_right_code(
+    arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    done = run(*arguments)
+
+    assert done.code == code
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_stored_results_are_listed_and_exported(tmp_path: Path) -> None:
+    run("eval", "bm25", "--task", "demo/biology")
+
+    listed = run("results", "--json")
+    exported = run("results", "export", "--format", "csv", "--out", str(tmp_path / "out"))
+
+    assert json.loads(listed.out)[0]["task"] == "demo/biology"
+    assert exported.code == 0
+    assert (tmp_path / "out" / "scores.csv").is_file()

@@ -1,0 +1,163 @@
+"""The Arrow copy: never wrong, never in the way, gone when it is outdated."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from r2med.home import shelf
+from r2med.tasks import arrow_copy
+from r2med.tasks.arrow_copy import finish_copies, load_copy
+from r2med.tasks.load import load_task
+from r2med.tasks.reading.read import read_collection
+from r2med.tasks.reading.source import find_source
+from r2med.tasks.task import Task, column_hash
+from tests.tasks.writing import LAYOUTS, Written, write_lines, write_r2med
+
+
+@pytest.fixture(autouse=True)
+def every_task_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small files of this very moment are copied too."""
+    monkeypatch.setattr(arrow_copy, "SMALLEST_BYTES", 0)
+    monkeypatch.setattr(arrow_copy, "SETTLED_NS", -1)
+
+
+def load(folder: Path) -> Task:
+    task = load_task(folder)
+    finish_copies()
+    return task
+
+
+def copies() -> list[Path]:
+    return sorted(shelf("arrow").glob("*"))
+
+
+def columns(task: Task) -> list[list[object]]:
+    queries, judged = task.queries, task.judgements
+    texts = [task.corpus.ids, task.corpus.texts, queries.ids, queries.texts, queries.answers]
+    texts += [queries.body_systems, queries.reasonings, judged.query_ids, judged.document_ids]
+    return [*(column.to_pylist() for column in texts), judged.scores.tolist()]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_copy_holds_what_was_read(tmp_path: Path, layout: str) -> None:
+    strays = (("1", "d1", 1), ("1", "gone", 1), ("9", "d1", 1), ("2", "d2", 1))
+    folder = LAYOUTS[layout](tmp_path / "task", Written(judgements=strays))
+    parsed = load(folder)
+
+    copied = load_copy(find_source(folder))
+    again = load(folder)
+
+    assert copied is not None
+    assert columns(again) == columns(parsed)
+    assert again.notices == parsed.notices
+    assert again.hash == parsed.hash
+
+
+def test_a_copy_carries_the_hash_of_its_corpus(tmp_path: Path) -> None:
+    write_r2med(tmp_path)
+    load(tmp_path)
+
+    corpus = load(tmp_path).corpus
+
+    assert corpus.known_hash == column_hash([corpus.ids, corpus.texts])
+
+
+def test_a_changed_file_is_read_again_and_its_old_copy_dropped(tmp_path: Path) -> None:
+    write_r2med(tmp_path)
+    load(tmp_path)
+    before = copies()
+    changed = tmp_path / "corpus.jsonl"
+    times = changed.stat()
+    changed.write_bytes(changed.read_bytes().replace(b"one", b"ONE"))
+    os.utime(changed, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    task = load(tmp_path)
+
+    assert task.corpus.texts.to_pylist() == ["ONE", "two", "three"]
+    assert len(copies()) == len(before) == 1
+    assert copies() != before
+
+
+def test_a_file_that_changed_a_moment_ago_is_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow_copy, "SETTLED_NS", 3600 * 10**9)
+    write_r2med(tmp_path)
+
+    load(tmp_path)
+
+    assert copies() == []
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_copied(tmp_path: Path) -> None:
+    source = find_source(write_r2med(tmp_path))
+    state = arrow_copy.fingerprint(source)
+    collection = read_collection(source)
+    write_lines(tmp_path / "query.jsonl", [{"id": "1", "text": "changed"}])
+
+    arrow_copy.store_copy(source, collection, state)
+
+    assert copies() == []
+
+
+@pytest.mark.parametrize("part", ["corpus.arrow", "queries.arrow", "judgements.arrow", "copy.json"])
+@pytest.mark.parametrize("damage", ["cut", "emptied", "removed", "overwritten"])
+def test_a_damaged_copy_is_replaced(tmp_path: Path, part: str, damage: str) -> None:
+    write_r2med(tmp_path)
+    parsed = load(tmp_path)
+    file = copies()[0] / part
+    content = file.read_bytes()
+    if damage == "removed":
+        file.unlink()
+    else:
+        broken = {"cut": content[:-20], "emptied": b"", "overwritten": b"x" * len(content)}
+        file.write_bytes(broken[damage])
+
+    again = load(tmp_path)
+
+    assert columns(again) == columns(parsed)
+    assert load_copy(find_source(tmp_path)) is not None
+
+
+def test_copies_of_sources_that_are_gone_are_dropped(tmp_path: Path) -> None:
+    load(write_r2med(tmp_path / "old"))
+    shutil.rmtree(tmp_path / "old")
+
+    load(write_r2med(tmp_path / "new"))
+
+    assert len(copies()) == 1
+
+
+def test_loading_works_where_no_copy_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "home"
+    blocked.write_text("a file where the folder should be", encoding="utf-8")
+    monkeypatch.setenv("R2MED_HOME", str(blocked))
+    write_r2med(tmp_path / "task")
+
+    assert len(load(tmp_path / "task").corpus) == 3
+    assert len(load(tmp_path / "task").corpus) == 3
+
+
+def test_a_load_without_copy_neither_writes_nor_reads_one(tmp_path: Path) -> None:
+    write_r2med(tmp_path)
+
+    load_task(tmp_path, use_copy=False)
+    finish_copies()
+
+    assert copies() == []
+
+
+def test_a_small_task_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    write_r2med(tmp_path / "task")
+
+    load(tmp_path / "task")
+
+    assert copies() == []

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import huggingface_hub.constants
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from r2med.errors import DataError, MissingError
+from r2med.tasks.hub import fetch
+from r2med.tasks.location import data_folder, is_present
+from r2med.tasks.registry import FileFact, HubSource, TaskEntry, find_task
+from tests.hub_server import Hub, running_hub, sha256
+
+COMMIT = "a" * 40
+FILES = {
+    "corpus.jsonl": b"".join(b'{"id": "%d", "text": "passage"}\n' % i for i in range(1000)),
+    "query.jsonl": b'{"id": "1", "text": "question"}\n',
+    "qrels.jsonl": b'{"q_id": "1", "p_id": "7", "score": 1}\n',
+    "README.md": b"not wanted",
+    "hyde/gpt4/query_with_hydoc.jsonl": b"not wanted either",
+}
+
+
+@dataclass
+class Recorder:
+    """Remembers what a progress bar would have drawn."""
+
+    received: dict[str, int] = field(default_factory=dict)
+
+    def begin(self, label: str, total: int) -> None:
+        self.received[label] = -total
+
+    def advance(self, count: int) -> None:
+        self.received[list(self.received)[-1]] += count
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    with running_hub() as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+        hub.add("R2MED/Biology", COMMIT, FILES)
+        yield hub
+
+
+@pytest.fixture
+def entry() -> TaskEntry:
+    return replace(find_task("Biology"), hub=HubSource("R2MED/Biology", COMMIT))
+
+
+def fact(content: bytes) -> FileFact:
+    return FileFact(sha256(content), len(content))
+
+
+def test_a_task_is_fetched_through_a_redirect_and_only_its_files(
+    hub: Hub, entry: TaskEntry
+) -> None:
+    checked = replace(entry, files={"corpus.jsonl": fact(FILES["corpus.jsonl"])})
+
+    [found] = fetch([checked])
+
+    folder = data_folder(entry)
+    assert found.folder == folder and found.downloaded == 3 and found.commit == COMMIT
+    assert is_present(entry)
+    assert (folder / "corpus.jsonl").read_bytes() == FILES["corpus.jsonl"]
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "corpus.jsonl",
+        "provenance.json",
+        "qrels.jsonl",
+        "query.jsonl",
+    ]
+    assert any(seen.path.startswith("/signed/") for seen in hub.seen)
+
+
+def test_the_provenance_names_repository_commit_and_checksum(hub: Hub, entry: TaskEntry) -> None:
+    fetch([entry])
+
+    record = json.loads((data_folder(entry) / "provenance.json").read_text())
+    assert record["files"]["qrels.jsonl"] == {
+        "source": "hub:R2MED/Biology",
+        "sha256": sha256(FILES["qrels.jsonl"]),
+        "bytes": len(FILES["qrels.jsonl"]),
+        "commit": COMMIT,
+    }
+
+
+def test_the_token_goes_to_the_hub_but_not_to_the_signed_host(hub: Hub, entry: TaskEntry) -> None:
+    fetch([entry])
+
+    signed = [seen for seen in hub.seen if seen.path.startswith("/signed/")]
+    others = [seen for seen in hub.seen if not seen.path.startswith("/signed/")]
+    assert {seen.authorization for seen in signed} == {None}
+    assert {seen.authorization for seen in others} == {"Bearer hf_secret"}
+
+
+def test_a_token_from_anywhere_but_the_environment_is_not_sent(
+    hub: Hub, entry: TaskEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = tmp_path / "token"
+    stored.write_text("hf_stored")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", str(stored))
+    monkeypatch.delenv("HF_TOKEN")
+
+    fetch([entry])
+
+    assert {seen.authorization for seen in hub.seen} == {None}
+
+
+def test_what_is_here_and_sound_is_not_fetched_again(hub: Hub, entry: TaskEntry) -> None:
+    fetch([entry])
+    hub.seen.clear()
+
+    [found] = fetch([entry])
+
+    assert found.downloaded == 0 and found.commit == COMMIT
+    assert hub.seen == []
+
+
+def test_a_file_damaged_since_is_fetched_again(hub: Hub, entry: TaskEntry) -> None:
+    fetch([entry])
+    corpus = data_folder(entry) / "corpus.jsonl"
+    corpus.write_bytes(corpus.read_bytes()[:-5])
+
+    [found] = fetch([entry])
+
+    assert found.downloaded == 3
+    assert corpus.read_bytes() == FILES["corpus.jsonl"]
+
+
+def test_a_cut_connection_is_resumed_where_it_broke(
+    hub: Hub, entry: TaskEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "DOWNLOAD_CHUNK_SIZE", 1000)
+    hub.cut_after = 20_000
+    bar = Recorder()
+
+    fetch([entry], progress=bar)
+
+    ranges = [seen.range for seen in hub.seen if seen.path.startswith("/signed/")]
+    assert ranges == [None, "bytes=20000-"]
+    assert (data_folder(entry) / "corpus.jsonl").read_bytes() == FILES["corpus.jsonl"]
+    assert bar.received["Biology corpus.jsonl"] == 0
+
+
+def test_a_wrong_checksum_is_an_error_that_names_file_expected_and_found(
+    hub: Hub, entry: TaskEntry
+) -> None:
+    expected = replace(entry, files={"corpus.jsonl": FileFact("0" * 64, 1)})
+
+    with pytest.raises(DataError) as error:
+        fetch([expected])
+
+    assert "R2MED/Biology, corpus.jsonl" in str(error.value)
+    assert sha256(FILES["corpus.jsonl"]) in str(error.value)
+    assert "0" * 64 in str(error.value)
+    assert not data_folder(entry).exists()
+
+
+def test_without_a_checksum_in_the_manifest_the_listing_of_the_hub_decides(
+    hub: Hub, entry: TaskEntry
+) -> None:
+    corpus = FILES["corpus.jsonl"]
+    hub.altered[sha256(corpus)] = corpus[:-10] + b"tampered!\n"
+
+    with pytest.raises(DataError, match="as in the hub's listing"):
+        fetch([entry])
+
+    assert not is_present(entry)
+
+
+def test_a_failed_fetch_leaves_the_data_that_was_there(hub: Hub, entry: TaskEntry) -> None:
+    fetch([entry])
+    altered = FILES["corpus.jsonl"].replace(b"passage", b"changed")
+    hub.add("R2MED/Biology", COMMIT, {**FILES, "corpus.jsonl": altered})
+    pinned = replace(entry, files={"corpus.jsonl": fact(FILES["corpus.jsonl"])})
+
+    with pytest.raises(DataError):
+        fetch([pinned], force=True)
+
+    assert (data_folder(entry) / "corpus.jsonl").read_bytes() == FILES["corpus.jsonl"]
+    assert fetch([pinned])[0].downloaded == 0
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        ((404, "RepoNotFound"), "has no such dataset, or it is private"),
+        ((401, "RepoNotFound"), "has no such dataset, or it is private"),
+        ((403, "GatedRepo"), "is gated (HTTP 403)"),
+        ((401, "GatedRepo"), "is gated (HTTP 401)"),
+        ((401, ""), "Check the token in HF_TOKEN"),
+        ((403, ""), "Check the token in HF_TOKEN"),
+        ((404, "RevisionNotFound"), f"has no revision {COMMIT}"),
+        ((503, ""), "answered HTTP 503"),
+    ],
+)
+def test_a_refusal_says_why_and_what_to_do_and_keeps_the_token_to_itself(
+    hub: Hub, entry: TaskEntry, refusal: tuple[int, str], told: str
+) -> None:
+    hub.repositories["R2MED/Biology"].refusal = refusal
+
+    with pytest.raises(MissingError) as error:
+        fetch([entry])
+
+    assert told in str(error.value)
+    assert "R2MED/Biology" in str(error.value)
+    assert "hf_secret" not in str(error.value)
+
+
+def test_a_repository_without_the_expected_files_is_named_with_what_it_holds(
+    hub: Hub, entry: TaskEntry
+) -> None:
+    hub.add("R2MED/Biology", COMMIT, {"README.md": b"", "data.csv": b""})
+
+    with pytest.raises(DataError, match=r"holds no corpus for Biology.*found README.md, data.csv"):
+        fetch([entry])
+
+
+def test_no_network_is_told_with_what_to_do_instead(
+    hub: Hub, entry: TaskEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+
+    with pytest.raises(MissingError) as error:
+        fetch([entry])
+
+    assert "The connection to http://127.0.0.1:9 failed" in str(error.value)
+    assert "r2med fetch --from" in str(error.value)
+    assert "--data-root" in str(error.value)
+
+
+def test_offline_mode_is_respected(
+    hub: Hub, entry: TaskEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+    with pytest.raises(MissingError, match="Offline mode is on, so this cannot be fetched: Biolog"):
+        fetch([entry])
+
+    assert hub.seen == []
+
+
+def test_offline_is_fine_when_all_is_here(hub: Hub, entry: TaskEntry) -> None:
+    fetch([entry])
+
+    assert fetch([entry], offline=True)[0].downloaded == 0
+
+
+def test_an_unpinned_nano_task_brings_its_split_and_records_the_commit(hub: Hub) -> None:
+    configs = ("corpus", "queries", "qrels", "bm25")
+    shards = {
+        f"{config}/{split}-00000-of-00001.parquet": parquet({"name": [f"{config} {split}"]})
+        for config in configs
+        for split in ("NanoR2MEDBiology", "NanoR2MEDMedQADiag")
+    }
+    hub.add("hakari-bench/NanoR2MED", "c" * 40, {**shards, "README.md": b"card"})
+    nano = find_task("NanoR2MEDBiology")
+
+    [found] = fetch([nano])
+
+    assert found.commit == "c" * 40 and found.downloaded == 4
+    assert is_present(nano)
+    assert not is_present(find_task("NanoR2MEDMedQADiag"))
+
+    fetch([find_task("NanoR2MEDMedQADiag")])
+
+    record = json.loads((data_folder(nano) / "provenance.json").read_text())
+    assert sorted(record["files"]) == sorted(shards)
+    assert {origin["commit"] for origin in record["files"].values()} == {"c" * 40}
+
+
+def parquet(columns: dict[str, list[str]]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue()

@@ -1,0 +1,73 @@
+"""Counts and statistics, in the shape and by the rules of the manifests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r2med.tasks.load import load_task
+from r2med.tasks.statistics import counts, differences, distinct, statistics
+from tests.building import texts
+from tests.tasks.writing import Written, write_r2med
+
+_TEXTS = st.text("ab\u00e9", max_size=3).flatmap(lambda part: st.sampled_from([part, part * 9]))
+
+
+def test_lengths_are_in_characters_and_relevant_documents_have_a_positive_score(
+    tmp_path: Path,
+) -> None:
+    written = Written(
+        documents=(("d1", "caf\u00e9"), ("d2", "caf\u00e9"), ("d3", "")),
+        queries=(("1", "ab"), ("2", "abcd"), ("3", "abc")),
+        judgements=(("1", "d1", 2), ("1", "d2", 1), ("2", "d1", 1), ("2", "d3", 0)),
+    )
+    task = load_task(write_r2med(tmp_path, written))
+
+    assert counts(task) == {"queries": 3, "documents": 3, "judgements": 4}
+    assert statistics(task) == {
+        "documents": 3,
+        "documents_text": {
+            "total_text_length": 8,
+            "min_text_length": 0,
+            "average_text_length": 8 / 3,
+            "max_text_length": 4,
+            "unique_texts": 2,
+        },
+        "queries_text": {
+            "total_text_length": 9,
+            "min_text_length": 2,
+            "average_text_length": 3.0,
+            "max_text_length": 4,
+            "unique_texts": 3,
+        },
+        "relevant_docs": {
+            "num_relevant_docs": 3,
+            "min_relevant_docs_per_query": 1,
+            "average_relevant_docs_per_query": 1.5,
+            "max_relevant_docs_per_query": 2,
+            "unique_relevant_docs": 2,
+        },
+    }
+
+
+@given(st.lists(_TEXTS, min_size=1, max_size=30), st.integers(0, 5))
+def test_distinct_counts_texts_exactly(values: list[str], skipped: int) -> None:
+    column = texts(*values)[skipped:]
+
+    assert distinct(column) == len(set(values[skipped:]))
+
+
+def test_texts_that_agree_in_length_and_samples_are_compared_whole() -> None:
+    start, middle, end = "s" * 20, "m" * 20, "e" * 20
+    alike = [start + "x" * 20 + middle + filler * 20 + end for filler in "abc"]
+
+    assert distinct(texts(*alike, alike[0])) == 3
+
+
+def test_only_figures_known_to_both_are_compared_and_rounding_is_forgiven() -> None:
+    found = {"documents": 3, "text": {"mean": 2.0000004, "max": 9}, "extra": 1}
+    expected = {"documents": 4, "text": {"mean": 2.0, "max": 9}, "unknown": 7}
+
+    assert differences(found, expected) == [("documents", 3, 4)]

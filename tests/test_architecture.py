@@ -1,0 +1,99 @@
+"""The house keeps its shape: rooms import earlier rooms only, and the front door stays light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import r2med
+
+GROUND_FLOOR = {"errors", "home", "atomic"}
+ROOMS = (
+    "remote",
+    "tasks",
+    "runs",
+    "retrieve",
+    "expand",
+    "rerank",
+    "systems",
+    "measure",
+    "results",
+    "nano",
+    "audit",
+    "engine",
+    "report",
+    "explore",
+    "cli",
+)
+HEAVY = {
+    "numpy",
+    "pyarrow",
+    "polars",
+    "scipy",
+    "torch",
+    "transformers",
+    "sentence_transformers",
+    "openai",
+    "ray",
+    "huggingface_hub",
+    "altair",
+    "starlette",
+    "duckdb",
+}
+PACKAGE = Path(r2med.__file__).parent
+
+
+def modules() -> list[Path]:
+    return [path for path in sorted(PACKAGE.rglob("*.py")) if path.parent != PACKAGE]
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The rooms and ground-floor modules that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        yield from (name.split(".")[1] for name in names if name.startswith("r2med."))
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_room_imports_only_earlier_rooms(path: Path) -> None:
+    room = path.relative_to(PACKAGE).parts[0]
+    allowed = GROUND_FLOOR | set(ROOMS[: ROOMS.index(room) + 1])
+
+    assert set(imported(path)) <= allowed
+
+
+@pytest.mark.parametrize("name", sorted(GROUND_FLOOR))
+def test_the_ground_floor_stands_on_nothing_but_itself(name: str) -> None:
+    assert set(imported(PACKAGE / f"{name}.py")) <= GROUND_FLOOR
+
+
+def loaded_after(code: str) -> set[str]:
+    listing = f"{code}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    assert not loaded_after("import r2med") & HEAVY
+
+
+def test_the_command_line_loads_nothing_heavy_before_it_works() -> None:
+    assert not loaded_after("import r2med.cli.main") & HEAVY
+
+
+def test_every_public_name_can_be_imported() -> None:
+    assert all(getattr(r2med, name) is not None for name in r2med.__all__)
+
+
+def test_an_unknown_public_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = r2med.no_such_name
