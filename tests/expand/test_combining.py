@@ -65,7 +65,7 @@ def test_several_answers_are_joined_for_words_and_averaged_with_the_query_once()
 
 
 def test_a_rule_that_uses_neither_text_is_refused() -> None:
-    with pytest.raises(UsageError, match="expected {query} or {generated}"):
+    with pytest.raises(UsageError, match=r"expected \{query\} or \{generated\}"):
         Rule("words", ("{query}",))
 
 

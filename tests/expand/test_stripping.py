@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.expand.stripping import STRIPPINGS, Stripping, strip
+from r2med.expand.stripping import STRIPPINGS, strip
+from r2med.remote.registry import Stripping
 
 #: Words without any character that a marker consists of.
 plain = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="<>/FR"), max_size=60)

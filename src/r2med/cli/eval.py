@@ -98,6 +98,12 @@ def _run(
 
 
 def _json(result: Result, metrics: list[str]) -> dict[str, object]:
+    reranking = result.record.reranking
+    reranked = {} if not reranking else {
+        "reranked": reranking.depth,
+        "tail": reranking.tail,
+        "ceiling": {name: reranking.ceiling[name] for name in metrics},
+    }
     return {
         "system": result.system,
         "task": result.task,
@@ -106,13 +112,17 @@ def _json(result: Result, metrics: list[str]) -> dict[str, object]:
         "metrics": {name: result.metrics[name] for name in metrics},
         "seconds": dict(result.seconds),
         "result": str(result.folder),
+        **reranked,
     }
 
 
 def _show(found: list[Result], metrics: list[str], by: Grouping) -> None:
     from r2med.report.console import console
+    from r2med.report.reranking_notes import reranking_notes
     from r2med.report.scores_table import score_tables
 
     out = console()
     for table in score_tables(found, metrics, by=by):
         out.print(table)
+    for note in reranking_notes(found, metrics):
+        out.print(note, markup=False, soft_wrap=False)

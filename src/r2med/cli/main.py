@@ -13,8 +13,12 @@ from r2med.cli.eval import evaluate
 from r2med.cli.fetch import fetch
 from r2med.cli.info import info
 from r2med.cli.leaderboard import leaderboard
+from r2med.cli.nano import nano
+from r2med.cli.profile import profile
 from r2med.cli.reproduce import reproduce
 from r2med.cli.results import results
+from r2med.cli.run import run
+from r2med.cli.show import show
 from r2med.cli.tasks import tasks
 from r2med.cli.verify import verify
 from r2med.errors import R2MedError, UsageError
@@ -36,6 +40,10 @@ app.command()(info)
 app.command()(leaderboard)
 app.command()(compare)
 app.command()(reproduce)
+app.add_typer(nano, name="nano")
+app.command()(profile)
+app.command()(run)
+app.command()(show)
 
 
 def _version(wanted: bool) -> None:

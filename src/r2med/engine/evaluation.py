@@ -25,6 +25,7 @@ from r2med.results.record import (
     result_key,
 )
 from r2med.retrieve.conditions import Conditions
+from r2med.systems.expanding import notices
 from r2med.systems.ledger import Ledger, StageCost
 from r2med.systems.reranking import Reranking, safeguards
 from r2med.systems.stage import Part, Work
@@ -41,11 +42,13 @@ class Evaluation:
     tell: Callable[[str], None]
     force: bool = False
     done: dict[str, Result] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
 
     def result(
         self, part: Part, conditions: Conditions, *, extra: Sequence[Metric] = ()
     ) -> Result:
         """The stored result of a part, or the result of running it now."""
+        self._tell_once(notices(part.stage, self.task))
         identity, ties = part.stage.identity(self.task), part.stage.ties(self.task)
         key = result_key(self.task.hash, identity, ties)
         known = self.done.get(key) or self._stored(part, key)
@@ -65,6 +68,12 @@ class Evaluation:
             )
         self.done[key] = self.store.write(record, run, scores)
         return self.done[key]
+
+    def _tell_once(self, messages: Sequence[str]) -> None:
+        for message in messages:
+            if message not in self.told:
+                self.told.add(message)
+                self.tell(message)
 
     def _member(self, part: Part, work: Work) -> Run:
         """A member's run, by its own result; what it cost belongs to the whole system."""

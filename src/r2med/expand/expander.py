@@ -12,7 +12,7 @@ from pathlib import Path
 
 from r2med.errors import DataError
 from r2med.expand.combining import ANSWER_ALONE, Rule
-from r2med.expand.expanded import Expanded, Expansion, Sample
+from r2med.expand.expanded import Expanded, Expansion, Outcome, Sample
 from r2med.expand.generations import (
     FILE,
     Generated,
@@ -27,11 +27,11 @@ from r2med.expand.method import Method
 from r2med.expand.outcome import restored
 from r2med.expand.prompting import Prompt, called, kind_of, read_prompt
 from r2med.expand.source import FileSource, find_file
-from r2med.expand.stripping import Stripping, strip
+from r2med.expand.stripping import strip
 from r2med.expand.writing import Plan, plan, write
 from r2med.home import shelf
 from r2med.remote.chat import Chat, open_chat
-from r2med.remote.models import find_model
+from r2med.remote.registry import LLM, find_llm
 from r2med.retrieve.conditions import Conditions
 from r2med.tasks.task import Task
 
@@ -107,7 +107,8 @@ class FromFile:
                 f"{self.source.path}: query {query_id!r} has {len(row.raws)} generations, "
                 f"[n={wanted}] asks for more."
             )
-        outcomes = row.outcomes or ("ok",) * len(row.raws)
+        unknown: tuple[Outcome, ...] = ("ok",) * len(row.raws)
+        outcomes = row.outcomes or unknown
         return tuple(
             restored(raw, answer_in(raw, self.method), outcome)
             for raw, outcome in zip(row.raws[:wanted], outcomes, strict=False)
@@ -122,12 +123,15 @@ class FromModel:
     method: Method
     finder: Finder | None
     conditions: Conditions
+    keep: bool = True
+    """Whether finished generations are also written to the shelf, for reading."""
     notices: tuple[str, ...] = ()
 
     @cached_property
     def prompt(self) -> Prompt:
         """The words of the method for this kind of task."""
-        kind = kind_of(self.task.entry) if self.method.kind == "auto" else self.method.kind
+        chosen = self.method.kind
+        kind = kind_of(self.task.entry) if chosen == "auto" else chosen
         return read_prompt(self.method.prompts, kind, self.conditions.prompts)
 
     @cached_property
@@ -174,10 +178,8 @@ class FromModel:
                 _queries(self.task), written, strict=True
             )
         )
-        write_generations(queries, self.kept)
-        work = {
+        work: dict[str, object] = {
             "generations_from": "live",
-            "generations_kept": str(self.kept),
             "calls": usage.calls,
             "reused_calls": usage.cached,
             "prompt_tokens": usage.prompt_tokens,
@@ -185,6 +187,9 @@ class FromModel:
             "tokens": usage.prompt_tokens + usage.completion_tokens,
             "money": usage.money,
         }
+        if self.keep:
+            write_generations(queries, self.kept)
+            work["generations_kept"] = str(self.kept)
         return _expansion(queries, self.method, work)
 
     @cached_property
@@ -201,16 +206,15 @@ class FromModel:
 
 def answer_in(raw: str, method: Method) -> str:
     """The answer in what a model wrote: by the model's own mark, then by the method's."""
-    return strip(strip(raw, _of_model(method)), method.strip)
+    return strip(strip(raw, _model(method).stripping), method.strip)
 
 
-def _of_model(method: Method) -> Stripping:
-    return find_model(method.llm).strip
+def _model(method: Method) -> LLM:
+    return find_llm(method.llm, anything=True)
 
 
 def _rule(method: Method) -> Rule:
-    reasons = _of_model(method) != "none" or method.strip != "none"
-    return ANSWER_ALONE if reasons else method.rule
+    return ANSWER_ALONE if _model(method).reasoning else method.rule
 
 
 def _combination(method: Method) -> dict[str, object]:
@@ -218,7 +222,7 @@ def _combination(method: Method) -> dict[str, object]:
     return {
         "lexical": rule.lexical,
         "dense": list(rule.dense),
-        "strip": [_of_model(method), method.strip],
+        "strip": [_model(method).stripping, method.strip],
         "n": method.n,
         "combine": method.combine if method.n > 1 else "average",
     }

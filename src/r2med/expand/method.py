@@ -8,8 +8,9 @@ from typing import Any, Literal, cast, get_args
 
 from r2med.errors import UsageError, nearest
 from r2med.expand.combining import Rule
-from r2med.expand.prompting import KINDS
-from r2med.expand.stripping import STRIPPINGS, Stripping
+from r2med.expand.prompting import KINDS, TaskKind
+from r2med.expand.stripping import STRIPPINGS
+from r2med.remote.registry import Stripping
 
 Style = Literal["direct", "search-o1", "search-r1"]
 Combine = Literal["average", "fuse"]
@@ -30,7 +31,7 @@ class Method:
     generations: str
     n: int
     combine: Combine
-    kind: str
+    kind: TaskKind | Literal["auto"]
     max_tokens: int
     search: str
     passages: int

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, get_args
+from typing import get_args
 
-#: How a model marks its answer; `none` takes the text as it is.
-Stripping = Literal["none", "think", "final-response", "answer"]
+from r2med.remote.registry import Stripping
+
+#: How a model or method may mark its answer; `none` takes the text as it is.
 STRIPPINGS: tuple[Stripping, ...] = get_args(Stripping)
 
 _END_OF_THOUGHT = "</think>"

@@ -6,19 +6,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from r2med.nano.build import build
+    from r2med.nano.building import build
     from r2med.nano.candidates import add_candidates
     from r2med.nano.pool import Pool, make_pool
-    from r2med.nano.profile import profile
+    from r2med.nano.profiling import profile
     from r2med.nano.recipe import Recipe
 
 _HOMES = {
     "Pool": "r2med.nano.pool",
     "Recipe": "r2med.nano.recipe",
     "add_candidates": "r2med.nano.candidates",
-    "build": "r2med.nano.build",
+    "build": "r2med.nano.building",
     "make_pool": "r2med.nano.pool",
-    "profile": "r2med.nano.profile",
+    "profile": "r2med.nano.profiling",
 }
 
 __all__ = ["Pool", "Recipe", "add_candidates", "build", "make_pool", "profile"]

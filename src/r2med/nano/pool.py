@@ -78,7 +78,8 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
     recipe = recipe or Recipe()
     positives, negatives = _judged(task)
     chosen, losses = _chosen_queries(task, {query for query, _ in positives}, recipe.queries)
-    wanted, over_cap = _capped([p for p in positives if p[0] in chosen], recipe.positives_cap)
+    offered = [pair for pair in positives if pair[0] in chosen]
+    wanted, over_cap = _capped(offered, recipe.positives_cap)
     rounds = list(_rounds([n for n in negatives if n[0] in chosen]))
     shelf = _Shelf(_text_numbers(task.corpus), recipe.documents)
     shelf.take(document for _, document in wanted)
@@ -100,7 +101,7 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
         judged_negative_documents=after_negatives - after_positives,
         fill_documents=len(shelf.kept) - after_negatives,
         positives=len(kept_pairs),
-        **_lost(wanted, shelf, len(over_cap)),
+        **_lost(wanted, shelf, len(offered) - len(wanted)),
         repeated_texts_skipped=len(shelf.repeated),
         rows_looked_at=looked_at,
     )

@@ -44,7 +44,7 @@ class ChatAnswer:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a chat has done so far; tokens, money and seconds are of the calls made, not of reuse."""
+    """What a chat has done so far; tokens, money and seconds are of the calls made."""
 
     calls: int = 0
     cached: int = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from r2med.errors import R2MedError, UsageError
 
 
-class LimitReached(R2MedError):
+class LimitError(R2MedError):
     """A run's own limit of tokens or money; everything that arrived is kept."""
 
 
@@ -37,7 +37,7 @@ class Limits:
 
     @classmethod
     def from_environment(cls) -> Limits:
-        """`R2MED_LLM_TOKENS`, `_MONEY`, `_CONCURRENCY`, `_TIMEOUT`, `_ATTEMPTS` where they are set."""
+        """`R2MED_LLM_TOKENS`, `_MONEY`, `_CONCURRENCY`, `_TIMEOUT`, `_ATTEMPTS`, where set."""
         limits = cls()
         for name, read in _READ.items():
             variable = f"R2MED_LLM_{name.upper()}"
@@ -45,7 +45,7 @@ class Limits:
             if not text:
                 continue
             try:
-                limits = replace(limits, **{name: read(text)})  # type: ignore[arg-type]
+                limits = replace(limits, **{name: read(text)})
             except ValueError:
                 raise UsageError(f"{variable}={text!r}: expected a number.") from None
         return limits

@@ -1,4 +1,4 @@
-"""The language models by name: data of this package, a user's own file, and any name on a server."""
+"""The language models by name: data of this package, a user's own file, any name on a server."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LLM:
         return {key: value for key, value in sent.items() if value is not None} | dict(self.extra)
 
     def overridden(self, options: Mapping[str, str]) -> LLM:
-        """The model with some fields replaced; an unknown option or a wrong value is a UsageError."""
+        """The model with some fields replaced; an unknown option or value is a UsageError."""
         changes = {}
         for key, text in options.items():
             if key not in OPTIONS:
@@ -94,7 +94,7 @@ OPTIONS: Mapping[str, type] = {
 
 
 def find_llm(name: str, *, anything: bool = False) -> LLM:
-    """The entry of a name; with `anything`, an unknown one is taken as a model of the user's server.
+    """The entry of a name; with `anything`, an unknown one is a model of the user's own server.
 
     Such a model gets the parameters of the published local models, and its reasoning, if it
     marks any, is cut off.
@@ -162,7 +162,7 @@ def _entry(name: str, table: Mapping[str, Any], where: str, known: bool = True) 
     for key, value in table.items():
         if key in ("key", "api_key", "token"):
             raise UsageError(
-                f'{where}, [{name}]: keys are not kept in files. Put it in an environment variable '
+                f"{where}, [{name}]: keys are not kept in files. Put it in an environment variable "
                 'and name that one, as in key_env = "MY_KEY".'
             )
         if key not in allowed or key in ("name", "known"):

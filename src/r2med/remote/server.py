@@ -1,4 +1,4 @@
-"""Where a model is served and with which key: keys come from the environment and go nowhere else."""
+"""Where a model is served and with which key, which comes from the environment only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Home:
     url: str
     key_env: str
     environment: str
-    """Prefix of the variables by which a user names another server: `<prefix>_URL`, `<prefix>_KEY`."""
+    """Prefix of the variables that name another server: `<prefix>_URL` and `<prefix>_KEY`."""
 
 
 def find_server(name: str, home: Home, *, url: str | None = None, key_env: str = "") -> Server:
@@ -65,7 +65,8 @@ def _needed_key(name: str, url: str, variable: str) -> str:
     key = os.environ.get(variable)
     if not key:
         raise MissingError(
-            f"{name} is served at {url}, which needs a key: set the environment variable {variable}."
+            f"{name} is served at {url}, which needs a key: put it into the environment "
+            f"variable {variable}."
         )
     return key
 

@@ -35,6 +35,8 @@ _SHORT = {
     "mrr": "MRR",
 }
 _LABEL_WIDTH = 40
+_CEILING = "ceiling"
+_Cells = Mapping[tuple[str, str], Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -65,27 +67,48 @@ def _suite_tables(
     tasks = list(dict.fromkeys(result.task for result in results))
     label = _LABELS[suite]
     cells = {(result.task, result.system): result.metrics for result in results}
+    ceilings = {
+        (result.task, result.system): told.ceiling
+        for result in results
+        if (told := result.record.reranking)
+    }
     if len(tasks) == 1 and len(systems) > 1:
-        rows = [
-            _Row(system, "", tuple(cells[tasks[0], system].get(metric) for metric in metrics))
-            for system in systems
-        ]
+        rows = list(_system_rows(tasks[0], systems, metrics, cells, ceilings))
         yield _table(f"{tasks[0]} · {label}", "system", metrics, rows, best_in="column")
     elif len(systems) == 1:
-        one = [[cells.get((task, systems[0]), {}) for task in tasks] for metric in metrics]
         columns = [
-            [cell.get(metric) for cell in column]
-            for metric, column in zip(metrics, one, strict=True)
+            [cells.get((task, systems[0]), {}).get(metric) for task in tasks] for metric in metrics
         ]
+        headings = list(metrics)
+        if ceilings:
+            best = [ceilings.get((task, systems[0]), {}).get(metrics[0]) for task in tasks]
+            columns.insert(1, best)
+            headings.insert(1, _CEILING)
         rows = _task_rows(tasks, columns, by)
-        yield _table(f"{systems[0]} · {label}", "task", metrics, rows, best_in=None)
+        yield _table(f"{systems[0]} · {label}", "task", headings, rows, best_in=None)
     else:
         for metric in metrics[:1]:
-            columns = [
-                [cells.get((task, system), {}).get(metric) for task in tasks] for system in systems
-            ]
+            columns, headings = [], []
+            for system in systems:
+                columns.append([cells.get((task, system), {}).get(metric) for task in tasks])
+                headings.append(system)
+                if any((task, system) in ceilings for task in tasks):
+                    best = [ceilings.get((task, system), {}).get(metric) for task in tasks]
+                    columns.append(best)
+                    headings.append(_CEILING)
             rows = _task_rows(tasks, columns, by)
-            yield _table(f"{metric} · {label}", "task", systems, rows, best_in="row")
+            yield _table(f"{metric} · {label}", "task", headings, rows, best_in="row")
+
+
+def _system_rows(
+    task: str, systems: Sequence[str], metrics: Sequence[str], cells: _Cells, ceilings: _Cells
+) -> Iterator[_Row]:
+    """A row a system, and below a reranked one what its candidates would have allowed."""
+    for system in systems:
+        yield _Row(system, "", tuple(cells[task, system].get(metric) for metric in metrics))
+        best = ceilings.get((task, system))
+        if best:
+            yield _Row(f"  {_CEILING}", "", tuple(best.get(metric) for metric in metrics))
 
 
 def _task_rows(
@@ -153,13 +176,17 @@ def _table(
         pad_edge=False,
         title_style="bold",
     )
-    table.add_column(first, no_wrap=max(len(row.label) for row in rows) <= _LABEL_WIDTH)
+    longest = max(len(row.label) for row in rows)
+    table.add_column(first, no_wrap=longest <= min(_LABEL_WIDTH, 80 - 10 * len(columns)))
     for column in columns:
-        table.add_column(_heading(column), justify="right", overflow="fold")
-    best = _best(rows, best_in)
+        short = column == _CEILING or _heading(column) != column
+        table.add_column(_heading(column), justify="right", overflow="fold", no_wrap=short)
+    reached = {at for at, column in enumerate(columns) if column != _CEILING}
+    best = _best(rows, best_in, reached)
     for place, row in enumerate(rows):
         last = place + 1 == len(rows) or rows[place + 1].section != row.section
         style = "italic" if row.section == "mean" else ""
+        style = "dim" if row.label.strip() == _CEILING else style
         texts = [_cell(value, (place, at) in best) for at, value in enumerate(row.values)]
         table.add_row(Text(row.label), *texts, end_section=last, style=style)
     return table
@@ -171,13 +198,15 @@ def _heading(column: str) -> str:
     return f"{_SHORT[kind]}{at}{cutoff}" if kind in _SHORT else column
 
 
-def _best(rows: Sequence[_Row], best_in: str | None) -> set[tuple[int, int]]:
-    """Places of the best values: within each row, or within each column."""
+def _best(
+    rows: Sequence[_Row], best_in: str | None, reached: set[int]
+) -> set[tuple[int, int]]:
+    """Places of the best values that a system reached: within each row, or each column."""
     values: Mapping[tuple[int, int], float] = {
         (place, at): value
         for place, row in enumerate(rows)
         for at, value in enumerate(row.values)
-        if value is not None
+        if value is not None and at in reached and row.label.strip() != _CEILING
     }
     if best_in is None:
         return set()

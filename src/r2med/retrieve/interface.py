@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from r2med.runs import Run
 from r2med.tasks.task import Queries, Task
@@ -18,6 +18,15 @@ class Searcher(Protocol):
 
     def facts(self) -> Mapping[str, object]:
         """What really ran, as JSON values for the record: inputs as seen, counts, reuse."""
+        ...
+
+
+@runtime_checkable
+class TermSearcher(Protocol):
+    """A searcher whose scores are sums over terms, and who can tell them apart."""
+
+    def contributions(self, query: str, document_id: str) -> dict[str, float]:
+        """What each term of a query adds to a document's score."""
         ...
 
 

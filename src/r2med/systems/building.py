@@ -8,16 +8,21 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
 from r2med.errors import UsageError
+from r2med.expand.expander import build as build_expander
+from r2med.expand.finding import CorpusFinder
+from r2med.expand.interface import Finder
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.fusion import Fusion
 from r2med.retrieve.interface import Retriever
+from r2med.systems.expanding import Expanding
 from r2med.systems.fused import Fused
 from r2med.systems.given import given
 from r2med.systems.registry import Entry, StageKind, find_entry
 from r2med.systems.reranking import Reranking
 from r2med.systems.retrieval import Retrieval
-from r2med.systems.spec import Spec, Unit
+from r2med.systems.spec import Spec, Unit, parse
 from r2med.systems.stage import Part
+from r2med.tasks.task import Task
 
 #: Which module builds the retrievers of an engine; each has `build(fields, conditions)`.
 _RETRIEVERS: Mapping[str, str] = {
@@ -48,6 +53,8 @@ class Builder:
         """A whole system: first stages, fused where there are several, then rerankers."""
         if isinstance(part, Unit):
             return self._first(part)
+        if len(part.fused) == 1 and part.stages and self._kind(part.fused[0]) == "expander":
+            return self._expanded(part)
         members = tuple(self.system(member) for member in part.fused)
         done: list[Unit | Spec] = []
         current = members[0]
@@ -58,10 +65,43 @@ class Builder:
                 unit = cast(Unit, waiting.pop(0))
                 done.append(unit)
             current = self._fused(str(Spec(part.fused, tuple(done))), members, unit)
+        return self._reranked(current, part.fused, done, waiting)
+
+    def _reranked(
+        self,
+        current: Part,
+        fused: tuple[Unit | Spec, ...],
+        done: list[Unit | Spec],
+        waiting: Sequence[Unit | Spec],
+    ) -> Part:
         for unit_or_spec in waiting:
             done.append(unit_or_spec)
-            current = self._next(Spec(part.fused, tuple(done)), current, unit_or_spec)
+            current = self._next(Spec(fused, tuple(done)), current, unit_or_spec)
         return current
+
+    def _expanded(self, part: Spec) -> Part:
+        """An expander, what searches with its queries, then rerankers."""
+        unit, searching = cast(Unit, part.fused[0]), part.stages[0]
+        if self._kind(searching) == "expander":
+            raise UsageError(
+                f"system {str(part)!r}: {searching} expands queries that {unit} expanded already. "
+                f"Choose one, or fuse two systems: '({unit} | bm25) + ({searching} | bm25)'."
+            )
+        first = self.system(searching)
+        expander = build_expander(_configured(unit).fields, self.conditions)
+        stage = Expanding(str(unit), expander, first, self._finder)
+        text = str(Spec(part.fused, (searching,)))
+        published = dict(unit.options) == {"generations": "published"} and first.published_as
+        told = f"{unit.name}:{unit.argument} | {first.published_as}" if published else None
+        current = Part(text, stage, told, first.deviations if published else ())
+        return self._reranked(current, part.fused, [searching], part.stages[1:])
+
+    def _finder(self, task: Task, text: str) -> Finder:
+        """What an expander that reads before it writes searches with."""
+        stage = self.system(parse(text)).stage
+        if not isinstance(stage, Retrieval):
+            raise UsageError(f"[search={text}]: expected one retriever, as in [search=bm25].")
+        return CorpusFinder(task, stage.retriever)
 
     def _kind(self, part: Unit | Spec) -> StageKind:
         if isinstance(part, Spec):

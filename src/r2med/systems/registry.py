@@ -26,6 +26,7 @@ SOURCES: tuple[tuple[str, str], ...] = (
     ("r2med.retrieve.late", "encoders.toml"),
     ("r2med.retrieve.given", "names.toml"),
     ("r2med.retrieve", "fusions.toml"),
+    ("r2med.expand", "methods.toml"),
     ("r2med.rerank", "rerankers.toml"),
 )
 

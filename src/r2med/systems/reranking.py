@@ -61,12 +61,15 @@ class Reranking:
 
     def _tell_short_lists(self, first: Run, work: Work) -> None:
         short = int(np.count_nonzero(first.lengths < self.reranked))
-        if short:
-            work.conditions.tell(
-                f"{work.task.name}: {self.name}: {short:,} of {len(first):,} lists hold fewer than "
-                f"{self.reranked} documents; all they hold is reranked. A deeper first stage is "
-                f"written with @, as in bm25@{self.reranked}."
-            )
+        if not short:
+            return
+        deeper = ""
+        if self.first.stage.depth < self.reranked:
+            deeper = f" A deeper first stage is written with @, as in bm25@{self.reranked}."
+        work.conditions.tell(
+            f"{work.task.name}: {self.name}: {short:,} of {len(first):,} lists hold fewer than "
+            f"{self.reranked} documents; all they hold is reranked.{deeper}"
+        )
 
 
 def safeguards(stage: Stage, task: Task) -> Mapping[str, str]:

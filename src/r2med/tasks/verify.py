@@ -15,7 +15,7 @@ from r2med.tasks.registry import TaskEntry
 from r2med.tasks.statistics import counts, statistics
 from r2med.tasks.task import Task
 
-Aspect = Literal["counts", "statistics", "sha256"]
+Aspect = Literal["counts", "statistics", "sha256", "profile"]
 
 #: The Nano figures are published with six decimals.
 _TOLERANCE = 1e-6

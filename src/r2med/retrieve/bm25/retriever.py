@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from r2med.errors import DamagedError, UsageError, nearest
@@ -15,7 +16,6 @@ from r2med.retrieve.bm25.index import Index, build_index
 from r2med.retrieve.bm25.scoring import Scorer, Weighting, top
 from r2med.retrieve.bm25.storage import index_path, read_index, write_index
 from r2med.retrieve.bm25.weighting import IDFS, QUERIES, UNMATCHED, Weights
-from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.conditions import Conditions
 from r2med.runs import Run
 from r2med.tasks.task import Corpus, Queries, Task
@@ -106,6 +106,12 @@ class Bm25Searcher:
             documents=np.concatenate(documents).astype(np.int32),
             scores=np.concatenate(scores),
         )
+
+    def contributions(self, query: str, document_id: str) -> dict[str, float]:
+        """What each term of a query adds to a document's score; they sum to it."""
+        code = self._corpus.document_ids.index(document_id).as_py()
+        text = self._analyzer.analyze(pa.array([query], type=pa.large_string()))
+        return self._scorer.contributions(text, int(self._corpus.last_rows[code]))
 
     def facts(self) -> Mapping[str, object]:
         """The index and the first document as analysed."""

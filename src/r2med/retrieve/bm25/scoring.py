@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from r2med.retrieve.bm25.analysis import TokenColumns
 from r2med.retrieve.bm25.index import Index, distinct
@@ -39,12 +40,10 @@ class Scorer:
         lengths = index.lengths[index.rows]
         self._impacts = self._saturation(index.counts, lengths)
 
-    def _saturation(
-        self, counts: NDArray[np.integer], lengths: NDArray[np.integer] | int
-    ) -> Weights:
+    def _saturation(self, counts: ArrayLike, lengths: ArrayLike) -> Weights:
         weighting = self._weighting
         average = self._index.average_length
-        return saturation(counts, lengths, average, weighting.k1, weighting.b)
+        return saturation(counts, lengths, average, k1=weighting.k1, b=weighting.b)
 
     def scores(self, queries: TokenColumns) -> Iterator[Weights]:
         """For each query the score of every document.
@@ -54,6 +53,17 @@ class Scorer:
         for terms, counts in _query_terms(queries, self._index):
             weights = self._query_weights(terms, counts)
             yield self._sum(terms, weights)
+
+    def contributions(self, query: TokenColumns, row: int) -> dict[str, float]:
+        """What each term of one query adds to the score of one document."""
+        terms, counts = next(_query_terms(query, self._index))
+        added = {}
+        for term, weight in zip(terms, self._query_weights(terms, counts), strict=True):
+            start, end = self._index.offsets[term : term + 2]
+            place = start + np.searchsorted(self._rows[start:end], row)
+            if place < end and self._rows[place] == row:
+                added[self._index.words.text(int(term))] = float(weight * self._impacts[place])
+        return added
 
     def _query_weights(self, terms: Rows, counts: Rows) -> Weights:
         idf = self._idf[terms]
@@ -70,7 +80,7 @@ class Scorer:
         rows = np.concatenate([self._rows[a:b] for a, b in postings], dtype=np.int64)
         impacts = np.concatenate([self._impacts[a:b] for a, b in postings])
         impacts *= np.repeat(weights, ends - starts)
-        return np.bincount(rows, impacts, minlength=len(self._index))
+        return np.bincount(rows, impacts, minlength=len(self._index)).astype(np.float64, copy=False)
 
 
 def _query_terms(queries: TokenColumns, index: Index) -> Iterator[tuple[Rows, Rows]]:
@@ -82,7 +92,7 @@ def _query_terms(queries: TokenColumns, index: Index) -> Iterator[tuple[Rows, Ro
     pairs, counts = distinct(rows[known] << bits | numbers[known])
     bounds = np.searchsorted(pairs, np.arange(len(queries) + 1) << bits)
     pairs &= (1 << bits) - 1
-    for first, last in zip(bounds, bounds[1:], strict=False):
+    for first, last in pairwise(bounds):
         yield pairs[first:last], counts[first:last]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,9 +38,12 @@ def write_index(index: Index, path: Path) -> None:
         metadata={_META: json.dumps({"format": _FORMAT, "arrays": about})},
     )
     columns = [_one_value(array) for array in arrays.values()]
-    with atomic_file(path) as draft, pa.OSFile(str(draft), "wb") as sink:
-        with pa.ipc.new_file(sink, schema) as writer:
-            writer.write_batch(pa.record_batch(columns, schema=schema))
+    with (
+        atomic_file(path) as draft,
+        pa.OSFile(str(draft), "wb") as sink,
+        pa.ipc.new_file(sink, schema) as writer,
+    ):
+        writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
 def read_index(path: Path) -> Index:
@@ -58,7 +62,7 @@ def read_index(path: Path) -> Index:
         raise DamagedError(f"{path}: the stored index cannot be used ({problem}).") from problem
 
 
-def _arrays(index: Index) -> dict[str, NDArray[np.generic]]:
+def _arrays(index: Index) -> dict[str, NDArray[Any]]:
     return {
         "words": index.words.data,
         "word_offsets": index.words.offsets,
@@ -70,17 +74,17 @@ def _arrays(index: Index) -> dict[str, NDArray[np.generic]]:
     }
 
 
-def _bytes(array: NDArray[np.generic]) -> memoryview:
-    return memoryview(np.ascontiguousarray(array)).cast("B") if array.size else memoryview(b"")
+def _bytes(array: NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(array).view(np.uint8).data
 
 
-def _one_value(array: NDArray[np.generic]) -> pa.LargeBinaryArray:
+def _one_value(array: NDArray[Any]) -> pa.LargeBinaryArray:
     data = pa.py_buffer(_bytes(array))
     offsets = pa.py_buffer(np.array([0, data.size], dtype=np.int64))
     return pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, data])
 
 
-def _array(column: pa.LargeBinaryArray, about: dict[str, str | int]) -> NDArray[np.generic]:
+def _array(column: pa.LargeBinaryArray, about: dict[str, Any]) -> NDArray[Any]:
     data = column[0].as_buffer()
     if zlib.crc32(data) != about["crc32"]:
         raise ValueError("checksum differs")

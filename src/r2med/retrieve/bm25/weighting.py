@@ -26,9 +26,9 @@ def robertson_idf(frequencies: Counts, documents: int) -> Weights:
 
 
 def saturation(
-    counts: ArrayLike, lengths: ArrayLike, average: float, k1: float, b: float
+    counts: ArrayLike, lengths: ArrayLike, average: float, *, k1: float, b: float
 ) -> Weights:
-    """f / (f + k1 (1 - b + b L / average)): what f occurrences are worth in a text of length L."""
+    """What f occurrences are worth in a text of length L: f / (f + k1 (1 - b + b L / average))."""
     f = np.asarray(counts, dtype=np.float64)
     longer = np.asarray(lengths, dtype=np.float64) / (average or 1.0)
     weights: Weights = f / (f + k1 * (1.0 - b + b * longer))

@@ -16,6 +16,9 @@ from r2med.retrieve.dense.tokens import Features
 if TYPE_CHECKING:
     import torch
 
+#: Weights of a head that hidden states do not pass; many encoders are saved without it.
+_UNUSED = ("pooler.",)
+
 
 class Backbone(Protocol):
     """Runs batches; what it needs of memory is the caller's to mend."""
@@ -98,9 +101,11 @@ def load_model(folder: Path, dtype: str, conditions: Conditions) -> Any:
     trust = conditions.trust_remote_code
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=trust)
-        whole = AutoModelForTextEncoding if config.is_encoder_decoder else AutoModel
+        loader = AutoModelForTextEncoding if _has_decoder(config) else AutoModel
         with quiet_loading():
-            return whole.from_pretrained(folder, dtype=dtype, trust_remote_code=trust)
+            model, told = loader.from_pretrained(
+                folder, dtype=dtype, trust_remote_code=trust, output_loading_info=True
+            )
     except OSError as problem:
         raise MissingError(f"{folder}: {_first_line(problem)}") from None
     except ValueError as problem:
@@ -110,6 +115,19 @@ def load_model(folder: Path, dtype: str, conditions: Conditions) -> Any:
                 "--trust-remote-code."
             ) from None
         raise DataError(f"{folder}: {_first_line(problem)}") from None
+    absent = sorted(key for key in told["missing_keys"] if not key.startswith(_UNUSED))
+    if absent:
+        raise DataError(
+            f"{folder}: the checkpoint lacks {len(absent)} of the model's weights, such as "
+            f"{absent[0]}; they would be random."
+        )
+    return model
+
+
+def _has_decoder(config: Any) -> bool:
+    """Whether the architecture has a decoder, also where only its encoder was saved."""
+    saved = getattr(config, "architectures", None) or []
+    return bool(config.is_encoder_decoder) or any(name.endswith("EncoderModel") for name in saved)
 
 
 def best_device() -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from itertools import pairwise
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +19,8 @@ _BLOCK = 1 << 19
 _THREADS = 2
 """Array operations release the interpreter, so that a second thread pays; more do not."""
 
-Texts = pa.Array | pa.ChunkedArray
-Block = tuple[bytes, NDArray[np.int64]]
+Texts: TypeAlias = pa.Array | pa.ChunkedArray
+Block: TypeAlias = tuple[bytes, NDArray[np.int64]]
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -35,7 +36,7 @@ def text_blocks(texts: Texts, *, padding: int) -> Iterator[Block]:
         offsets = _offsets(column)
         bounds = np.searchsorted(offsets, np.arange(offsets[0], offsets[-1], _BLOCK))
         edges = np.unique(np.concatenate([[0], bounds, [len(column)]]))
-        for first, last in zip(edges, edges[1:], strict=False):
+        for first, last in pairwise(edges.tolist()):
             rows = pa.LargeListArray.from_arrays([0, last - first], column[first:last])
             text = pc.binary_join(rows, blank)[0].as_buffer()
             starts = offsets[first:last] - offsets[first] + np.arange(1, last - first + 1)

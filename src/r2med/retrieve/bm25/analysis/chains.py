@@ -49,7 +49,7 @@ def _ascii_terms(words: ByteWords) -> Terms:
 
 def _possessive(words: ByteWords) -> NDArray[np.bool_]:
     last = words.offsets[1:] - 1
-    ends = (words.lengths > 2) & (words.data[last] == ord("s"))
+    ends: NDArray[np.bool_] = (words.lengths > 2) & (words.data[last] == ord("s"))
     ends[ends] = words.data[last[ends] - 1] == ord("'")
     return ends
 

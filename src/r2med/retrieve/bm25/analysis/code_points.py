@@ -1,4 +1,4 @@
-"""What a code point is to the word rules, and its lower case: tables, so that no Python changes them.
+"""What a code point is to the word rules, and its lower case: tables that no Python release moves.
 
 Python's own Unicode data grows with every release, and `str.lower` knows special cases that
 Java's `Character.toLowerCase` does not (`İ`, final sigma); Lucene's answers are fixed here.
@@ -71,7 +71,7 @@ def lower_case() -> dict[int, int]:
 def classes_of(text: str) -> str:
     """The classes of a text, a character each."""
     points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
-    return class_table()[points].tobytes().decode("ascii")
+    return bytes(class_table()[points]).decode("ascii")
 
 
 def _lines(name: str) -> Iterator[tuple[str, str]]:

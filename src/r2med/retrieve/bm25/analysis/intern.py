@@ -54,7 +54,7 @@ def _eight_bytes(words: Keys, places: Places) -> Keys:
     """The eight bytes from each place on, put together from the two aligned words they lie in."""
     index = places >> 3
     shift = ((places & 7) << 3).astype(np.uint64)
-    low = words[index] >> shift
+    low: Keys = words[index] >> shift
     high = words[index + 1] << np.uint64(1) << (np.uint64(63) - shift)
     low |= high
     return low

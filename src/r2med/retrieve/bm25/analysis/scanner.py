@@ -8,6 +8,7 @@ written here as small automata over the classes of `code_points.CLASSES`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
 
 from r2med.retrieve.bm25.analysis.code_points import classes_of
 
@@ -60,8 +61,8 @@ _EMOJI = {
 }  # fmt: skip
 
 _UNFINISHED = {
-    "start", "opening", "after letter", "after number", "doubly", "half", "base", "awaiting", "leading",
-    "styled join", "styled joins", "tagged",
+    "start", "opening", "after letter", "after number", "doubly", "half", "base", "awaiting",
+    "leading", "styled join", "styled joins", "tagged",
 }  # fmt: skip
 
 _Moves = Mapping[str, Mapping[str, str]]
@@ -100,16 +101,11 @@ def scan(text: str) -> list[tuple[int, int]]:
 
 def _window(text: str, classes: str, start: int) -> str:
     """The classes that Lucene's buffer can hold from here: 255 UTF-16 units, no half pair."""
-    end = start + LONGEST
-    wide = sum(character > "\uffff" for character in text[start:end])
-    if not wide:
-        return classes[start:end]
-    units = 0
-    for end in range(start, min(end, len(text))):
-        units += 1 + (text[end] > "\uffff")
-        if units > LONGEST:
-            return classes[start:end]
-    return classes[start : end + 1]
+    reach = text[start : start + LONGEST]
+    if reach.isascii():
+        return classes[start : start + LONGEST]
+    units = accumulate(1 + (character > "\uffff") for character in reach)
+    return classes[start : start + sum(total <= LONGEST for total in units)]
 
 
 def _longest(moves: _Moves, classes: str) -> int:

@@ -44,6 +44,7 @@ _HARDS = (
 )  # fmt: skip
 
 Places = NDArray[np.int64]
+Codes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -78,24 +79,24 @@ def word_spans(block: bytes) -> Spans:
     return _merged([runs, _untaken(singles, codes), *scanned])
 
 
-def _runs(word: NDArray[np.uint8]) -> Spans:
+def _runs(word: Codes) -> Spans:
     inside = word.astype(np.bool_)
     edges = np.flatnonzero(inside[1:] != inside[:-1])
     edges += 1
     return Spans(edges[0::2], edges[1::2])
 
 
-def _joined(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _joined(codes: Codes) -> Codes:
     """Non-zero where a byte belongs to a word, marks between two letters or digits included."""
-    word = codes & _WORD
-    marks = codes[1:-1] >> _JOINS
+    word: Codes = codes & np.uint8(_WORD)
+    marks = codes[1:-1] >> np.uint8(_JOINS)
     marks &= codes[:-2]
     marks &= codes[2:]
     word[1:-1] |= marks
     return word
 
 
-def _mark_beyond_ascii(block: bytes, codes: NDArray[np.uint8], scanned: list[Spans]) -> Spans:
+def _mark_beyond_ascii(block: bytes, codes: Codes, scanned: list[Spans]) -> Spans:
     """Complete the codes for multi-byte characters; return those that are words by themselves."""
     data = np.frombuffer(block, dtype=np.uint8)
     leads = np.flatnonzero(data >= 0xC0)
@@ -113,7 +114,7 @@ def _mark_beyond_ascii(block: bytes, codes: NDArray[np.uint8], scanned: list[Spa
     return Spans(leads[single], leads[single] + widths[single])
 
 
-def _decoded(data: NDArray[np.uint8], leads: Places) -> tuple[Places, Places]:
+def _decoded(data: Codes, leads: Places) -> tuple[Places, Places]:
     """Code points and byte lengths of the characters at `leads`."""
     first = data[leads].astype(np.int64)
     widths = 2 + (first >= 0xE0).astype(np.int64) + (first >= 0xF0)
@@ -124,23 +125,19 @@ def _decoded(data: NDArray[np.uint8], leads: Places) -> tuple[Places, Places]:
     return points, widths
 
 
-def _fill(
-    codes: NDArray[np.uint8], leads: Places, widths: Places, value: NDArray[np.uint8]
-) -> None:
+def _fill(codes: Codes, leads: Places, widths: Places, value: Codes) -> None:
     for step in range(4):
         wide = widths > step
         codes[leads[wide] + step] = value[wide]
 
 
-def _join_wide(
-    codes: NDArray[np.uint8], leads: Places, widths: Places, kinds: NDArray[np.uint8]
-) -> None:
+def _join_wide(codes: Codes, leads: Places, widths: Places, kinds: Codes) -> None:
     """A multi-byte mark between two letters or digits is part of the word, yet no letter."""
     joins = (kinds >> _JOINS) & codes[leads - 1] & codes[leads + widths] != 0
     _fill(codes, leads[joins], widths[joins], np.full(int(joins.sum()), _CONNECTOR, np.uint8))
 
 
-def _scanned(block: bytes, codes: NDArray[np.uint8], places: Places) -> Spans:
+def _scanned(block: bytes, codes: Codes, places: Places) -> Spans:
     """Scan the stretches around these places exactly, and take them away from the bulk rule."""
     data = np.frombuffer(block, dtype=np.uint8)
     blanks = np.flatnonzero(data <= 0x20)
@@ -157,7 +154,7 @@ def _scanned(block: bytes, codes: NDArray[np.uint8], places: Places) -> Spans:
     return Spans(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64))
 
 
-def _untaken(spans: Spans, codes: NDArray[np.uint8]) -> Spans:
+def _untaken(spans: Spans, codes: Codes) -> Spans:
     """Those spans that no scanned stretch holds."""
     free = codes[spans.starts] != _TAKEN
     return Spans(spans.starts[free], spans.ends[free])
@@ -176,7 +173,7 @@ def _merged(parts: list[Spans]) -> Spans:
 
 
 @cache
-def _kind_table() -> NDArray[np.uint8]:
+def _kind_table() -> Codes:
     kinds = np.zeros(256, dtype=np.uint8)
     for name, symbol in CLASSES.items():
         special = _SINGLE * (name in _SINGLES) | _HARD * (name in _HARDS)

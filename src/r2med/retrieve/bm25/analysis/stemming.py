@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,7 +24,7 @@ def stem_ascii(words: ByteWords, dialect: Dialect) -> ByteWords:
     last = data[words.offsets[1:] - 1]
     stemmable = (lengths > 2) & (last >= ord("a")) & (last <= ord("z"))
     edges = [2, *_WIDTHS, max(int(lengths.max(initial=0)), _WIDTHS[-1])]
-    for shortest, width in zip(edges, edges[1:], strict=False):
+    for shortest, width in pairwise(edges):
         chosen = np.flatnonzero(stemmable & (lengths > shortest) & (lengths <= width))
         if len(chosen):
             lengths[chosen] = _stem_matrix(data, words.offsets[chosen], lengths[chosen], dialect)

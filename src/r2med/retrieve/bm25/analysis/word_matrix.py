@@ -40,7 +40,8 @@ class WordMatrix:
 
     def ends(self, rows: Rows, suffix: str) -> NDArray[np.bool_]:
         """Whether each row's word ends so."""
-        return self._tails[rows] & _MASKS[len(suffix)] == _number(suffix)
+        tails = self._tails[rows] & _MASKS[len(suffix)]
+        return np.equal(tails, np.uint64(_number(suffix)))
 
     def first_ending(self, rows: Rows, suffixes: Sequence[str]) -> tuple[Rows, Rows]:
         """The rows whose word ends in one of the suffixes, and which is the first it has."""
@@ -108,7 +109,8 @@ class WordMatrix:
     def double_consonant(self, rows: Rows) -> NDArray[np.bool_]:
         """Whether the last two letters are the same consonant."""
         last = self.lengths[rows] - 1
-        same = self.letters[last, rows] == self.letters[np.maximum(last - 1, 0), rows]
+        before = self.letters[np.maximum(last - 1, 0), rows]
+        same = np.equal(self.letters[last, rows], before)
         return same & (last > 0) & self.consonant(rows, 0)
 
     def last_is(self, rows: Rows, letters: str) -> NDArray[np.bool_]:
@@ -141,9 +143,8 @@ class WordMatrix:
         place = self.lengths[rows] + _TAIL
         for back in range(_TAIL):
             place -= 1
-            tails |= np.minimum(self._padded[place, rows], 255).astype(np.uint64) << np.uint64(
-                8 * back
-            )
+            letter = np.minimum(self._padded[place, rows], 255).astype(np.uint64)
+            tails |= letter << np.uint64(8 * back)
         return tails
 
 

@@ -1,0 +1,232 @@
+"""`r2med nano`: build compact tasks, give them candidates, upload them, ask whether they are faithful."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from r2med.nano.building import Built
+    from r2med.nano.fidelity import Fidelity
+
+nano = typer.Typer(
+    help="Build Nano tasks, add candidates, upload them, check that they are faithful.",
+    no_args_is_help=True,
+)
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+DataRoot = Annotated[
+    Path | None,
+    typer.Option(help="Folder with task data you have, as ROOT/<task>/corpus.jsonl ..."),
+]
+
+
+@nano.command()
+def build(
+    tasks: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK|PATH", help="Tasks, suites or folders; comma-separated, a split each."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The folder to make.")],
+    queries: Annotated[int, typer.Option(help="At most so many queries.")] = 200,
+    documents: Annotated[int, typer.Option(help="Size of the pool.")] = 10_000,
+    fill: Annotated[
+        str,
+        typer.Option(help="Unjudged documents: source (as published), random or hard."),
+    ] = "source",
+    seed: Annotated[int, typer.Option(help="Decides the random fill.")] = 20260524,
+    hard_from: Annotated[
+        str, typer.Option(help="The retriever whose rankings give the hard fill.")
+    ] = "bm25-nano",
+    positives_cap: Annotated[
+        int | None, typer.Option(help="At most so many positives a query; no limit as published.")
+    ] = None,
+    layout: Annotated[str, typer.Option(help="both, hub or r2med.")] = "both",
+    data_root: DataRoot = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail where positives are lost.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the Nano task in a folder that is not empty.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a Nano task of any task, by the published recipe.
+
+    The same input gives the same bytes.
+    """
+    from r2med.cli.choices import chosen
+    from r2med.nano.building import LAYOUTS
+    from r2med.nano.building import build as build_folder
+    from r2med.nano.recipe import FILLS, Recipe
+    from r2med.nano.staging import check_free
+    from r2med.tasks.load import load_task
+    from r2med.tasks.registry import resolve
+
+    recipe = Recipe(
+        queries, documents, chosen(fill, FILLS, "--fill"), seed, hard_from, positives_cap
+    )
+    form = chosen(layout, LAYOUTS, "--layout")
+    check_free(out, force=force)
+    names = [item if isinstance(item, Path) else item.name for item in resolve(tasks)]
+    loaded = [load_task(name, root=data_root) for name in names]
+    built = build_folder(
+        loaded, out, recipe, layout=form, force=force, strict=strict, tell=_notices()
+    )
+    if as_json:
+        typer.echo(json.dumps([_built_json(one) for one in built], indent=2))
+        return
+    for one in built:
+        report = one.pool.report
+        typer.echo(
+            f"{one.split}: {report.queries:,} queries, {report.documents:,} documents "
+            f"({report.positive_documents:,} positive, {report.judged_negative_documents:,} judged "
+            f"non-positive, {report.fill_documents:,} fill), {report.positives:,} positives"
+        )
+    typer.echo(f"written to {out}; next: r2med nano candidates {out}")
+
+
+@nano.command()
+def candidates(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `nano build` made.")],
+    dense: Annotated[
+        str, typer.Option(help="The encoder of the dense subset, e.g. minilm or wordllama.")
+    ] = "harrier",
+    force: Annotated[bool, typer.Option("--force", help="Replace candidates there are.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Add the bm25, dense and reranking_hybrid subsets, as published.
+
+    Top 500 of each member; reciprocal rank fusion with k = 100, cut at 100;
+    where those hold no positive, one is appended at rank 101.
+    """
+    from r2med.nano.candidates import add_candidates
+    from r2med.retrieve.conditions import Conditions
+
+    conditions = Conditions(tell=_notices())
+    made = add_candidates(folder, dense, force=force, conditions=conditions)
+    if as_json:
+        rows = {
+            split: {
+                "bm25": len(found.bm25),
+                found.dense_config: len(found.dense),
+                "reranking_hybrid": len(found.hybrid),
+                "safeguards": dict(found.safeguards),
+            }
+            for split, found in made.items()
+        }
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    for split, found in made.items():
+        typer.echo(
+            f"{split}: bm25, {found.dense_config} and reranking_hybrid for {len(found.hybrid):,} "
+            f"queries; {len(found.safeguards):,} with a safeguard at rank 101"
+        )
+    typer.echo(f"next: r2med profile {folder}")
+
+
+@nano.command()
+def push(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `nano build` made.")],
+    repo: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The dataset repository.")],
+    public: Annotated[
+        bool, typer.Option("--public", help="Make a new repository public; private otherwise.")
+    ] = False,
+    message: Annotated[str, typer.Option(help="The commit's message.")] = "",
+) -> None:
+    """Upload a Nano folder to the hub with the token in HF_TOKEN.
+
+    Only files that the folder's record names are sent, and only unchanged ones.
+    """
+    from r2med.nano.push import push as upload
+
+    typer.echo(upload(folder, repo, private=not public, message=message))
+
+
+@nano.command()
+def fidelity(
+    full: Annotated[str, typer.Argument(metavar="TASK", help="The full task, as in results.")],
+    nano_task: Annotated[
+        str | None,
+        typer.Argument(metavar="[NANO]", help="Its Nano form; a registered task knows its own."),
+    ] = None,
+    metric: Annotated[str, typer.Option(help="What the systems are ranked by.")] = "ndcg@10",
+    results: Annotated[Path, typer.Option(help="Where results are stored.")] = Path(
+        "r2med-results"
+    ),
+    resamples: Annotated[int, typer.Option(min=100, help="Draws of the bootstrap.")] = 1_000,
+    as_json: Json = False,
+) -> None:
+    """Do systems rank alike on a full task and its Nano form?
+
+    Kendall's tau and Spearman's rho over all systems with stored results on
+    both, with bootstrap intervals over queries.
+    """
+    from dataclasses import asdict
+
+    from r2med.measure import parse_metric
+    from r2med.nano.fidelity import fidelity as compare
+    from r2med.results.stored import stored_results
+
+    names = _fidelity_names(full, nano_task)
+    stored = stored_results(results, _notices())
+    found = compare(*names, stored, metric=str(parse_metric(metric)), resamples=resamples)
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=2))
+    else:
+        _show_fidelity(found)
+
+
+def _fidelity_names(full: str, nano_task: str | None) -> tuple[str, str]:
+    """Names as results have them: a registered task's own, a folder's last part."""
+    from r2med.errors import R2MedError, UsageError
+    from r2med.tasks.registry import find_suite, find_task
+
+    def stored_name(text: str) -> str:
+        try:
+            return find_task(text).name
+        except R2MedError:
+            return text.rpartition("#")[2] if "#" in text else Path(text).name
+
+    name = stored_name(full)
+    if nano_task is not None:
+        return name, stored_name(nano_task)
+    for entry in find_suite("nano").entries:
+        if entry.source == name:
+            return name, entry.name
+    raise UsageError(
+        f"{full} has no registered Nano form: name yours, as in "
+        f"r2med nano fidelity {full} 'DIR#SPLIT'."
+    )
+
+
+def _show_fidelity(found: Fidelity) -> None:
+    from r2med.report.console import console
+    from r2med.report.profile_table import fidelity_tables
+
+    out = console()
+    for part in fidelity_tables(found):
+        out.print(part)
+
+
+def _built_json(one: Built) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return {
+        "split": one.split,
+        "folder": str(one.folder),
+        "source": one.source.name,
+        "report": asdict(one.pool.report),
+        "notices": list(one.notices),
+    }
+
+
+def _notices() -> Callable[[str], None]:
+    from r2med.report.console import notice_console
+
+    shown = notice_console()
+    return lambda told: shown.print(f"note: {told}", markup=False)

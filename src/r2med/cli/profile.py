@@ -1,0 +1,74 @@
+"""`r2med profile`: what a task's data looks like, and how three plain retrievers fare on it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from r2med.nano.profiling import Profile
+
+
+def profile(
+    task: Annotated[
+        str,
+        typer.Argument(metavar="TASK|SUITE|PATH", help="Tasks, suites or folders."),
+    ],
+    dense: Annotated[
+        str, typer.Option(help="Encoder for tasks without candidates; none leaves BM25 alone.")
+    ] = "wordllama",
+    data_root: Annotated[
+        Path | None,
+        typer.Option(help="Folder with task data you have, as ROOT/<task>/corpus.jsonl ..."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Show the observed profile and the three retrieval profiles.
+
+    A Nano task is profiled by the candidates beside its data; for others
+    they are made here. Published figures stand beside, labelled.
+    """
+    from r2med.nano.measured import profiled
+    from r2med.nano.wanted import wanted
+    from r2med.report.console import notice_console
+
+    notices = notice_console()
+    group = wanted(task)
+    found = [
+        profiled(
+            loaded,
+            None if dense == "none" else dense,
+            tell=lambda told: notices.print(f"note: {told}", markup=False),
+        )[0]
+        for loaded in group.load(data_root)
+    ]
+    if as_json:
+        typer.echo(json.dumps(_json(found), indent=2))
+    else:
+        _show(found, group.title)
+
+
+def _json(found: Sequence[Profile]) -> dict[str, object]:
+    from dataclasses import asdict
+
+    from r2med.nano.group import group_means
+
+    return {
+        "tasks": [asdict(one) for one in found],
+        "group": [asdict(mean) for mean in group_means(found)] if len(found) > 1 else [],
+    }
+
+
+def _show(found: Sequence[Profile], title: str) -> None:
+    from r2med.report.console import console
+    from r2med.report.profile_table import group_tables, profile_tables
+
+    out = console()
+    parts = profile_tables(found[0]) if len(found) == 1 else group_tables(found, title)
+    for part in parts:
+        out.print(part)

@@ -1,0 +1,174 @@
+"""Is Nano faithful? Compare how systems rank on a full task and on its Nano form.
+
+Both rankings are uncertain, so queries are drawn anew: those that both tasks have are drawn
+together, because a query that is hard on one is hard on the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.stats import kendalltau, rankdata
+
+from r2med.errors import DataError, MissingError
+from r2med.measure.intervals import CONFIDENCE, RESAMPLES, SEED, Interval
+from r2med.results.result import Result
+
+Matrix = NDArray[np.float64]
+#: With two systems every ranking agrees or is reversed, so nothing can be said.
+LEAST_SYSTEMS = 3
+
+
+@dataclass(frozen=True)
+class Place:
+    """One system's score and rank (1 is best) on both tasks."""
+
+    system: str
+    full: float
+    nano: float
+    full_rank: float
+    nano_rank: float
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """Agreement of the two rankings, from -1 (reversed) to 1 (the same)."""
+
+    full: str
+    nano: str
+    metric: str
+    queries: int
+    """Queries that both tasks have; the scores are means over these."""
+    places: tuple[Place, ...]
+    kendall: float
+    kendall_interval: Interval
+    spearman: float
+    spearman_interval: Interval
+
+
+def fidelity(
+    full: str,
+    nano: str,
+    results: Sequence[Result],
+    *,
+    metric: str = "ndcg@10",
+    resamples: int = RESAMPLES // 10,
+    seed: int = SEED,
+) -> Fidelity:
+    """Compare the rankings of all systems that have a stored result on both tasks.
+
+    `results` are newest first; of a system's several results on a task the newest counts.
+    """
+    on_full, on_nano = _newest(results, full), _newest(results, nano)
+    systems = [system for system in on_full if system in on_nano]
+    _check(full, nano, on_full, on_nano, systems)
+    tables = [_table(on, systems, metric) for on in (on_full, on_nano)]
+    shared = tables[0].select("query_id").join(tables[1].select("query_id"), on="query_id")
+    if not len(shared):
+        raise DataError(
+            f"{full} and {nano} have no query in common, so one is no Nano form of the other."
+        )
+    matrices = [
+        shared.join(table, on="query_id", maintain_order="left").drop("query_id").to_numpy()
+        for table in tables
+    ]
+    return _compared(full, nano, metric, systems, matrices, resamples, seed)
+
+
+def kendall(a: Matrix, b: Matrix) -> float:
+    """Kendall's tau-b; 0 where one ranking ties throughout and so says nothing."""
+    value = float(kendalltau(a, b).statistic)
+    return value if np.isfinite(value) else 0.0
+
+
+def spearman(a: Matrix, b: Matrix) -> float:
+    """Spearman's rho: the correlation of ranks, ties sharing theirs."""
+    ranks_a, ranks_b = rankdata(a), rankdata(b)
+    if not ranks_a.std() or not ranks_b.std():
+        return 0.0
+    return float(np.corrcoef(ranks_a, ranks_b)[0, 1])
+
+
+def _newest(results: Sequence[Result], task: str) -> dict[str, Result]:
+    found: dict[str, Result] = {}
+    for result in results:
+        if result.task == task:
+            found.setdefault(result.system, result)
+    return dict(sorted(found.items()))
+
+
+def _check(
+    full: str,
+    nano: str,
+    on_full: dict[str, Result],
+    on_nano: dict[str, Result],
+    systems: Sequence[str],
+) -> None:
+    if len(systems) >= LEAST_SYSTEMS:
+        return
+    told = "\n".join(
+        f"  {task}: {', '.join(found) or 'no stored result'}"
+        for task, found in ((full, on_full), (nano, on_nano))
+    )
+    raise MissingError(
+        f"{len(systems)} systems have stored results on both {full} and {nano}; a comparison of "
+        f"rankings needs {LEAST_SYSTEMS} or more.\n{told}\n"
+        "Run the same systems on both with `r2med eval`."
+    )
+
+
+def _table(results: dict[str, Result], systems: Sequence[str], metric: str) -> pl.DataFrame:
+    """A row a query, a column a system."""
+    table: pl.DataFrame | None = None
+    for place, system in enumerate(systems):
+        scores = results[system].scores
+        if metric not in scores.columns:
+            raise MissingError(
+                f"{system} on {results[system].task}: {metric} is not stored. Add it with "
+                f"`r2med eval ... --metrics {metric}`."
+            )
+        column = scores.select("query_id", pl.col(metric).alias(str(place)))
+        table = column if table is None else table.join(column, on="query_id")
+    assert table is not None
+    return table.sort("query_id")
+
+
+def _compared(
+    full: str,
+    nano: str,
+    metric: str,
+    systems: Sequence[str],
+    matrices: Sequence[Matrix],
+    resamples: int,
+    seed: int,
+) -> Fidelity:
+    means = [matrix.mean(axis=0) for matrix in matrices]
+    ranks = [rankdata(-mean, method="average") for mean in means]
+    size = len(matrices[0])
+    generator = np.random.default_rng(seed)
+    draws = []
+    for _ in range(resamples):
+        rows = generator.integers(0, size, size)
+        a, b = (matrix[rows].mean(axis=0) for matrix in matrices)
+        draws.append((kendall(a, b), spearman(a, b)))
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(np.array(draws), [tail, 1 - tail], axis=0)
+    places = [
+        Place(system, *(float(column[at]) for column in (*means, *ranks)))
+        for at, system in enumerate(systems)
+    ]
+    return Fidelity(
+        full,
+        nano,
+        metric,
+        size,
+        tuple(sorted(places, key=lambda place: (place.full_rank, place.system))),
+        kendall(*means),
+        Interval(float(low[0]), float(high[0])),
+        spearman(*means),
+        Interval(float(low[1]), float(high[1])),
+    )

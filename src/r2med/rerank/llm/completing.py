@@ -1,0 +1,107 @@
+"""The one thing an LLM reranker needs of a language model: answers to prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+from r2med.retrieve.conditions import Conditions
+
+
+class Completer(Protocol):
+    """Answers prompts; whoever stands behind it keeps, paces and prices the calls."""
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """Everything besides the prompt that decides an answer, as JSON values."""
+        ...
+
+    def complete(self, prompts: Sequence[str]) -> list[str]:
+        """An answer for each prompt; an empty one where there is none to work with."""
+        ...
+
+    def costs(self) -> Mapping[str, object]:
+        """What it took so far: calls, cached, tokens, money where a price is known."""
+        ...
+
+
+class Opener(Protocol):
+    """Makes a completer for as long as it is needed."""
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """The completer's, known without asking any model."""
+        ...
+
+    def open(self) -> _Opened:
+        """The completer, in a `with`."""
+        ...
+
+
+class _Opened(Protocol):
+    def __enter__(self) -> Completer: ...
+    def __exit__(self, *problem: object) -> bool | None: ...
+
+
+@dataclass(frozen=True)
+class ChatOpener:
+    """Completers on the project's own client: registered models and OpenAI-compatible servers."""
+
+    llm: str
+    conditions: Conditions
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def identity(self) -> Mapping[str, object]:
+        """The model, its server and its parameters."""
+        with self._chat() as chat:
+            return dict(chat.identity)
+
+    @contextmanager
+    def open(self) -> Iterator[Completer]:
+        """A chat that is closed afterwards."""
+        with self._chat() as chat:
+            yield ChatCompleter(chat)
+
+    def _chat(self):  # type: ignore[no-untyped-def]
+        from r2med.remote.chat import open_chat
+
+        return open_chat(
+            self.llm,
+            url=self.conditions.llm_url,
+            options=self.options,
+            limits=self.conditions.limits,
+            fresh=self.conditions.fresh,
+        )
+
+
+class ChatCompleter:
+    """A chat as a completer."""
+
+    def __init__(self, chat) -> None:  # type: ignore[no-untyped-def]
+        self.chat = chat
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """The chat's."""
+        return dict(self.chat.identity)
+
+    def complete(self, prompts: Sequence[str]) -> list[str]:
+        """Each prompt as a conversation of its own."""
+        from r2med.remote.exchange import ChatRequest, Message
+
+        asked = [ChatRequest((Message("user", prompt),)) for prompt in prompts]
+        return [answer.text if answer.usable else "" for answer in self.chat.complete(asked)]
+
+    def costs(self) -> Mapping[str, object]:
+        """As the chat counted them."""
+        used = self.chat.usage
+        return {
+            "calls": used.calls,
+            "cached": used.cached,
+            "tokens": used.prompt_tokens + used.completion_tokens,
+            "money": used.money,
+        }

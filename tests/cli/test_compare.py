@@ -1,0 +1,84 @@
+"""`r2med compare` on stored systems, folders and run files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import run
+
+
+@pytest.fixture
+def evaluated() -> None:
+    tasks = "demo/biology,demo/medqa-diag"
+    done = run("eval", "bm25", "bm25-lucene", "bm25-nano", "--task", tasks)
+    assert done.code == 0, done.err
+
+
+@pytest.mark.usefixtures("evaluated")
+def test_two_systems_are_compared_on_every_shared_task_and_pooled_twice() -> None:
+    shown = run("compare", "bm25", "bm25-lucene")
+
+    assert shown.code == 0
+    for expected in ("MedQA-Diag", "task mean ", "all queries ", "Holm", "w/t/l", "Demo suite"):
+        assert expected in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 80
+
+
+@pytest.mark.usefixtures("evaluated")
+def test_more_systems_make_a_matrix_that_mirrors_itself() -> None:
+    shown = run("compare", "bm25", "bm25-lucene", "bm25-nano", "--json")
+
+    told = json.loads(shown.out)
+
+    assert [(pair["a"], pair["b"]) for pair in told["pairs"]] == [
+        ("bm25", "bm25-lucene"),
+        ("bm25", "bm25-nano"),
+        ("bm25-lucene", "bm25-nano"),
+    ]
+    matrix = run("compare", "bm25", "bm25-lucene", "bm25-nano").out
+    assert "row minus column" in matrix and "[3] bm25-nano" in matrix
+
+
+@pytest.mark.usefixtures("evaluated")
+def test_a_run_file_equals_the_result_it_was_exported_from() -> None:
+    run("results", "export", "--system", "bm25", "--task", "demo/biology", "--out", "out")
+    file = next(Path("out").glob("*/*.trec"))
+
+    shown = run("compare", str(file), "bm25", "--task", "demo/biology", "--json")
+
+    pooled = json.loads(shown.out)["pairs"][0]["pooled"]["task_mean"]
+    assert (pooled["difference"], pooled["p_randomisation"], pooled["won"]) == (0.0, 1.0, 0)
+
+
+@pytest.mark.usefixtures("evaluated")
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["bm25"], 2, "two systems or more"),
+        (["bm25", "bm25"], 2, "given twice"),
+        (["bm25", "bm25[k1=9]"], 1, "r2med eval 'bm25[k1=9]' --task"),
+        (["bm25", "gone.trec"], 1, "gone.trec: no such run file"),
+        (["bm25", "bm25-nano", "--metric", "ndcg@7"], 2, "--metrics ndcg@7"),
+        (["bm25", "bm25-nano", "--task", "Biology"], 1, "has no stored result on Biology"),
+    ],
+)
+def test_what_cannot_be_compared_says_what_to_do(
+    arguments: list[str], code: int, told: str
+) -> None:
+    shown = run("compare", *arguments)
+
+    assert (shown.code, shown.out) == (code, "")
+    assert told in shown.err
+
+
+@pytest.mark.usefixtures("evaluated")
+def test_a_run_file_needs_its_task() -> None:
+    Path("mine.trec").write_text("1 Q0 d1 1 2.0 mine\n")
+
+    shown = run("compare", "mine.trec", "bm25")
+
+    assert shown.code == 2
+    assert "give exactly one with --task" in shown.err

@@ -1,0 +1,58 @@
+"""Tie bounds against every order that the ties allow."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r2med.measure import measure
+from r2med.measure.tie_bounds import tie_bounds
+from r2med.runs import Run
+from tests.building import judgements_of
+
+METRICS = ["ndcg@3", "map@3", "recall@2", "mrr", "hit@1"]
+ranked = st.lists(
+    st.tuples(st.sampled_from([1.0, 0.5, 0.25]), st.integers(0, 2)), min_size=1, max_size=5
+)
+
+
+@given(ranked)
+def test_the_bounds_are_the_extremes_over_all_orders_of_equal_scores(
+    entries: list[tuple[float, int]],
+) -> None:
+    scores = {f"d{place}": score for place, (score, _) in enumerate(entries)}
+    judged = {f"d{place}": grade for place, (_, grade) in enumerate(entries)}
+    judgements = judgements_of({"q": {**judged, "elsewhere": 1}})
+    orders = [
+        order
+        for order in permutations(scores)
+        if [scores[d] for d in order] == sorted(scores.values(), reverse=True)
+    ]
+    values = [
+        measure(
+            Run.from_lists({"q": [(d, 0.0) for d in order]}), judgements, METRICS, ties="list"
+        ).means()
+        for order in orders
+    ]
+
+    found = tie_bounds(Run.from_lists({"q": list(scores.items())}), judgements, METRICS)
+
+    for metric in METRICS:
+        assert found.worst.means()[metric] == pytest.approx(min(v[metric] for v in values))
+        assert found.best.means()[metric] == pytest.approx(max(v[metric] for v in values))
+
+
+def test_scores_that_float32_cannot_tell_apart_tie_under_trec_only() -> None:
+    run = Run.from_lists({"q": [("a", 0.500000001), ("b", 0.5)], "unjudged": [("a", 1.0)]})
+    judgements = judgements_of({"q": {"a": 1}, "empty": {"a": 1}})
+
+    trec = tie_bounds(run, judgements, ["mrr"])
+    double = tie_bounds(run, judgements, ["mrr"], ties="id-ascending")
+    listed = tie_bounds(run, judgements, ["mrr"], ties="list")
+
+    assert (trec.worst.means()["mrr"], trec.best.means()["mrr"]) == (0.25, 0.5)
+    for exact in (double, listed):
+        assert (exact.worst.means()["mrr"], exact.best.means()["mrr"]) == (0.5, 0.5)

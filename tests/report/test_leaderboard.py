@@ -1,0 +1,239 @@
+"""The leaderboard: published and measured in one ranking, and nothing compared by accident."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from r2med.errors import UsageError
+from r2med.report.leaderboard import Selection, leaderboard
+from r2med.report.leaderboard_export import to_csv, to_json, to_markdown
+from r2med.report.standing import Leaderboard, Standing
+from r2med.results import Result
+from r2med.tasks.registry import find_suite
+from tests.results.storing import ranks, store
+
+ROOT = Path("kept")
+TASKS = [entry.name for entry in find_suite("demo").entries]
+FULL = [entry.name for entry in find_suite("full").entries]
+
+
+def row(board: Leaderboard, system: str, origin: str = "measured") -> Standing:
+    return next(r for r in board.rows if (r.system, r.origin) == (system, origin))
+
+
+def stored_on(tasks: list[str], system: str, *values: int, data: str = "data") -> list[Result]:
+    return [store(ROOT, system, task, ranks(*values), data=data) for task in tasks]
+
+
+def test_published_systems_are_ranked_by_the_task_mean() -> None:
+    board = leaderboard(Selection())
+
+    assert [r.system for r in board.rows[:2]] == ["query2doc:gpt4 | nv", "hyde:o3-mini | nv"]
+    assert [r.rank for r in board.rows] == list(range(1, 79))
+    assert "each task counts once" in board.mean_title
+
+
+def test_classical_reranking_hurts_and_reasoning_helps() -> None:
+    board = leaderboard(Selection())
+
+    gains = {kind: [r.gain for r in board.rows if r.kind == kind] for kind in ("gar", "reranker")}
+
+    assert all(gain is not None and gain < 0 for gain in gains["reranker"])
+    assert all(gain is not None and gain > 0 for gain in gains["gar"])
+    assert row(board, "nv | rankllama@10", "published").gain == pytest.approx(-0.0150, abs=1e-4)
+
+
+def test_a_gain_is_known_even_when_the_first_stage_is_not_shown() -> None:
+    board = leaderboard(Selection(kind="reranker"))
+
+    assert len(board.rows) == 6
+    assert all(r.gain_over == "nv" for r in board.rows)
+
+
+def test_a_family_narrows_the_tasks_and_the_mean() -> None:
+    board = leaderboard(Selection(family="clinical-case"))
+
+    nv = row(board, "nv", "published")
+
+    assert list(nv.values) == ["PMC-Clinical", "IIYi-Clinical"]
+    assert nv.mean == pytest.approx(sum(nv.values.values()) / 2)
+
+
+def test_an_unknown_family_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="clinical case"):
+        leaderboard(Selection(family="clinical cases"))
+
+
+def test_systems_without_a_metric_are_counted_not_ranked() -> None:
+    board = leaderboard(Selection(metric="mrr"))
+
+    assert len(board.rows) == 24
+    assert board.notes == ("54 of 78 published systems have no figure for mrr.",)
+
+
+def test_the_nano_board_weighs_queries_unless_asked_otherwise() -> None:
+    by_query = leaderboard(Selection(suite="nano"))
+    by_task = leaderboard(Selection(suite="nano", averaging="task"))
+
+    dense = "candidates:harrier_oss_v1_270m"
+    assert row(by_query, dense, "published").mean == pytest.approx(0.2980, abs=5e-5)
+    assert row(by_task, dense, "published").mean == pytest.approx(0.3007, abs=5e-5)
+
+
+def test_nano_recall_is_micro_so_its_mean_is_over_all_positives() -> None:
+    board = leaderboard(Selection(suite="nano", metric="recall@100"))
+
+    bm25 = row(board, "candidates:bm25", "published")
+
+    assert bm25.values["NanoR2MEDMedQADiag"] == pytest.approx(121 / 522)
+    assert bm25.mean is not None
+    assert bm25.mean * 2678 == pytest.approx(round(bm25.mean * 2678), abs=1e-4)
+    assert "micro" in board.mean_title
+
+
+def test_measured_systems_stand_in_the_same_ranking_with_an_interval() -> None:
+    results = stored_on(TASKS, "bm25", 1, 2, 3, 0, 1)
+
+    board = leaderboard(Selection(suite="demo"), results)
+
+    found = row(board, "bm25")
+    assert found.rank == 1
+    assert found.mean is not None and found.interval is not None
+    assert found.mean in found.interval
+    assert found.marks == ()
+
+
+def test_a_system_that_lacks_tasks_has_no_mean_and_no_rank() -> None:
+    results = [*stored_on(TASKS, "bm25", 1, 2), *stored_on(TASKS[:3], "bm25-lucene", 1, 1)]
+
+    board = leaderboard(Selection(suite="demo"), results)
+
+    partial = board.rows[-1]
+    assert (partial.system, partial.mean, partial.rank) == ("bm25-lucene", None, None)
+    assert partial.marks == ("3 of 8 tasks measured: no mean, no rank",)
+
+
+def test_data_that_differs_from_the_manifest_is_marked() -> None:
+    notice = "The data differs from the manifest of Biology: documents 5 instead of 57,359."
+    results = [
+        *[store(ROOT, "bm25", task, ranks(1, 0)) for task in FULL[1:]],
+        store(ROOT, "bm25", "Biology", ranks(1, 0), notices=(notice,)),
+    ]
+
+    board = leaderboard(Selection(), results)
+
+    assert row(board, "bm25").marks == (notice,)
+    assert row(board, "bm25", "published").marks == ()
+
+
+def test_counts_that_differ_from_the_manifest_are_marked_without_a_notice() -> None:
+    results = [store(ROOT, "bm25", task, ranks(1, 0), documents=7) for task in FULL]
+
+    board = leaderboard(Selection(), results)
+
+    assert "7 documents instead of 57,359" in row(board, "bm25").marks[0]
+
+
+def test_rows_on_other_data_than_their_neighbours_are_marked_and_never_tied() -> None:
+    results = [
+        *stored_on(TASKS, "bm25", 1, 2, 1),
+        *stored_on(TASKS, "bm25-nano", 1, 2, 1),
+        *stored_on(TASKS, "bm25-lucene", 1, 2, 1, data="other"),
+    ]
+
+    board = leaderboard(Selection(suite="demo"), results)
+
+    assert "other data" in row(board, "bm25-lucene").marks[0]
+    assert [r.group for r in board.rows] == ["a", "a", ""]
+
+
+def test_a_chain_of_small_steps_does_not_tie_its_ends() -> None:
+    def dropped(system: str, count: int) -> list[Result]:
+        return [
+            store(ROOT, system, task, ranks(2 if place < count else 1))
+            for place, task in enumerate(TASKS)
+        ]
+
+    results = [*dropped("bm25", 0), *dropped("bm25-nano", 3), *dropped("bm25-lucene", 6)]
+
+    board = leaderboard(Selection(suite="demo"), results)
+
+    assert [(r.system, r.group) for r in board.rows] == [
+        ("bm25", "a"),
+        ("bm25-nano", "a"),
+        ("bm25-lucene", ""),
+    ]
+
+
+def test_a_measured_reranker_is_held_against_its_measured_first_stage() -> None:
+    results = [
+        *stored_on(TASKS, "bm25", 1, 1),
+        *stored_on(TASKS, "bm25 | rankllama@10", 2, 2),
+    ]
+
+    board = leaderboard(Selection(suite="demo"), results)
+
+    reranked = row(board, "bm25 | rankllama@10")
+    assert (reranked.kind, reranked.gain_over) == ("reranker", "bm25")
+    assert reranked.gain is not None and reranked.gain < 0
+
+
+def test_a_gain_over_a_published_first_stage_is_marked() -> None:
+    results = stored_on(FULL, "bm25 | rankllama@10", 1, 1)
+
+    board = leaderboard(Selection(), results)
+
+    reranked = row(board, "bm25 | rankllama@10")
+    assert reranked.gain_over == "bm25 (published)"
+    assert "published figure of bm25" in reranked.marks[0]
+
+
+def test_the_newest_result_counts_and_older_ones_are_mentioned() -> None:
+    old = store(ROOT, "bm25", TASKS[0], ranks(0), data="old")
+    new = store(ROOT, "bm25", TASKS[0], ranks(1), data="new")
+
+    board = leaderboard(Selection(suite="demo"), [new, old])
+
+    assert board.rows[0].values == {TASKS[0]: 1.0}
+    assert "older" in board.notes[0]
+
+
+def test_costs_add_up_over_tasks_and_stay_unknown_where_nothing_was_reported() -> None:
+    told = {"hyde": {"tokens": 100, "money": 0.5}}
+    results = [store(ROOT, "bm25", task, ranks(1), facts=told) for task in TASKS]
+    plain = stored_on(TASKS, "bm25-nano", 1)
+
+    board = leaderboard(Selection(suite="demo"), [*results, *plain])
+
+    with_costs, without = row(board, "bm25").cost, row(board, "bm25-nano").cost
+    assert with_costs is not None and without is not None
+    assert (with_costs.seconds, with_costs.tokens, with_costs.money) == (12.0, 800, 4.0)
+    assert (without.tokens, without.money) == (None, None)
+
+
+def test_tie_bounds_are_averaged_like_the_mean() -> None:
+    results = stored_on(TASKS, "bm25", 1)
+
+    board = leaderboard(Selection(suite="demo"), results, bounds=lambda result: (0.25, 0.75))
+
+    assert board.rows[0].ties == (0.25, 0.75)
+
+
+def test_the_exports_hold_every_row_and_both_means() -> None:
+    board = leaderboard(Selection(), stored_on(FULL[:2], "bm25", 1))
+
+    told = json.loads(to_json(board))
+    table = list(csv.DictReader(io.StringIO(to_csv(board))))
+    page = to_markdown(board).splitlines()
+
+    assert len(told["rows"]) == len(table) == 79
+    assert float(table[0]["task_mean"]) == told["rows"][0]["task_mean"]
+    assert float(table[0]["query_weighted_mean"]) == told["rows"][0]["query_weighted_mean"]
+    assert float(table[0]["Biology"]) == told["rows"][0]["values"]["Biology"]
+    assert told["rows"][-1]["marks"] == ["2 of 8 tasks measured: no mean, no rank"]
+    assert page[4].startswith("| 1 | `query2doc:gpt4 \\| nv` | published | 41.65 |")

@@ -1,0 +1,74 @@
+"""Stored results built from plain values: for each query, the rank of its one positive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from r2med.measure import measure
+from r2med.results import Result, Store
+from r2med.results.record import Record, SystemRecord, TaskRecord
+from r2med.runs import Run
+from r2med.tasks.registry import find_task
+from r2med.tasks.task import Judgements
+from tests.building import judgements_of
+
+DEPTH = 10
+
+
+def run_of(ranks: Mapping[str, int]) -> Run:
+    """Ten documents a query, the positive at the given rank; rank 0 leaves it out."""
+    return Run.from_lists(
+        {
+            query: [
+                ("positive" if place == rank else f"other{place}", float(DEPTH - place))
+                for place in range(1, DEPTH + 1)
+            ]
+            for query, rank in ranks.items()
+        }
+    )
+
+
+def judgements_for(ranks: Mapping[str, int]) -> Judgements:
+    return judgements_of({query: {"positive": 1} for query in ranks})
+
+
+def store(
+    root: Path,
+    system: str,
+    task: str,
+    ranks: Mapping[str, int],
+    *,
+    data: str = "data",
+    created: str = "2026-01-01T00:00:00+00:00",
+    documents: int | None = None,
+    notices: tuple[str, ...] = (),
+    facts: Mapping[str, Mapping[str, object]] | None = None,
+    suite: str | None = "registered",
+) -> Result:
+    """Keep a result of a registered task, with that task's counts unless told otherwise."""
+    entry = find_task(task) if suite else None
+    counts = entry.counts if entry else {}
+    scores = measure(run_of(ranks), judgements_for(ranks))
+    record = Record(
+        task=TaskRecord(
+            name=entry.name if entry else task,
+            suite=entry.suite if entry else None,
+            hash=data,
+            documents=counts.get("documents", 1) if documents is None else documents,
+            queries=counts.get("queries", len(ranks)),
+            judged_queries=len(scores),
+            notices=notices,
+        ),
+        system=SystemRecord(system, {"name": system}, DEPTH, "trec", None, ()),
+        metrics=scores.means(),
+        micro={f"recall@{cutoff}": scores.micro_recall(cutoff) for cutoff in (10, 100)},
+        seconds={"load": 5.0, "index": 1.0, "search": 0.5, "measure": 5.0},
+        facts=facts or {},
+        created=created,
+    )
+    return Store(root).write(record, run_of(ranks), scores)
+
+
+def ranks(*values: int) -> dict[str, int]:
+    return {f"q{place:03}": value for place, value in enumerate(values)}
