@@ -4,7 +4,7 @@
 
 DATA is a folder with corpus.jsonl.gz, query.jsonl.gz and qrels.jsonl.gz. Every figure is a new
 process, from the data files to a written run of 100 documents a query: wall seconds (best of the
-rounds, which take turns so that all see the same machine) and peak memory. `x4` is the corpus
+rounds, which take turns so that all see the same machine), processor seconds, peak memory. `x4` is the corpus
 four times over, with fresh ids. Floors are the project's promises; the exit status tells.
 """
 
@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 DEPTH = 100
@@ -28,12 +28,13 @@ DEPTH = 100
 @dataclass(frozen=True)
 class Figure:
     seconds: float
+    cpu: float
     megabytes: float
 
     def better(self, other: Figure | None) -> Figure:
         if other is None:
             return self
-        return Figure(min(self.seconds, other.seconds), min(self.megabytes, other.megabytes))
+        return Figure(*map(min, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def measured(route: str, data: Path, home: Path) -> Figure:
     if status:
         raise SystemExit(f"{route} failed on {data}")
     unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
-    return Figure(seconds, usage.ru_maxrss / unit)
+    return Figure(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / unit)
 
 
 def replicated(data: Path, folder: Path, times: int = 4) -> Path:
@@ -213,9 +214,9 @@ def floors(figures: dict[str, Figure], large: dict[str, Figure]) -> list[Floor]:
 
 
 def show(title: str, figures: dict[str, Figure]) -> None:
-    print(f"\n{title}\n{'':24}{'seconds':>9}{'peak MB':>9}")
+    print(f"\n{title}\n{'':24}{'seconds':>9}{'cpu s':>9}{'peak MB':>9}")
     for name, figure in figures.items():
-        print(f"{name:24}{figure.seconds:9.2f}{figure.megabytes:9.0f}")
+        print(f"{name:24}{figure.seconds:9.2f}{figure.cpu:9.2f}{figure.megabytes:9.0f}")
 
 
 def main() -> int:

@@ -13,7 +13,8 @@ SHELVES: dict[str, str] = {
     "indexes": "BM25 indexes",
     "embeddings": "vectors of encoded texts, by model",
     "rerank-scores": "scores of query and document pairs, by reranker",
-    "generations": "texts that models wrote for queries, with agents' traces",
+    "generations": "answers of language models, each kept as it arrived",
+    "expansions": "finished generations for a task's queries, with agents' traces",
     "exports": "models exported for onnx and openvino",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r2med.measure import measure
@@ -19,30 +19,30 @@ ranked = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(ranked)
 def test_the_bounds_are_the_extremes_over_all_orders_of_equal_scores(
     entries: list[tuple[float, int]],
 ) -> None:
     scores = {f"d{place}": score for place, (score, _) in enumerate(entries)}
     judged = {f"d{place}": grade for place, (_, grade) in enumerate(entries)}
-    judgements = judgements_of({"q": {**judged, "elsewhere": 1}})
-    orders = [
-        order
-        for order in permutations(scores)
+    known = {**judged, "elsewhere": 1}
+    orders = {
+        f"order{place}": [(d, 0.0) for d in order]
+        for place, order in enumerate(permutations(scores))
         if [scores[d] for d in order] == sorted(scores.values(), reverse=True)
-    ]
-    values = [
-        measure(
-            Run.from_lists({"q": [(d, 0.0) for d in order]}), judgements, METRICS, ties="list"
-        ).means()
-        for order in orders
-    ]
+    }
+    every = measure(
+        Run.from_lists(orders), judgements_of(dict.fromkeys(orders, known)), METRICS, ties="list"
+    ).table
 
-    found = tie_bounds(Run.from_lists({"q": list(scores.items())}), judgements, METRICS)
+    found = tie_bounds(
+        Run.from_lists({"q": list(scores.items())}), judgements_of({"q": known}), METRICS
+    )
 
     for metric in METRICS:
-        assert found.worst.means()[metric] == pytest.approx(min(v[metric] for v in values))
-        assert found.best.means()[metric] == pytest.approx(max(v[metric] for v in values))
+        assert found.worst.means()[metric] == pytest.approx(every[metric].min())
+        assert found.best.means()[metric] == pytest.approx(every[metric].max())
 
 
 def test_scores_that_float32_cannot_tell_apart_tie_under_trec_only() -> None:

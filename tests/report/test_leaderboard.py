@@ -204,8 +204,8 @@ def test_the_newest_result_counts_and_older_ones_are_mentioned() -> None:
 
 
 def test_costs_add_up_over_tasks_and_stay_unknown_where_nothing_was_reported() -> None:
-    told = {"hyde": {"tokens": 100, "money": 0.5}}
-    results = [store(ROOT, "bm25", task, ranks(1), facts=told) for task in TASKS]
+    told: dict[str, object] = {"part": "bm25", "stage": "search", "tokens": 100, "money": 0.5}
+    results = [store(ROOT, "bm25", task, ranks(1), stages=(told,)) for task in TASKS]
     plain = stored_on(TASKS, "bm25-nano", 1)
 
     board = leaderboard(Selection(suite="demo"), [*results, *plain])

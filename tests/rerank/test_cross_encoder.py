@@ -64,24 +64,22 @@ def test_monobert_is_the_second_logit_of_a_bert(tmp_path: Path, batch_tokens: in
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     plain = one_by_one(model, AutoTokenizer.from_pretrained(folder), pairs_of(candidates), 48)
 
-    scored = reranker(
-        "monobert", batch_tokens, checkpoint=str(folder), max_length="48"
-    ).scores(candidates)
+    scored = reranker("monobert", batch_tokens, checkpoint=str(folder), max_length="48").scores(
+        candidates
+    )
 
     np.testing.assert_allclose(np.concatenate(scored), plain[:, 1], atol=1e-5)
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 4096])
-def test_bge_reranker_is_the_one_logit_of_an_xlm_roberta(
-    tmp_path: Path, batch_tokens: int
-) -> None:
+def test_bge_reranker_is_the_one_logit_of_an_xlm_roberta(tmp_path: Path, batch_tokens: int) -> None:
     folder, candidates = tiny.save_xlmr(tmp_path / "xlmr"), lists()
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     plain = one_by_one(model, AutoTokenizer.from_pretrained(folder), pairs_of(candidates), 48)
 
-    scored = reranker(
-        "bge-reranker", batch_tokens, checkpoint=str(folder), max_length="48"
-    ).scores(candidates)
+    scored = reranker("bge-reranker", batch_tokens, checkpoint=str(folder), max_length="48").scores(
+        candidates
+    )
 
     np.testing.assert_allclose(np.concatenate(scored), plain[:, 0], atol=1e-5)
 
@@ -158,7 +156,7 @@ def test_a_folder_that_does_not_exist_is_named() -> None:
 def test_running_out_of_memory_halves_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, told = tiny.save_bert(tmp_path / "bert"), []
+    folder, told = tiny.save_bert(tmp_path / "bert"), list[str]()
     entry = find_entry("ce").overridden({"checkpoint": str(folder)})
     made = build("ce", entry.fields, Conditions(tell=told.append))
     forward = made.scorer._forward  # type: ignore[attr-defined]

@@ -17,10 +17,11 @@ from transformers import (
     XLMRobertaForSequenceClassification,
 )
 
-WORDS = (
-    "fever cough heart liver kidney pain acute chronic drug dose test blood pressure "
-    "query document : which what treats causes the a of in patient renal failure anemia"
-).split()
+WORDS = [
+    *("fever", "cough", "heart", "liver", "kidney", "pain", "acute", "chronic", "drug", "dose"),
+    *("test", "blood", "pressure", "query", "document", ":", "which", "what", "treats", "causes"),
+    *("the", "a", "of", "in", "patient", "renal", "failure", "anemia"),
+]
 SHAPE: dict[str, Any] = {
     "hidden_size": 32,
     "num_hidden_layers": 2,

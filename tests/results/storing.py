@@ -43,7 +43,7 @@ def store(
     created: str = "2026-01-01T00:00:00+00:00",
     documents: int | None = None,
     notices: tuple[str, ...] = (),
-    facts: Mapping[str, Mapping[str, object]] | None = None,
+    stages: tuple[dict[str, object], ...] = (),
     suite: str | None = "registered",
 ) -> Result:
     """Keep a result of a registered task, with that task's counts unless told otherwise."""
@@ -64,8 +64,9 @@ def store(
         metrics=scores.means(),
         micro={f"recall@{cutoff}": scores.micro_recall(cutoff) for cutoff in (10, 100)},
         seconds={"load": 5.0, "index": 1.0, "search": 0.5, "measure": 5.0},
-        facts=facts or {},
+        facts={},
         created=created,
+        stages=stages,
     )
     return Store(root).write(record, run_of(ranks), scores)
 

@@ -90,10 +90,6 @@ def save_modules(
     )
     for row in rows[1:]:
         (folder / row["path"]).mkdir()
-    flags = {
-        "pooling_mode_mean_tokens": pooling == "mean",
-        "pooling_mode_lasttoken": pooling == "last",
-    }
     (folder / "1_Pooling" / "config.json").write_text(
         json.dumps(
             {

@@ -41,7 +41,7 @@ def evaluate(
     by: Annotated[str, typer.Option(help="Rows of the table: task, scenario or family.")] = "task",
     force: Annotated[bool, typer.Option("--force", help="Run again what is stored.")] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail on judgements of unknown ids.")
+        bool, typer.Option("--strict", help="Fail on judgements and runs with unknown ids.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
@@ -73,14 +73,31 @@ def _run(
 ) -> list[Result]:
     from r2med.engine.evaluate import each_result
     from r2med.report.console import notice_console, progress
+    from r2med.retrieve.conditions import Conditions, Progress
     from r2med.systems.pipeline import System
     from r2med.tasks.registry import resolve
 
     notices = notice_console()
     wanted = [item if isinstance(item, Path) else item.name for item in resolve(tasks)]
-    built = [System.from_spec(system) for system in systems]
     found = []
     with progress() as bar:
+
+        def tell(message: str) -> None:
+            notices.print(f"note: {message}", markup=False)
+
+        work = bar.add_task("", total=None, visible=False)
+
+        def show(told: Progress) -> None:
+            bar.update(
+                work,
+                description=told.what,
+                completed=told.done,
+                total=told.total,
+                visible=told.done < told.total,
+            )
+
+        conditions = Conditions(strict=strict, tell=tell, progress=show)
+        built = [System.from_spec(system, conditions) for system in systems]
         line = bar.add_task("evaluating", total=len(wanted) * len(built))
         for result in each_result(
             built,
@@ -90,7 +107,7 @@ def _run(
             metrics=metrics,
             force=force,
             strict=strict,
-            tell=lambda message: notices.print(f"note: {message}", markup=False),
+            tell=tell,
         ):
             found.append(result)
             bar.update(line, advance=1, description=f"{result.task} · {result.system}")
@@ -99,11 +116,15 @@ def _run(
 
 def _json(result: Result, metrics: list[str]) -> dict[str, object]:
     reranking = result.record.reranking
-    reranked = {} if not reranking else {
-        "reranked": reranking.depth,
-        "tail": reranking.tail,
-        "ceiling": {name: reranking.ceiling[name] for name in metrics},
-    }
+    reranked = (
+        {}
+        if not reranking
+        else {
+            "reranked": reranking.depth,
+            "tail": reranking.tail,
+            "ceiling": {name: reranking.ceiling[name] for name in metrics},
+        }
+    )
     return {
         "system": result.system,
         "task": result.task,

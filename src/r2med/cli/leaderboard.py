@@ -69,7 +69,7 @@ def leaderboard(
         averaging=chosen(mean, averagings, "--mean") if mean else None,
     )
     bounds = _tie_bounds(selection.metric, data_root) if ties else None
-    board = build(selection, _stored(results), bounds=bounds)
+    board = build(selection, _stored(results, selection.suite), bounds=bounds)
     board = replace(board, rows=board.rows[:top])
     if as_json or as_csv or as_markdown:
         typer.echo(_written(board, "json" if as_json else "csv" if as_csv else "markdown"))
@@ -77,14 +77,15 @@ def leaderboard(
         _show(board, cost=cost)
 
 
-def _stored(folder: Path) -> list[Result]:
-    if not folder.is_dir():
+def _stored(folder: Path, suite: str) -> list[Result]:
+    if not (folder / suite).is_dir():
         return []
     from r2med.report.console import notice_console
     from r2med.results.stored import stored_results
 
+    notices = notice_console()
     return stored_results(
-        folder, lambda message: notice_console().print(f"note: {message}", markup=False)
+        folder, lambda told: notices.print(f"note: {told}", markup=False), suite=suite
     )
 
 

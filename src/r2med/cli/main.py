@@ -8,9 +8,12 @@ from typing import Annotated
 import typer
 
 from r2med.cli.cache import cache
+from r2med.cli.card import card
 from r2med.cli.compare import compare
 from r2med.cli.eval import evaluate
+from r2med.cli.exclusions import exclusions
 from r2med.cli.fetch import fetch
+from r2med.cli.generate import generate
 from r2med.cli.info import info
 from r2med.cli.leaderboard import leaderboard
 from r2med.cli.nano import nano
@@ -42,7 +45,10 @@ app.command()(compare)
 app.command()(reproduce)
 app.add_typer(nano, name="nano")
 app.command()(profile)
+app.command()(card)
+app.command()(exclusions)
 app.command()(run)
+app.command()(generate)
 app.command()(show)
 
 

@@ -31,11 +31,13 @@ def verify(
 ) -> None:
     """Check counts, text statistics and sha256 of data against the manifest.
 
+    For Nano tasks also the figures of their candidate subsets.
     Exits with 1 when anything differs. What the manifest does not know is
     shown as unknown.
     """
     from dataclasses import asdict
 
+    from r2med.nano.checks import check_profile
     from r2med.report.console import progress
     from r2med.tasks.verify import verify as verify_data
 
@@ -46,6 +48,8 @@ def verify(
         for entry in entries:
             bar.update(line, description=f"verifying {entry.name}")
             checks += verify_data([entry], root=data_root)
+            if entry.suite == "nano":
+                checks += check_profile(entry, root=data_root)
             bar.advance(line)
     if as_json:
         typer.echo(json.dumps([asdict(check) for check in checks], indent=2))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict, Unpack, overload
@@ -10,6 +10,7 @@ from typing import TypedDict, Unpack, overload
 from r2med.engine.evaluation import Evaluation
 from r2med.measure import parse_metric
 from r2med.results import DEFAULT_FOLDER, Result, Store
+from r2med.retrieve.conditions import Conditions
 from r2med.systems.ledger import Ledger
 from r2med.systems.pipeline import System
 from r2med.tasks.load import load_task
@@ -33,12 +34,16 @@ class Options(TypedDict, total=False):
     """A folder with data of registered tasks in the reference layout."""
     strict: bool
     """Fail on judgements and given runs with unknown ids instead of warning."""
+    models: Mapping[str, object]
+    """Objects of the caller's own by the names that the systems' texts use for them."""
     tell: Tell
     """Hears what a reader of the scores should know."""
 
 
 @overload
-def evaluate(systems: str | System, tasks: TaskLike, **options: Unpack[Options]) -> Result: ...
+def evaluate(  # type: ignore[overload-overlap]
+    systems: str | System, tasks: TaskLike, **options: Unpack[Options]
+) -> Result: ...
 @overload
 def evaluate(
     systems: Sequence[str | System], tasks: Many, **options: Unpack[Options]
@@ -55,12 +60,11 @@ def evaluate(
     A finished result of the same data and system is returned as it is, unless `force`.
     One system on one task gives one result, lists give a list.
     """
-    one_system = isinstance(systems, str | System)
-    one_task = isinstance(tasks, Task | str | Path)
-    results = list(
-        each_result([systems] if one_system else systems, [tasks] if one_task else tasks, **options)
-    )
-    return results[0] if one_system and one_task else results
+    several_systems = [systems] if isinstance(systems, str | System) else systems
+    several_tasks = [tasks] if isinstance(tasks, Task | str | Path) else tasks
+    results = list(each_result(several_systems, several_tasks, **options))
+    alone = several_systems is not systems and several_tasks is not tasks
+    return results[0] if alone else results
 
 
 def each_result(
@@ -68,10 +72,15 @@ def each_result(
 ) -> Iterator[Result]:
     """The results as they come, so that a caller can show progress."""
     store = Store(options.get("results", DEFAULT_FOLDER))
-    tell = options.get("tell", lambda message: None)
+    tell: Tell = options.get("tell", _unheard)
     extra = [parse_metric(name) for name in options.get("metrics", ())]
+    conditions = Conditions(tell=tell, strict=options.get("strict", False))
+    models = options.get("models", {})
     built = [
-        system if isinstance(system, System) else System.from_spec(system) for system in systems
+        system
+        if isinstance(system, System)
+        else System.from_spec(system, conditions, models=models)
+        for system in systems
     ]
     for like in tasks:
         loading = Ledger()
@@ -83,8 +92,12 @@ def each_result(
         for system in built:
             strict = options.get("strict", False) or system.conditions.strict
             heard = tell if "tell" in options else system.conditions.tell
-            conditions = replace(system.conditions, strict=strict, tell=heard)
-            yield evaluation.result(system.part, conditions, extra=extra)
+            told = replace(system.conditions, strict=strict, tell=heard)
+            yield evaluation.result(system.part, told, extra=extra)
+
+
+def _unheard(message: str) -> None:
+    return None
 
 
 def _loaded(like: TaskLike, options: Options) -> Task:

@@ -44,9 +44,7 @@ class Evaluation:
     done: dict[str, Result] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
 
-    def result(
-        self, part: Part, conditions: Conditions, *, extra: Sequence[Metric] = ()
-    ) -> Result:
+    def result(self, part: Part, conditions: Conditions, *, extra: Sequence[Metric] = ()) -> Result:
         """The stored result of a part, or the result of running it now."""
         self._tell_once(notices(part.stage, self.task))
         identity, ties = part.stage.identity(self.task), part.stage.ties(self.task)

@@ -198,7 +198,7 @@ class FromModel:
         told = json.dumps([self.task.hash, self.identity], sort_keys=True, default=str)
         key = hashlib.sha256(told.encode()).hexdigest()[:12]
         llm = self.method.llm.replace("/", "--")
-        return shelf("generations") / self.task.name / self.method.prompts / llm / key / FILE
+        return shelf("expansions") / self.task.name / self.method.prompts / llm / key / FILE
 
     def _strip(self, raw: str) -> str:
         return answer_in(raw, self.method)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
 SEED = 20250514
-_BLOCK = 2_000_000
+_BLOCK = 200_000
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -80,7 +80,7 @@ def resampled_means(values: Column, resamples: int, generator: np.random.Generat
     for count in _block_sizes(resamples, size):
         picks = generator.integers(0, size, size=(count, size), dtype=np.int32)
         if values.ndim == 1:
-            blocks.append(values[picks].mean(axis=1))
+            blocks.append(values.take(picks).mean(axis=1))
         else:
             blocks.append(_times_drawn(picks) @ values / size)
     return np.concatenate(blocks)

@@ -15,7 +15,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 TITLES: dict[Role, str] = {
     "bm25": "BM25",
     "dense": "Dense",
-    "reranking_hybrid": "Reranking hybrid",
+    "reranking_hybrid": "Hybrid",
 }
 
 

@@ -18,9 +18,15 @@ class Server:
 
     url: str
     key: str | None = field(default=None, repr=False, compare=False)
+    needs: str = field(default="", compare=False)
+    """The variable whose key it cannot do without; missed only when a request is really sent."""
 
     def headers(self) -> dict[str, str]:
         """What every request carries."""
+        if self.needs and not self.key:
+            raise MissingError(
+                f"{self.url} needs a key: put it into the environment variable {self.needs}."
+            )
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
     def redacted(self, text: str) -> str:
@@ -45,30 +51,18 @@ def find_server(name: str, home: Home, *, url: str | None = None, key_env: str =
     `<prefix>_KEY`, or the variable that the user names.
     """
     other = url or os.environ.get(f"{home.environment}_URL")
-    if other:
-        chosen = _normalised(other)
-        if not home.url or not _same_place(chosen, home.url):
-            return Server(chosen, os.environ.get(key_env or f"{home.environment}_KEY") or None)
-        return Server(chosen, _needed_key(name, chosen, key_env or home.key_env))
-    if not home.url:
+    chosen = _normalised(other) if other else home.url
+    if not chosen:
         raise MissingError(
             f"{name} needs a server. Give the address of any OpenAI-compatible one (vLLM, "
             f"llama.cpp, SGLang, a hosted API) with --llm-url or {home.environment}_URL, as in "
             "http://localhost:8000/v1; see docs/llms.md."
         )
-    if not (key_env or home.key_env):
-        return Server(home.url, os.environ.get(f"{home.environment}_KEY") or None)
-    return Server(home.url, _needed_key(name, home.url, key_env or home.key_env))
-
-
-def _needed_key(name: str, url: str, variable: str) -> str:
-    key = os.environ.get(variable)
-    if not key:
-        raise MissingError(
-            f"{name} is served at {url}, which needs a key: put it into the environment "
-            f"variable {variable}."
-        )
-    return key
+    if home.url and _same_place(chosen, home.url):
+        variable = key_env or home.key_env
+        return Server(chosen, os.environ.get(variable) or None, needs=variable)
+    variable = key_env or f"{home.environment}_KEY"
+    return Server(chosen, os.environ.get(variable) or None, needs=key_env)
 
 
 def _normalised(url: str) -> str:
@@ -80,7 +74,7 @@ def _normalised(url: str) -> str:
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise UsageError(
             f"the address of the server at {parts.hostname} holds more than host, port and path.\n"
-            "A key belongs in the environment variable R2MED_LLM_KEY, not in the address."
+            "A key belongs in an environment variable such as R2MED_LLM_KEY, not in the address."
         )
     path = _ENDPOINTS.sub("", parts.path.rstrip("/")) or "/v1"
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))

@@ -18,6 +18,7 @@ from r2med.expand.trace import Step, Trace
 
 #: Words of a long text that are shown unless all are asked for.
 _WORDS = 120
+_SLACK = 20
 _TERMS = 5
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _VERBS = {
@@ -62,7 +63,7 @@ def _body(text: str, full: bool) -> RenderableType:
 
 def _cut(text: str, full: bool) -> str:
     pieces = re.findall(r"\s*\S+", text)
-    if full or len(pieces) <= _WORDS:
+    if full or len(pieces) <= _WORDS + _SLACK:
         return text
     left = len(pieces) - _WORDS
     return "".join(pieces[:_WORDS]) + f" … ({left} more words; --full shows all)"

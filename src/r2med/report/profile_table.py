@@ -70,7 +70,7 @@ def group_tables(profiles: Sequence[Profile], title: str) -> Iterator[Renderable
     """One row a task with the nDCG@10 of each subset, then both means, each labelled."""
     roles = [role for role in ROLES if any(one.of(role) for one in profiles)]
     table = _plain(f"{title} · nDCG@10 by candidate subset")
-    table.add_column("task", overflow="fold")
+    table.add_column("task", overflow="fold", min_width=24)
     table.add_column("queries", justify="right")
     for role in roles:
         table.add_column(TITLES[role], justify="right")

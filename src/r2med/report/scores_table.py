@@ -35,6 +35,7 @@ _SHORT = {
     "mrr": "MRR",
 }
 _LABEL_WIDTH = 40
+_MEAN = "mean"
 _CEILING = "ceiling"
 _Cells = Mapping[tuple[str, str], Mapping[str, float]]
 
@@ -122,7 +123,7 @@ def _task_rows(
     rows = single if by == "task" else _grouped(tasks, single, by)
     if len(tasks) > 1:
         means = tuple(_mean(column) for column in columns)
-        rows = [*rows, _Row(f"mean of {len(tasks)} tasks", "mean", means)]
+        rows = [*rows, _Row(f"mean of {len(tasks)} tasks", _MEAN, means)]
     return rows
 
 
@@ -184,11 +185,14 @@ def _table(
     reached = {at for at, column in enumerate(columns) if column != _CEILING}
     best = _best(rows, best_in, reached)
     for place, row in enumerate(rows):
+        named = row.section not in ("", _MEAN)
+        if named and (not place or rows[place - 1].section != row.section):
+            table.add_row(Text(row.section, style="italic"))
         last = place + 1 == len(rows) or rows[place + 1].section != row.section
-        style = "italic" if row.section == "mean" else ""
-        style = "dim" if row.label.strip() == _CEILING else style
+        style = "dim" if row.label.strip() == _CEILING else ""
         texts = [_cell(value, (place, at) in best) for at, value in enumerate(row.values)]
-        table.add_row(Text(row.label), *texts, end_section=last, style=style)
+        label = f" {row.label}" if named else row.label
+        table.add_row(Text(label), *texts, end_section=last, style=style)
     return table
 
 
@@ -198,9 +202,7 @@ def _heading(column: str) -> str:
     return f"{_SHORT[kind]}{at}{cutoff}" if kind in _SHORT else column
 
 
-def _best(
-    rows: Sequence[_Row], best_in: str | None, reached: set[int]
-) -> set[tuple[int, int]]:
+def _best(rows: Sequence[_Row], best_in: str | None, reached: set[int]) -> set[tuple[int, int]]:
     """Places of the best values that a system reached: within each row, or each column."""
     values: Mapping[tuple[int, int], float] = {
         (place, at): value

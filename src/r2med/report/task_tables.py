@@ -18,7 +18,7 @@ from r2med.tasks.registry import Suite, TaskEntry
 if TYPE_CHECKING:
     from r2med.tasks.verify import Check
 
-_ASPECTS = ("counts", "statistics", "sha256")
+_ASPECTS = ("counts", "statistics", "sha256", "profile")
 _FACTS = {
     "documents_text": "documents",
     "queries_text": "queries",
@@ -89,11 +89,12 @@ def check_summary(entries: Sequence[TaskEntry], checks: Sequence[Check]) -> Tabl
     """One row a task: whether its counts, statistics and checksums agree with the manifest."""
     table = _plain("")
     table.add_column("task", no_wrap=True)
-    for aspect in _ASPECTS:
+    aspects = [name for name in _ASPECTS if any(check.aspect == name for check in checks)]
+    for aspect in aspects:
         table.add_column(aspect)
     for entry in entries:
         own = [check for check in checks if check.task == entry.name]
-        cells = [_verdict([c for c in own if c.aspect == aspect]) for aspect in _ASPECTS]
+        cells = [_verdict([c for c in own if c.aspect == aspect]) for aspect in aspects]
         table.add_row(entry.name, *cells)
     return table
 

@@ -22,9 +22,7 @@ def candidate_lists(run: Run, task: Task) -> list[Candidates]:
     rows = task.corpus.last_rows[places.to_numpy(zero_copy_only=False)]
     names = ids.to_pylist()
     texts = task.corpus.texts.take(pa.array(rows)).to_pylist()
-    queries = dict(
-        zip(task.queries.ids.to_pylist(), task.queries.texts.to_pylist(), strict=True)
-    )
+    queries = dict(zip(task.queries.ids.to_pylist(), task.queries.texts.to_pylist(), strict=True))
     lists = []
     for row, query_id in enumerate(run.query_ids.to_pylist()):
         listed = inside[run.offsets[row] : run.offsets[row + 1]].tolist()

@@ -51,10 +51,11 @@ def _with_tail(top: Run, first: Run) -> Run:
 
 def _below(lowest: float, count: int) -> NDArray[np.float64]:
     """Falling scores below a lowest one that float32, in which tools compare, tells apart."""
-    step = 1.0
-    while np.float32(lowest - (count + 1) * step) == np.float32(lowest - count * step):
+    steps, step = np.arange(count + 1, dtype=np.float64), 1.0
+    while not (np.diff((lowest - step * steps).astype(np.float32)) < 0).all():
         step *= 2
-    return lowest - step * np.arange(1, count + 1)
+    below: NDArray[np.float64] = lowest - step * steps[1:]
+    return below
 
 
 def _name_places(run: Run) -> NDArray[np.int64]:

@@ -181,7 +181,10 @@ def unidentified(thing: object) -> Mapping[str, object]:
     import secrets
 
     kind = type(thing)
-    return {"object": f"{kind.__module__}.{kind.__qualname__}", "unidentified": secrets.token_hex(8)}
+    return {
+        "object": f"{kind.__module__}.{kind.__qualname__}",
+        "unidentified": secrets.token_hex(8),
+    }
 
 
 def _addresses(lists: Sequence[Candidates]) -> NDArray[np.uint8]:

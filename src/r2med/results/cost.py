@@ -48,7 +48,7 @@ def _reported(results: Iterable[Result], fact: str) -> float | None:
     values = [
         float(value)
         for result in results
-        for facts in result.record.facts.values()
-        if isinstance(value := facts.get(fact), int | float)
+        for stage in result.record.stages
+        if isinstance(value := stage.get(fact), int | float)
     ]
     return sum(values) if values else None

@@ -14,10 +14,14 @@ from r2med.tasks.registry import TaskEntry, find_task
 _NOTICE = "differs from the manifest"
 
 
-def stored_results(folder: Path, tell: Callable[[str], None]) -> list[Result]:
-    """Every readable result under a results folder, newest first."""
+def stored_results(
+    folder: Path, tell: Callable[[str], None], *, suite: str | None = None
+) -> list[Result]:
+    """Every readable result under a results folder, or of one suite in it, newest first."""
     store, found = Store(folder), []
     for place in store.folders():
+        if suite is not None and place.parent.parent.name != suite:
+            continue
         try:
             found.append(store.read(place))
         except DamagedError as problem:

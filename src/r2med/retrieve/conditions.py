@@ -51,8 +51,8 @@ class Conditions:
     """Bytes that a search may use for scores and vectors at a time."""
     llm_url: str | None = None
     """An OpenAI-compatible server to ask for language models; None asks where the registry says."""
-    limits: Limits = Limits()
-    """Tokens and money that language models may use, and how hard a server is pushed."""
+    limits: Limits | None = None
+    """Tokens and money that language models may use; None is as the environment says."""
     fresh: bool = False
     """Whether language models are asked again for what they answered before."""
     prompts: Path | None = None

@@ -67,9 +67,7 @@ class Fusion:
         return _summed(parts, [run.query_ids for run in runs], depth)
 
 
-def reciprocal_rank_fusion(
-    runs: Sequence[Run], *, k: int = DEFAULT_K, depth: int = 1000
-) -> Run:
+def reciprocal_rank_fusion(runs: Sequence[Run], *, k: int = DEFAULT_K, depth: int = 1000) -> Run:
     """Fuse runs over the same queries; a document scores the sum of 1 / (k + rank)."""
     return Fusion("rrf", k).fuse(runs, depth=depth)
 

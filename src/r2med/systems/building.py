@@ -135,9 +135,7 @@ class Builder:
     def _own_retrieval(self, unit: Unit) -> Part:
         from r2med.retrieve.custom import retriever_of
 
-        retriever = retriever_of(
-            self.models[unit.name], name=unit.name, conditions=self.conditions
-        )
+        retriever = retriever_of(self.models[unit.name], name=unit.name, conditions=self.conditions)
         entry = Entry(unit.name, "retriever", "custom", "a model given as a Python object")
         return Part(str(unit), Retrieval(str(unit), entry, retriever, unit.depth or entry.depth))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from r2med.retrieve.conditions import Conditions
@@ -58,7 +58,7 @@ class Work:
     task: Task
     ledger: Ledger
     member: Callable[[Part, Work], Run]
-    conditions: Conditions = Conditions()
+    conditions: Conditions = field(default_factory=Conditions)
 
 
 def run_member(part: Part, work: Work) -> Run:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.build import form_of
-from r2med.retrieve.dense.form import Form, Side
+from r2med.retrieve.dense.encoder import Encoder
+from r2med.retrieve.dense.form import SIDES, Form, Side
 from r2med.retrieve.dense.settings import Settings
 from r2med.systems.registry import find_entry
 from tests.retrieve.checkpoints import save_model, save_modules, sentences
@@ -98,11 +100,23 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Pa
     return get
 
 
-def ours(settings: Settings, form: Form, side: Side, batch: int) -> NDArray[np.float32]:
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models this small are slowed by company."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def encoder_of(settings: Settings, side: Side) -> Encoder:
     from r2med.retrieve.dense.transformer import build
 
     query, document = settings.checkpoints()
-    encoder = build(query if side == "query" else document, settings, Conditions(device="cpu"))
+    return build(query if side == "query" else document, settings, Conditions(device="cpu"))
+
+
+def ours(encoder: Encoder, form: Form, batch: int) -> NDArray[np.float32]:
     inputs = encoder.inputs(TEXTS, form)
     rows = np.arange(len(TEXTS))
     parts = [rows[start : start + batch] for start in range(0, len(rows), batch)]
@@ -155,29 +169,30 @@ def _pooled(hidden: Any, mask: Any, case: Case) -> Any:
 def _hidden(model: Any, batch: Any, both_ways: bool) -> Any:
     if not both_ways:
         return model(**batch).last_hidden_state
-    module = __import__(type(model).__module__, fromlist=["x"])
-    kept = module.create_causal_mask
-    module.create_causal_mask = lambda **_: batch["attention_mask"][:, None, None, :].bool()
-    try:
+    module = importlib.import_module(type(model).__module__)
+    names = [name for name in vars(module) if name.endswith("causal_mask")]
+    with pytest.MonkeyPatch.context() as patch:
+        for name in names:
+            patch.setattr(
+                module, name, lambda **_: batch["attention_mask"][:, None, None, :].bool()
+            )
         return model(**batch).last_hidden_state
-    finally:
-        module.create_causal_mask = kept
 
 
-@pytest.mark.parametrize("batch", [1, 32])
-@pytest.mark.parametrize("side", ["query", "document"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_embeddings_equal_those_of_independent_code(
-    case: Case, side: Side, batch: int, checkpoints: Callable[[Case], Path]
+    case: Case, checkpoints: Callable[[Case], Path]
 ) -> None:
     folder = checkpoints(case)
     options = {"checkpoint": str(folder), "dtype": "float32", **dict(case.options)}
     settings = Settings.read(find_entry(case.name).overridden(options).fields)
-    form = form_of(settings, own_task(), side)
+    encoder = encoder_of(settings, "query")
 
-    vectors = ours(settings, form, side, batch)
-
-    np.testing.assert_allclose(vectors, theirs(case, folder, form), atol=1e-5)
+    for side in SIDES:
+        form = form_of(settings, own_task(), side)
+        expected = theirs(case, folder, form)
+        for batch in (1, 32):
+            np.testing.assert_allclose(ours(encoder, form, batch), expected, atol=1e-5)
 
 
 def test_the_dual_medcpt_uses_another_checkpoint_for_queries(tmp_path: Path) -> None:
@@ -194,7 +209,7 @@ def test_the_dual_medcpt_uses_another_checkpoint_for_queries(tmp_path: Path) -> 
     settings = Settings.read(find_entry("medcpt-dual").overridden(options).fields)
     case = Case("medcpt", "bert", "cls", 24)
 
-    for side, folder in (("query", queries), ("document", articles)):
-        form = form_of(settings, own_task(), side)  # type: ignore[arg-type]
-        vectors = ours(settings, form, side, 32)  # type: ignore[arg-type]
+    for side, folder in zip(SIDES, (queries, articles), strict=True):
+        form = form_of(settings, own_task(), side)
+        vectors = ours(encoder_of(settings, side), form, 32)
         np.testing.assert_allclose(vectors, theirs(case, folder, form), atol=1e-5)

@@ -43,10 +43,11 @@ def _parameters(params: Any, told: dict[str, Any]) -> Any:
     params.verbosity = -1
     params.ui = False
     params.warmup = False
-    # All cores read a prompt; one stays free while tokens are written one by one, because a
-    # thread that waits for a busy core holds up all the others.
-    params.cpuparams.n_threads = max(1, (cores or 2) - 1)
-    params.cpuparams_batch.n_threads = max(1, cores or 1)
+    # One core stays free: a thread of llama.cpp that waits for a busy core holds up all the
+    # others, which makes two threads on two busy cores ten times slower than one.
+    threads = max(1, (cores or 2) - 1)
+    params.cpuparams.n_threads = threads
+    params.cpuparams_batch.n_threads = threads
     return params
 
 

@@ -40,7 +40,7 @@ def read_grade(answer: str) -> float | None:
 
 def _conclusion(answer: str) -> str:
     """What follows the reasoning; an answer that never stopped reasoning concludes nothing."""
-    before, mark, after = answer.rpartition("</think>")
+    _, mark, after = answer.rpartition("</think>")
     if mark:
         return after
     return "" if "<think>" in answer else answer

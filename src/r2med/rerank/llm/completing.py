@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
+from r2med.remote.chat import Chat, open_chat
+from r2med.remote.exchange import ChatRequest, Message
 from r2med.retrieve.conditions import Conditions
 
 
@@ -36,14 +38,9 @@ class Opener(Protocol):
         """The completer's, known without asking any model."""
         ...
 
-    def open(self) -> _Opened:
+    def open(self) -> AbstractContextManager[Completer]:
         """The completer, in a `with`."""
         ...
-
-
-class _Opened(Protocol):
-    def __enter__(self) -> Completer: ...
-    def __exit__(self, *problem: object) -> bool | None: ...
 
 
 @dataclass(frozen=True)
@@ -66,9 +63,7 @@ class ChatOpener:
         with self._chat() as chat:
             yield ChatCompleter(chat)
 
-    def _chat(self):  # type: ignore[no-untyped-def]
-        from r2med.remote.chat import open_chat
-
+    def _chat(self) -> AbstractContextManager[Chat]:
         return open_chat(
             self.llm,
             url=self.conditions.llm_url,
@@ -81,7 +76,7 @@ class ChatOpener:
 class ChatCompleter:
     """A chat as a completer."""
 
-    def __init__(self, chat) -> None:  # type: ignore[no-untyped-def]
+    def __init__(self, chat: Chat) -> None:
         self.chat = chat
 
     @property
@@ -91,8 +86,6 @@ class ChatCompleter:
 
     def complete(self, prompts: Sequence[str]) -> list[str]:
         """Each prompt as a conversation of its own."""
-        from r2med.remote.exchange import ChatRequest, Message
-
         asked = [ChatRequest((Message("user", prompt),)) for prompt in prompts]
         return [answer.text if answer.usable else "" for answer in self.chat.complete(asked)]
 

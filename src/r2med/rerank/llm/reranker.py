@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from r2med.errors import UsageError
+from r2med.remote.registry import find_llm
 from r2med.rerank.interface import ListScores
 from r2med.rerank.llm.completing import ChatOpener, Completer, Opener
 from r2med.retrieve.conditions import Conditions, Progress
@@ -56,19 +57,24 @@ class Asking:
         for first in range(0, len(prompts), _BATCH):
             answers += self.completer.complete(prompts[first : first + _BATCH])
             spent = time.perf_counter() - self.start
-            told = Progress(
-                f"reranking with {self.name}", done + len(answers), self.total, spent
-            )
+            told = Progress(f"reranking with {self.name}", done + len(answers), self.total, spent)
             self.conditions.progress(told)
         return answers
 
 
 def opener_of(name: str, fields: Mapping[str, object], conditions: Conditions) -> Opener:
-    """The model that an entry names, at its temperature."""
+    """The model that an entry names; unless told otherwise as sure of itself as it can be."""
     llm = str(fields["llm"])
     if not llm:
         raise UsageError(f"{name}: no language model is given. Name one as in {name}:gpt4.")
-    options = {"temperature": str(fields["temperature"]), "max_tokens": str(fields["max_tokens"])}
+    options: dict[str, str] = {}
+    temperature, most = str(fields["temperature"]), int(str(fields["max_tokens"]))
+    if temperature == "auto" and find_llm(llm, anything=True).temperature is not None:
+        temperature = "0"
+    if temperature != "auto":
+        options["temperature"] = temperature
+    if most:
+        options["max_tokens"] = str(most)
     return ChatOpener(llm, conditions, options)
 
 

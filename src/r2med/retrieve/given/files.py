@@ -68,7 +68,8 @@ def _stored_ties(record: Path) -> str:
 
 def _read_trec(path: Path) -> tuple[Run, Findings]:
     lines = read_lines(path)
-    ranks = [_rank(text, path, number) for text, number in zip(lines.ranks, lines.numbers)]
+    numbered = zip(lines.ranks, lines.numbers, strict=True)
+    ranks = [_rank(text, path, number) for text, number in numbered]
     table = pl.DataFrame({"query": lines.queries, "rank": ranks})
     repeated = _lists(table, pl.struct("query", "rank").is_duplicated())
     if lines.scores is None:

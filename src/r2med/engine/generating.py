@@ -1,0 +1,76 @@
+"""Generating without evaluating: texts for a task's queries, written in the reference layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from r2med.errors import UsageError
+from r2med.expand.expanded import Expansion
+from r2med.expand.expander import FromModel, GenerationExpander
+from r2med.expand.generations import place, write_generations
+from r2med.remote.spending import Estimate
+from r2med.retrieve.conditions import Conditions
+from r2med.systems.expanding import Expanding
+from r2med.systems.pipeline import System
+from r2med.systems.registry import find_entry
+from r2med.systems.spec import Spec, Unit, parse
+from r2med.tasks.task import Task
+
+#: Where generations are written unless told otherwise; `[generations=r2med-generations]` reads it.
+DEFAULT_OUT = Path("r2med-generations")
+
+
+@dataclass(frozen=True)
+class Generating:
+    """A method and a model, ready to write for any task."""
+
+    name: str
+    llm: str
+    stage: Expanding
+
+    @classmethod
+    def of(
+        cls, method: str, llm: str | None, *, samples: int | None, conditions: Conditions
+    ) -> Generating:
+        """From a method's text, such as `hyde`, `hyde:gpt4` or `lamer[passages=5]`."""
+        unit = _unit(method, llm, samples)
+        system = System.from_spec(Spec((unit,), (Unit("bm25"),)), conditions)
+        assert isinstance(system.stage, Expanding)
+        return cls(unit.name.lower(), str(unit.argument), system.stage)
+
+    def estimate(self, task: Task) -> tuple[Estimate, int]:
+        """What the first requests would use, and how many turns a query may take at most."""
+        bound = self._live(task)
+        plan = bound.plan()
+        with bound.open() as chat:
+            return chat.estimate(plan.requests), plan.most_turns
+
+    def write(self, task: Task, out: Path) -> tuple[Expansion, Path]:
+        """Generate, and write `<out>/<task>/<method>/<llm>/query_with_hydoc.jsonl`."""
+        expansion = self._live(task).expand()
+        path = place(out / task.name, self.name, self.llm)
+        write_generations(expansion.queries, path)
+        return expansion, path
+
+    def _live(self, task: Task) -> FromModel:
+        assert isinstance(self.stage.expander, GenerationExpander)
+        return self.stage.expander.live(task, self.stage.finders)
+
+
+def _unit(method: str, llm: str | None, samples: int | None) -> Unit:
+    spec = parse(method)
+    unit = spec.fused[0]
+    if len(spec.fused) > 1 or spec.stages or not isinstance(unit, Unit):
+        raise UsageError(f"generate takes one method, such as hyde or lamer; got {method!r}.")
+    if find_entry(unit.name).stage != "expander":
+        raise UsageError(f"{unit.name} does not generate: expected a method such as hyde or lamer.")
+    if llm is not None and unit.argument not in (None, llm):
+        raise UsageError(f"two models are named: {unit.argument} in {method!r}, and --llm {llm}.")
+    options = dict(unit.options)
+    if "generations" in options:
+        raise UsageError("generate always asks the model: leave [generations=...] out.")
+    if samples is not None:
+        options["n"] = str(samples)
+    argument = llm if llm is not None else unit.argument
+    return Unit(unit.name, argument, tuple(sorted(options.items())))

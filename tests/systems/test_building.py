@@ -1,0 +1,104 @@
+"""What may stand where in a system, and what is said when something may not."""
+
+from __future__ import annotations
+
+import pytest
+
+from r2med.errors import UsageError
+from r2med.systems.fused import Fused
+from r2med.systems.pipeline import System
+from r2med.systems.reranking import Reranking
+
+
+class Mine:
+    identity = "mine"
+
+    def predict(self, pairs: list[tuple[str, str]]) -> list[float]:
+        return [0.0] * len(pairs)
+
+
+def built(text: str) -> System:
+    return System.from_spec(text, models={"mine": Mine()})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("mine@10", "one must stand before it, as in 'bm25 | mine@10'"),
+        ("monobert@10", "one must stand before it"),
+        ("bm25 | bm25", "fuse retrievers with '+'"),
+        ("bm25 | run:x.trec", "fuse rankings with '+'"),
+        ("bm25 | rrf", "fuses what is joined by '+' right before it"),
+        ("bm25 + bm25-nano | mine | rrf", "fuses what is joined by '+' right before it"),
+        ("rrf", "fuses what stands before it"),
+        ("bm25 | (bm25 + bm25-nano)", "fuse retrievers with '+'"),
+        ("bm25 | mine[tail=cut]", "tail=cut is not known. tail=keep leaves"),
+        ("bm25 | mine[tial=keep]", "Did you mean 'tail'"),
+        ("bm25 | monobert:x", "takes no argument after ':'"),
+        ("bm25 | monobert[dtype=int3]", "dtype=int3 is not known"),
+        ("bm25 | ce", "Name one as in ce:PATH"),
+        ("bm25 | listwise", "Name one as in listwise:gpt4"),
+        ("bm25 | listwise:gpt4[window=1]", "expected 2 or more"),
+        ("bm25 | listwise:gpt4[step=0]", "expected 1 or more"),
+        ("bm25 | listwise:gpt4[window=5,step=6]", "would never be seen"),
+        ("bm25 + bm25-nano | rrf[k=-1]", "expected a whole number from 0"),
+        ("bm25 + bm25-nano | minmax[weights=1]", "1 weights for 2 members"),
+        ("run", "what to read is missing, as in run:PATH"),
+        ("candidates", "as in candidates:bm25"),
+        ("bm25 | monobort@10", "Did you mean 'monobert'"),
+    ],
+)
+def test_a_system_that_makes_no_sense_says_why(text: str, why: str) -> None:
+    with pytest.raises(UsageError) as problem:
+        built(text)
+
+    assert why in str(problem.value)
+
+
+def test_rerankers_follow_one_another() -> None:
+    stage = built("bm25 | mine@50 | mine[tail=drop]@5").stage
+
+    assert isinstance(stage, Reranking)
+    assert (stage.reranked, stage.tail, stage.depth) == (5, "drop", 5)
+    assert stage.first.text == "bm25 | mine@50"
+
+
+def test_the_published_rerankers_drop_the_tail_and_others_keep_it() -> None:
+    tails = {}
+    for text in ("bm25 | monobert@10", "bm25 | monobert[tail=keep]@10", "bm25 | mine@10"):
+        stage = built(text).stage
+        assert isinstance(stage, Reranking)
+        tails[text] = (stage.tail, stage.depth)
+
+    assert list(tails.values()) == [("drop", 10), ("keep", 100), ("keep", 100)]
+
+
+@pytest.mark.parametrize(
+    ("text", "published"),
+    [
+        ("nv | rankllama@100", "nv | rankllama@100"),
+        ("nv | rankllama@10", "nv | rankllama@10"),
+        ("nv | rankllama@50", None),
+        ("bm25 | rankllama@100", None),
+        ("nv | rankllama[max_length=512]@100", None),
+    ],
+)
+def test_a_reranked_system_is_published_on_nv_at_two_depths(
+    text: str, published: str | None
+) -> None:
+    assert built(text).part.published_as == published
+
+
+def test_a_fusion_stage_configures_the_fusion_before_it() -> None:
+    plain, told = built("bm25 + bm25-nano").stage, built("bm25 + bm25-nano | rrf[k=7]@20").stage
+
+    assert isinstance(plain, Fused) and isinstance(told, Fused)
+    assert (plain.fusion.k, plain.depth) == (None, 500)
+    assert (told.fusion.k, told.depth) == (7, 20)
+
+
+def test_members_keep_their_own_texts() -> None:
+    stage = built("(bm25 | mine@5) + bm25-nano | minmax").stage
+
+    assert isinstance(stage, Fused)
+    assert [member.text for member in stage.members] == ["bm25 | mine@5", "bm25-nano"]
