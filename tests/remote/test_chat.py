@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from typing import Any
 
 import pytest
 
 from r2med.errors import MissingError, UsageError
-from r2med.remote.chat import Chat, ChatProgress, ChatRequest, LimitError, Limits, Message
+from r2med.remote.chat import (
+    Chat,
+    ChatProgress,
+    ChatRequest,
+    LimitError,
+    Limits,
+    Message,
+    open_chat,
+)
 from r2med.remote.session import Session
 from tests.llm_server import (
     EMPTY,
@@ -28,13 +38,17 @@ from tests.remote.asking import QUICK, ask, chat_at
 
 
 def test_answers_come_in_the_order_of_the_requests(server: LLMServer) -> None:
-    server.script = [says("late", seconds=0.2), says("soon")]
+    def reply(body: dict[str, Any]) -> str:
+        text = str(body["messages"][-1]["content"])
+        time.sleep(0.2 if text == "one" else 0)
+        return text
+
+    server.reply = reply
 
     with chat_at(server.url) as chat:
         answers = chat.complete([ask("one"), ask("two"), ask("three")])
 
-    assert {answer.text for answer in answers[:2]} == {"late", "soon"}
-    assert answers[2].text == "about three"
+    assert [answer.text for answer in answers] == ["one", "two", "three"]
 
 
 def test_the_published_parameters_are_sent(server: LLMServer) -> None:
@@ -89,7 +103,7 @@ def test_other_parameters_are_asked_anew(server: LLMServer, other: dict[str, str
     with chat_at(server.url) as chat:
         chat.complete([ask("a")])
 
-    with chat_at(server.url, **other) as chat:
+    with open_chat("qwen-7b", url=server.url, options=other, limits=QUICK) as chat:
         chat.complete([ask("a")])
 
     assert len(server.seen) == 2
@@ -181,9 +195,9 @@ def test_a_failure_keeps_what_arrived_and_the_next_run_asks_only_for_the_rest(
     limits = replace(QUICK, concurrency=1, attempts=2)
     server.script = [says("1"), fails(500), fails(500), says("3")]
     requests = [ask("a"), ask("b"), ask("c")]
-    with chat_at(server.url, limits=limits) as chat:
-        with pytest.raises(MissingError, match=r"1 of 3 requests have no answer.*HTTP 500: no"):
-            chat.complete(requests)
+    told = r"1 of 3 requests have no answer.*HTTP 500: no"
+    with chat_at(server.url, limits=limits) as chat, pytest.raises(MissingError, match=told):
+        chat.complete(requests)
 
     with chat_at(server.url) as chat:
         answers = chat.complete(requests)
@@ -208,12 +222,14 @@ def test_a_wrong_key_stops_at_once_and_is_never_shown(
     assert len(server.seen) < 4
 
 
-def test_a_server_that_is_gone_is_given_up(server: LLMServer) -> None:
+def test_a_server_that_is_gone_is_given_up() -> None:
+    nowhere = "http://127.0.0.1:9/v1"
     limits = replace(QUICK, concurrency=1, attempts=2)
 
-    with chat_at("http://127.0.0.1:9/v1", limits=limits) as chat:
-        with pytest.raises(MissingError, match=r"127.0.0.1:9.*20 of 20.*tried 2 times"):
-            chat.complete([ask(str(i)) for i in range(20)])
+    told = r"127.0.0.1:9.*20 of 20.*tried 2 times"
+
+    with chat_at(nowhere, limits=limits) as chat, pytest.raises(MissingError, match=told):
+        chat.complete([ask(str(i)) for i in range(20)])
 
 
 @pytest.mark.parametrize(
@@ -274,9 +290,10 @@ def test_a_limit_of_tokens_stops_cleanly_and_keeps_everything(server: LLMServer)
     server.reply = lambda body: "word " * 9
     requests = [ask(f"tell me {i}") for i in range(20)]
 
-    with chat_at(server.url, limits=limits, expected_tokens="9") as chat:
-        with pytest.raises(LimitError, match=r"limit of 60 tokens; used: \d+ tokens"):
-            chat.complete(requests)
+    limited = chat_at(server.url, limits=limits, expected_tokens="9")
+
+    with limited as chat, pytest.raises(LimitError, match=r"60 tokens; used: \d+ tokens"):
+        chat.complete(requests)
     with chat_at(server.url, expected_tokens="9") as chat:
         kept = [answer for answer in chat.stored(requests) if answer]
 
@@ -286,9 +303,10 @@ def test_a_limit_of_tokens_stops_cleanly_and_keeps_everything(server: LLMServer)
 def test_a_limit_of_money_needs_a_price(server: LLMServer) -> None:
     limits = replace(QUICK, money=1.0)
 
-    with pytest.raises(UsageError, match="no price is known for qwen-7b"):
-        with chat_at(server.url, limits=limits):
-            pass
+    told = "no price is known for qwen-7b"
+
+    with pytest.raises(UsageError, match=told), chat_at(server.url, limits=limits):
+        pass
 
 
 def test_money_is_counted_where_a_price_is_known(server: LLMServer) -> None:

@@ -35,7 +35,8 @@ def save_tokenizer(folder: Path, template: str) -> Any:
     tokenizer.post_processor = processors.TemplateProcessing(
         single=template, pair=pair, special_tokens=[(name, vocabulary[name]) for name in special]
     )
-    fast = PreTrainedTokenizerFast(
+    made: Any = PreTrainedTokenizerFast
+    fast = made(
         tokenizer_object=tokenizer,
         pad_token="[PAD]",
         unk_token="[UNK]",
@@ -77,7 +78,7 @@ def save_modules(
 
     names = ["Transformer", "Pooling", *(["Dense"] if dense else []), "Normalize"]
     rows = [
-        {"idx": i, "name": str(i), "path": f"{i}_{name}" if i else "", "type": _module(name)}
+        {"name": str(i), "path": f"{i}_{name}" if i else "", "type": _module(name)}
         for i, name in enumerate(names)
     ]
     width = json.loads((folder / "config.json").read_text())[

@@ -56,10 +56,10 @@ def exclusions(task: Task) -> Iterator[Exclusion]:
         .to_pylist()
     )
     texts = task.corpus.texts.take(pa.array(task.corpus.last_rows))
-    documents = list(
-        zip(task.corpus.document_ids.to_pylist(), texts.to_pylist(), strict=True)
-    )
-    found = [_exclusion(task, "positive", name, text) for name, text in documents if name in positive]
+    documents = list(zip(task.corpus.document_ids.to_pylist(), texts.to_pylist(), strict=True))
+    found = [
+        _exclusion(task, "positive", name, text) for name, text in documents if name in positive
+    ]
     yield from found
     yield from _same_source(task, documents, positive, {one.sha256 for one in found})
 
@@ -101,9 +101,7 @@ def read_exclusions(path: Path) -> list[Exclusion]:
 
 
 def _exclusion_of(row: dict[str, Any]) -> Exclusion:
-    return Exclusion(
-        row["task"], row["kind"], row["id"], row["sha256"], tuple(row["fingerprints"])
-    )
+    return Exclusion(row["task"], row["kind"], row["id"], row["sha256"], tuple(row["fingerprints"]))
 
 
 def _same_source(
@@ -157,4 +155,3 @@ def _row(one: Exclusion) -> dict[str, object]:
 
 def _line(row: dict[str, object]) -> str:
     return json.dumps(row, ensure_ascii=False) + "\n"
-

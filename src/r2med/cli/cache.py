@@ -24,11 +24,17 @@ def show(
     if context.invoked_subcommand is not None:
         return
     from r2med.home import SHELVES, home, shelf
+    from r2med.retrieve.dense.store import stored_models
 
     sizes = {name: _size(shelf(name)) for name in SHELVES}
     if as_json:
         rows = [{"shelf": n, "bytes": sizes[n], "folder": str(shelf(n))} for n in SHELVES]
-        typer.echo(json.dumps({"home": str(home()), "shelves": rows}, indent=2))
+        models = [
+            {"model": m.name, "texts": m.texts(), "bytes": m.bytes, "folder": str(m.folder)}
+            for m in stored_models()
+        ]
+        told = {"home": str(home()), "shelves": rows, "embeddings": models}
+        typer.echo(json.dumps(told, indent=2))
         return
     from rich.table import Table
 
@@ -41,6 +47,15 @@ def show(
     out = console()
     out.print(str(home()), markup=False, soft_wrap=True)
     out.print(table)
+    held = list(stored_models())
+    if held:
+        by_model = Table("embeddings of", "texts", "size", "precision", box=None, pad_edge=False)
+        for model in held:
+            by_model.add_row(
+                model.name, f"{model.texts():,}", _megabytes(model.bytes), model.storage
+            )
+        out.print()
+        out.print(by_model)
 
 
 @cache.command()

@@ -54,4 +54,6 @@ def card(
         tell=tell,
     )
     pages = [name for name in written if name.endswith(".html")]
-    typer.echo(f"{out}: {len(pages)} pages, each as .md, .html and .json")
+    typer.echo(
+        f"{out}: {len(pages)} {'page' if len(pages) == 1 else 'pages'}, as .md, .html and .json"
+    )

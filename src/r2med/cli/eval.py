@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from r2med.cli.llm_options import (
+    Concurrency,
+    Fresh,
+    LlmUrl,
+    MaxCost,
+    MaxTokens,
+    Prompts,
+    with_llm,
+)
+from r2med.cli.model_options import (
+    Device,
+    Model,
+    TrustRemoteCode,
+    Verbose,
+    seen_texts,
+    with_models,
+    with_own_models,
+)
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from r2med.report.scores_table import Grouping
     from r2med.results import Result
+    from r2med.retrieve.conditions import Conditions
 
 
 def evaluate(
     systems: Annotated[
-        list[str],
-        typer.Argument(metavar="SYSTEM...", help="Systems, e.g. bm25 or 'bm25 + bm25-nano'."),
-    ],
+        list[str] | None,
+        typer.Argument(metavar="SYSTEM...", help="Systems, e.g. bm25 or 'bm25 + wordllama'."),
+    ] = None,
     task: Annotated[
         str,
         typer.Option(
@@ -43,18 +64,53 @@ def evaluate(
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail on judgements and runs with unknown ids.")
     ] = False,
+    model: Model = None,
+    trust_remote_code: TrustRemoteCode = False,
+    device: Device = None,
+    verbose: Verbose = False,
+    llm_url: LlmUrl = None,
+    prompts: Prompts = None,
+    fresh: Fresh = False,
+    max_tokens: MaxTokens = None,
+    max_cost: MaxCost = None,
+    concurrency: Concurrency = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Run systems on tasks and show their scores.
 
-    Finished results are reused; --force runs again.
+    Finished results are reused; --force runs again, --fresh also asks models again.
     """
     from r2med.cli.choices import chosen
     from r2med.measure import HEADLINE, parse_metric
 
     grouping: Grouping = chosen(by, ("task", "scenario", "family"), "--by")
     names = [str(parse_metric(name)) for name in metrics.split(",")] if metrics else list(HEADLINE)
-    found = _run(systems, task, data_root, results, names, force=force, strict=strict)
+    named = with_own_models(systems, model)
+    running = partial(with_models, trust_remote_code=trust_remote_code, device=device)
+    asking = partial(
+        with_llm,
+        llm_url=llm_url,
+        prompts=prompts,
+        fresh=fresh,
+        max_tokens=max_tokens,
+        max_cost=max_cost,
+        concurrency=concurrency,
+    )
+    again = force or fresh
+    found = _run(
+        named,
+        task,
+        data_root,
+        results,
+        names,
+        force=again,
+        strict=strict,
+        conditions=lambda plain: running(asking(plain)),
+    )
+    if verbose:
+        for result in found:
+            for line in seen_texts(result):
+                typer.echo(line, err=True)
     if as_json:
         typer.echo(json.dumps([_json(result, names) for result in found], indent=2))
     else:
@@ -70,10 +126,12 @@ def _run(
     *,
     force: bool,
     strict: bool,
+    conditions: Callable[[Conditions], Conditions],
 ) -> list[Result]:
     from r2med.engine.evaluate import each_result
     from r2med.report.console import notice_console, progress
-    from r2med.retrieve.conditions import Conditions, Progress
+    from r2med.report.work_line import work_line
+    from r2med.retrieve.conditions import Conditions
     from r2med.systems.pipeline import System
     from r2med.tasks.registry import resolve
 
@@ -85,19 +143,8 @@ def _run(
         def tell(message: str) -> None:
             notices.print(f"note: {message}", markup=False)
 
-        work = bar.add_task("", total=None, visible=False)
-
-        def show(told: Progress) -> None:
-            bar.update(
-                work,
-                description=told.what,
-                completed=told.done,
-                total=told.total,
-                visible=told.done < told.total,
-            )
-
-        conditions = Conditions(strict=strict, tell=tell, progress=show)
-        built = [System.from_spec(system, conditions) for system in systems]
+        plain = Conditions(strict=strict, tell=tell, progress=work_line(bar))
+        built = [System.from_spec(system, conditions(plain)) for system in systems]
         line = bar.add_task("evaluating", total=len(wanted) * len(built))
         for result in each_result(
             built,

@@ -29,7 +29,7 @@ def exclusions(
     from r2med.audit.exclusions import write_exclusions
     from r2med.nano.wanted import wanted
 
-    counts = write_exclusions(wanted(task).load(data_root), out, force=force)
+    counts = write_exclusions(list(wanted(task).load(data_root)), out, force=force)
     if as_json:
         typer.echo(json.dumps({"out": str(out), **counts}, indent=2))
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,13 +63,15 @@ def generate(
     eval reads them when \[generations=OUT] follows the model's name.
     """
     from r2med.engine.generating import Generating
+    from r2med.report.console import notice, progress
+    from r2med.report.work_line import work_line
     from r2med.retrieve.conditions import Conditions
 
     if write_prompts is not None:
         _write_prompts(method, write_prompts)
         return
-    conditions = with_llm(
-        Conditions(),
+    asking = partial(
+        with_llm,
         llm_url=llm_url,
         prompts=prompts,
         fresh=fresh,
@@ -76,12 +79,13 @@ def generate(
         max_cost=max_cost,
         concurrency=concurrency,
     )
-    generating = Generating.of(method, llm, samples=n, conditions=conditions)
-    loaded = _tasks(task, data_root)
-    rows = [
-        _estimated(generating, each) if dry_run else _written(generating, each, out)
-        for each in loaded
-    ]
+    with progress() as bar:
+        conditions = asking(Conditions(tell=notice, progress=work_line(bar)))
+        generating = Generating.of(method, llm, samples=n, conditions=conditions)
+        rows = [
+            _estimated(generating, each) if dry_run else _written(generating, each, out)
+            for each in _tasks(task, data_root)
+        ]
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return

@@ -22,9 +22,7 @@ Prompts = Annotated[
 ]
 Fresh = Annotated[
     bool,
-    typer.Option(
-        "--fresh", help="Ask again for what was answered before.", rich_help_panel=_PANEL
-    ),
+    typer.Option("--fresh", help="Ask again for what was answered before.", rich_help_panel=_PANEL),
 ]
 MaxTokens = Annotated[
     int | None,

@@ -10,6 +10,8 @@ import typer
 from r2med.cli.cache import cache
 from r2med.cli.card import card
 from r2med.cli.compare import compare
+from r2med.cli.diagnose import diagnose
+from r2med.cli.diff import diff
 from r2med.cli.eval import evaluate
 from r2med.cli.exclusions import exclusions
 from r2med.cli.fetch import fetch
@@ -17,6 +19,7 @@ from r2med.cli.generate import generate
 from r2med.cli.info import info
 from r2med.cli.leaderboard import leaderboard
 from r2med.cli.nano import nano
+from r2med.cli.plot import plot
 from r2med.cli.profile import profile
 from r2med.cli.reproduce import reproduce
 from r2med.cli.results import results
@@ -42,6 +45,9 @@ app.add_typer(cache, name="cache")
 app.command()(info)
 app.command()(leaderboard)
 app.command()(compare)
+app.command()(diagnose)
+app.command()(diff)
+app.command()(plot)
 app.command()(reproduce)
 app.add_typer(nano, name="nano")
 app.command()(profile)

@@ -1,4 +1,4 @@
-"""`r2med nano`: build compact tasks, give them candidates, upload them, ask whether they are faithful."""
+"""`r2med nano`: build compact tasks, give them candidates, upload them, test their fidelity."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def build(
     ] = None,
     layout: Annotated[str, typer.Option(help="both, hub or r2med.")] = "both",
     data_root: DataRoot = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail where positives are lost.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail where positives are lost.")
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Replace the Nano task in a folder that is not empty.")
     ] = False,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from r2med.nano.profiling import Profile
+    from r2med.tasks.registry import TaskEntry
 
 
 def profile(
@@ -38,6 +39,9 @@ def profile(
     from r2med.report.console import notice_console
 
     notices = notice_console()
+    if data_root is None and not as_json and (entries := _only_published(task)):
+        _show_published(entries)
+        return
     group = wanted(task)
     found = [
         profiled(
@@ -51,6 +55,25 @@ def profile(
         typer.echo(json.dumps(_json(found), indent=2))
     else:
         _show(found, group.title)
+
+
+def _only_published(task: str) -> list[TaskEntry]:
+    """The Nano tasks asked for, when none of their data is here."""
+    from r2med.tasks.location import is_present
+    from r2med.tasks.registry import TaskEntry, resolve
+
+    entries = [item for item in resolve(task) if isinstance(item, TaskEntry) and item.candidates]
+    asked = len(resolve(task))
+    return entries if len(entries) == asked and not any(map(is_present, entries)) else []
+
+
+def _show_published(entries: Sequence[TaskEntry]) -> None:
+    from r2med.report.console import console
+    from r2med.report.profile_table import published_table
+
+    out = console()
+    out.print(published_table(entries))
+    out.print(f"Bring the data here with: r2med fetch {entries[0].name}", markup=False)
 
 
 def _json(found: Sequence[Profile]) -> dict[str, object]:

@@ -75,10 +75,11 @@ class Evaluation:
 
     def _member(self, part: Part, work: Work) -> Run:
         """A member's run, by its own result; what it cost belongs to the whole system."""
+        before = len(self.done)
         result = self.result(part, work.conditions)
         costs = [StageCost(**cost) for cost in result.record.stages if cost["part"]]
         told = Ledger(costs, dict(result.record.facts))
-        work.ledger.include(told, reused=result.reused)
+        work.ledger.include(told, reused=result.reused or len(self.done) == before)
         return result.run
 
     def _stored(self, part: Part, key: str) -> Result | None:

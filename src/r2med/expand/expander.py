@@ -12,7 +12,7 @@ from pathlib import Path
 
 from r2med.errors import DataError
 from r2med.expand.combining import ANSWER_ALONE, Rule
-from r2med.expand.expanded import Expanded, Expansion, Outcome, Sample
+from r2med.expand.expanded import Expanded, Expansion, Sample
 from r2med.expand.generations import (
     FILE,
     Generated,
@@ -107,11 +107,10 @@ class FromFile:
                 f"{self.source.path}: query {query_id!r} has {len(row.raws)} generations, "
                 f"[n={wanted}] asks for more."
             )
-        unknown: tuple[Outcome, ...] = ("ok",) * len(row.raws)
-        outcomes = row.outcomes or unknown
+        told = dict(enumerate(row.outcomes))
         return tuple(
-            restored(raw, answer_in(raw, self.method), outcome)
-            for raw, outcome in zip(row.raws[:wanted], outcomes, strict=False)
+            restored(raw, answer_in(raw, self.method), told.get(place, "ok"))
+            for place, raw in enumerate(row.raws[:wanted])
         )
 
 

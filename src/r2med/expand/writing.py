@@ -15,8 +15,8 @@ from r2med.expand.outcome import judged
 from r2med.expand.prompting import Prompt
 from r2med.expand.tags import SEARCH_O1, SEARCH_R1, Tags
 from r2med.expand.trace import Trace
-from r2med.remote.chat import Chat, ChatAnswer, ChatRequest, Message
-from r2med.retrieve.conditions import Conditions
+from r2med.remote.chat import Chat, ChatAnswer, ChatProgress, ChatRequest, Message
+from r2med.retrieve.conditions import Conditions, Progress
 from r2med.tasks.task import Task
 
 Value = TypeVar("Value")
@@ -67,19 +67,31 @@ def write(
     plan: Plan, chat: Chat, conditions: Conditions, strip: Callable[[str], str]
 ) -> list[Written]:
     """For every query its samples, and its traces where an agent wrote them."""
+    tell = _teller(plan, conditions)
     if plan.loop is None:
-        answers = chat.complete(plan.requests)
+        answers = chat.complete(plan.requests, tell=tell)
         samples = [judged(a.text, strip(a.text), a.finish) for a in answers]
         return [(own, ()) for own in _by_query(samples, plan)]
 
     def ask(requests: Sequence[ChatRequest]) -> Sequence[ChatAnswer]:
-        return chat.complete(requests)
+        return chat.complete(requests, tell=tell)
 
     starts = [(text, sample) for sample in range(plan.method.n) for text in plan.openings]
     outings = plan.loop.run(starts, ask, strip=strip)
     samples = [judged(outing.raw, outing.answer, outing.finish) for outing in outings]
     traces = [outing.trace for outing in outings]
     return list(zip(_by_query(samples, plan), _by_query(traces, plan), strict=True))
+
+
+def _teller(plan: Plan, conditions: Conditions) -> Callable[[ChatProgress], None]:
+    """Passes on how far a batch has come, with what it used so far."""
+
+    def tell(told: ChatProgress) -> None:
+        cost = "" if not told.money else f" · ${told.money:,.2f}"
+        what = f"asking {plan.method.llm} · {told.tokens_per_second:,.0f} tokens/s{cost}"
+        conditions.progress(Progress(what, told.done, told.total, told.seconds))
+
+    return tell
 
 
 def _by_query(values: Sequence[Value], plan: Plan) -> list[tuple[Value, ...]]:

@@ -1,48 +1,5 @@
-"""Tie orders: how a list is sorted before it is measured; the protocols differ in it."""
+"""Tie orders, by which a list is sorted before it is measured; pipelines read runs by them too."""
 
-from __future__ import annotations
+from r2med.runs.ordering import TieOrder, ordered
 
-from typing import Literal, get_args
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
-
-from r2med.errors import UsageError, nearest
-from r2med.runs import Run
-
-TieOrder = Literal["trec", "id-ascending", "list"]
-"""`trec`: score as float32 descending, then document id descending, as trec_eval does.
-`id-ascending`: score descending, then id ascending (dense runs of the Nano protocol).
-`list`: as the run has it, scores unread (candidate lists of the Nano protocol)."""
-
-
-def ordered(run: Run, ties: TieOrder = "trec") -> Run:
-    """The run with every list in the given order."""
-    if ties not in get_args(TieOrder):
-        raise UsageError(f"tie order {ties!r} is not known. {nearest(ties, get_args(TieOrder))}")
-    if ties == "list":
-        return run
-    names = _name_places(run)
-    if ties == "trec":
-        order = np.lexsort((-names, -run.scores.astype(np.float32), run.query_rows))
-    else:
-        order = np.lexsort((names, -run.scores, run.query_rows))
-    return Run(
-        query_ids=run.query_ids,
-        document_ids=run.document_ids,
-        offsets=run.offsets,
-        documents=run.documents[order],
-        scores=run.scores[order],
-    )
-
-
-def _name_places(run: Run) -> NDArray[np.int64]:
-    """For every entry, the place of its document id among the run's ids in byte order."""
-    used, inverse = np.unique(run.documents, return_inverse=True)
-    names = run.document_ids.take(pa.array(used)).cast(pa.large_binary())
-    places = np.empty(len(used), dtype=np.int64)
-    places[pc.sort_indices(names).to_numpy()] = np.arange(len(used))
-    entries: NDArray[np.int64] = places[inverse]
-    return entries
+__all__ = ["TieOrder", "ordered"]

@@ -20,7 +20,7 @@ from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.fusion import NANO_K, reciprocal_rank_fusion
 from r2med.runs import Run
 from r2med.tasks.load import load_task
-from r2med.tasks.task import Task
+from r2med.tasks.task import Judgements, Task
 
 FIRST_DEPTH = 500
 HYBRID_DEPTH = 100
@@ -66,11 +66,22 @@ def make_candidates(
     """Rank the pool by BM25 and an encoder, fuse, and choose the safeguards."""
     config = dense_config(dense)
     lexical = retrieved(BM25, task, depth=FIRST_DEPTH, conditions=conditions)
-    encoded = retrieved(dense, task, depth=FIRST_DEPTH + _EDGE, conditions=conditions)
-    vector = ordered(encoded, "id-ascending").truncated(FIRST_DEPTH)
-    hybrid = reciprocal_rank_fusion([lexical, vector], k=NANO_K, depth=HYBRID_DEPTH)
-    chosen = safeguards(hybrid, task.judgements, split=split)
-    return Candidates(config, dense, lexical, vector, hybrid, chosen)
+    vector = retrieved(dense, task, depth=FIRST_DEPTH + _EDGE, conditions=conditions)
+    return combined(lexical, vector, task.judgements, split=split, dense=(config, dense))
+
+
+def combined(
+    lexical: Run, vector: Run, judgements: Judgements, *, split: str, dense: tuple[str, str]
+) -> Candidates:
+    """The subsets of two rankings; equal scores of the vector one are ordered by id.
+
+    `dense` is the name of the subset and the system that ranked it.
+    """
+    first = lexical.truncated(FIRST_DEPTH)
+    second = ordered(vector, "id-ascending").truncated(FIRST_DEPTH)
+    hybrid = reciprocal_rank_fusion([first, second], k=NANO_K, depth=HYBRID_DEPTH)
+    chosen = safeguards(hybrid, judgements, split=split)
+    return Candidates(*dense, first, second, hybrid, chosen)
 
 
 def add_candidates(
@@ -88,8 +99,7 @@ def add_candidates(
     config = dense_config(dense)
     if record["candidates"] and not force:
         raise UsageError(
-            f"{target} has candidates already, and nothing was touched.\n"
-            "--force replaces them."
+            f"{target} has candidates already, and nothing was touched.\n--force replaces them."
         )
     made = {}
     for split in splits:

@@ -69,7 +69,9 @@ def _size(rows: int) -> str:
 
 
 def _dense(config: str) -> str:
-    return f"`{{query-id, corpus-ids}}`: candidates of the encoder {config}, best first, 500 a query"
+    return (
+        f"`{{query-id, corpus-ids}}`: candidates of the encoder {config}, best first, 500 a query"
+    )
 
 
 def _task_row(split: str, task: Mapping[str, Any]) -> str:

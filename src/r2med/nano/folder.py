@@ -29,7 +29,7 @@ def shard(config: str, split: str) -> str:
 
 
 def write_hub_layout(pool: Pool, folder: Path, split: str) -> None:
-    """corpus {_id, text}, queries {_id, text}, qrels {query-id, corpus-id}: all are positives."""
+    """Corpus {_id, text}, queries {_id, text}, qrels {query-id, corpus-id}: all are positives."""
     _write(folder / shard("corpus", split), {"_id": pool.corpus.ids, "text": pool.corpus.texts})
     _write(folder / shard("queries", split), {"_id": pool.queries.ids, "text": pool.queries.texts})
     judged = pool.judgements
@@ -92,9 +92,7 @@ def configs_of(files: Iterable[str]) -> dict[str, list[str]]:
     return {config: found[config] for config in (*known, *between, *late)}
 
 
-def _query_rows(
-    pool: Pool, pairs: Sequence[tuple[str, str]]
-) -> Iterable[dict[str, object]]:
+def _query_rows(pool: Pool, pairs: Sequence[tuple[str, str]]) -> Iterable[dict[str, object]]:
     positives: dict[str, list[str]] = {}
     for query, document in pairs:
         positives.setdefault(query, []).append(document)

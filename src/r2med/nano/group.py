@@ -46,7 +46,7 @@ def published_means(profiles: Sequence[Profile]) -> dict[Role, tuple[float, floa
         if rows and all("ndcg_at_10" in row for row in rows):
             weights = [int(row["query_count"]) for row in rows]
             values = [float(row["ndcg_at_10"]) for row in rows]
-            found[role] = (_weighted(values, weights), fmean(values))
+            found[role] = (weighted_mean(values, weights), fmean(values))
     return found
 
 
@@ -57,16 +57,17 @@ def _mean(role: Role, rows: Sequence[RetrievalProfile]) -> GroupMean:
         role=role,
         tasks=len(rows),
         queries=sum(queries),
-        ndcg_10_query_weighted=_weighted([row.ndcg_10 for row in rows], queries),
+        ndcg_10_query_weighted=weighted_mean([row.ndcg_10 for row in rows], queries),
         ndcg_10_task_mean=fmean(row.ndcg_10 for row in rows),
-        hit_10_query_weighted=_weighted([row.hit_10 for row in rows], queries),
+        hit_10_query_weighted=weighted_mean([row.hit_10 for row in rows], queries),
         hit_10_task_mean=fmean(row.hit_10 for row in rows),
-        recall_100_micro=_weighted([row.recall_100_micro for row in rows], positives),
+        recall_100_micro=weighted_mean([row.recall_100_micro for row in rows], positives),
         recall_100_task_mean=fmean(row.recall_100_micro for row in rows),
         safeguard_rows=sum(row.safeguard_rows for row in rows),
     )
 
 
-def _weighted(values: Sequence[float], weights: Sequence[int]) -> float:
-    total = sum(weights)
-    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / max(total, 1)
+def weighted_mean(values: Sequence[float], weights: Sequence[int]) -> float:
+    """The mean of values of which each counts as often as its weight says."""
+    summed = sum(value * weight for value, weight in zip(values, weights, strict=True))
+    return summed / max(sum(weights), 1)

@@ -8,8 +8,8 @@ from r2med.errors import MissingError
 from r2med.nano.candidates import BM25, FIRST_DEPTH, make_candidates
 from r2med.nano.profiling import Profile, SubsetList, profile_of, subset_lists
 from r2med.nano.retrieval import retrieved
-from r2med.nano.subsets import split_of
 from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.given.candidates import split_of
 from r2med.tasks.task import Task
 
 

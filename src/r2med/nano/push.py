@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import huggingface_hub
-
 from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.utils import (  # type: ignore[attr-defined]  # lazy exports
+    are_progress_bars_disabled,
+    disable_progress_bars,
+    enable_progress_bars,
+)
 
 from r2med.errors import DamagedError, MissingError, UsageError
 from r2med.nano.staging import RECORD, recorded_files
+from r2med.tasks.hub_errors import is_transport
 from r2med.tasks.provenance import sha256_of
 
 
@@ -32,22 +40,38 @@ def push(folder: str | Path, repo: str, *, private: bool = True, message: str = 
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
     client = huggingface_hub.HfApi(endpoint=endpoint, token=token)
     try:
-        client.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
-        commit = client.upload_folder(
-            repo_id=repo,
-            repo_type="dataset",
-            folder_path=source,
-            allow_patterns=[*files, RECORD],
-            commit_message=message or "Add Nano tasks",
-        )
+        with _bars_on_a_terminal_only():
+            client.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
+            commit = client.upload_folder(
+                repo_id=repo,
+                repo_type="dataset",
+                folder_path=source,
+                allow_patterns=[*files, RECORD],
+                commit_message=message or "Add Nano tasks",
+            )
     except HfHubHTTPError as error:
         raise _refused(repo, client.endpoint, error.response.status_code) from error
-    except (OSError, RuntimeError) as error:
+    except Exception as error:
+        if not (isinstance(error, OSError | RuntimeError) or is_transport(error)):
+            raise
         raise MissingError(
             f"{repo}: the connection to {client.endpoint} failed while uploading "
-            f"({type(error).__name__}). Run the same command again."
+            f"({_line(error)}). Run the same command again."
         ) from error
     return str(commit.commit_url)
+
+
+@contextmanager
+def _bars_on_a_terminal_only() -> Iterator[None]:
+    """The client draws its progress into pipes, too, unless told not to."""
+    silent = not sys.stderr.isatty() and not are_progress_bars_disabled()
+    if silent:
+        disable_progress_bars()
+    try:
+        yield
+    finally:
+        if silent:
+            enable_progress_bars()
 
 
 def _refused(repo: str, endpoint: str, status: int) -> MissingError:
@@ -74,3 +98,11 @@ def _checked(folder: Path) -> list[str]:
                 f"{folder / path}: changed since the folder was built. Build it again with --force."
             )
     return sorted(files)
+
+
+def _line(error: BaseException) -> str:
+    """The innermost reason in one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__

@@ -14,9 +14,7 @@ from r2med.systems.stage import Work, run_member
 from r2med.tasks.task import Task
 
 
-def retrieved(
-    spec: str, task: Task, *, depth: int, conditions: Conditions | None = None
-) -> Run:
+def retrieved(spec: str, task: Task, *, depth: int, conditions: Conditions | None = None) -> Run:
     """The best `depth` documents of every query; unknown names are UsageErrors."""
     conditions = conditions or Conditions()
     stage = replace(retriever_stage(spec, conditions), depth=depth)

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from r2med.atomic import atomic_folder
 from r2med.errors import DataError, R2MedError, UsageError
@@ -61,7 +62,7 @@ def recorded_files(folder: Path) -> dict[str, str]:
     return dict(read_record(folder)["files"]) if (folder / RECORD).is_file() else {}
 
 
-def read_record(folder: Path) -> dict[str, dict[str, object] | dict[str, str]]:
+def read_record(folder: Path) -> dict[str, dict[str, Any]]:
     """The record of a folder that `nano build` made; {} parts where there is none."""
     path = folder / RECORD
     if not path.is_file():
@@ -81,9 +82,9 @@ def _move_in(draft: Path, target: Path) -> None:
     names = [file.relative_to(draft) for file in made]
     stale = set(recorded_files(target)) - {name.as_posix() for name in names}
     (target / RECORD).unlink(missing_ok=True)
-    for name in sorted(stale):
-        if (target / name).resolve().is_relative_to(target.resolve()):
-            (target / name).unlink(missing_ok=True)
+    for path in sorted(stale):
+        if (target / path).resolve().is_relative_to(target.resolve()):
+            (target / path).unlink(missing_ok=True)
     for name in sorted(names, key=lambda name: (name.as_posix() == RECORD, name)):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         (draft / name).replace(target / name)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from r2med.retrieve.given.candidates import find_subset
+from r2med.retrieve.given.candidates import find_subset, split_of
 from r2med.runs import Run
-from r2med.tasks.location import NANO_CONFIGS
+from r2med.tasks.location import NANO_CONFIGS, split_files
 from r2med.tasks.task import Task
 
 Role = Literal["bm25", "dense", "reranking_hybrid"]
@@ -41,11 +41,6 @@ def subset_names(task: Task) -> list[str]:
         folder.name
         for folder in task.source.iterdir()
         if folder.is_dir() and folder.name not in NANO_CONFIGS
-        if any(folder.glob(f"{split}*.parquet"))
+        if split_files(task.source, folder.name, split)
     )
     return sorted(found, key=lambda name: (name == "reranking_hybrid", name != "bm25"))
-
-
-def split_of(task: Task) -> str:
-    """The split that a task of a Parquet folder is."""
-    return (task.entry.split if task.entry else None) or task.name

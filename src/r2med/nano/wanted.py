@@ -1,8 +1,8 @@
-"""What `profile`, `card` and `exclusions` are asked about: tasks, suites, or a whole Nano folder."""
+"""What `profile`, `card` and `exclusions` are asked about: tasks, suites, a Nano folder."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +19,9 @@ class Wanted:
     names: tuple[str | Path, ...]
     title: str
 
-    def load(self, root: Path | None = None) -> list[Task]:
+    def load(self, root: Path | None = None) -> Iterator[Task]:
         """The tasks, each read when its turn comes."""
-        return [load_task(name, root=root) for name in self.names]
+        return (load_task(name, root=root) for name in self.names)
 
 
 def wanted(text: str) -> Wanted:

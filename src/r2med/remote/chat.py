@@ -6,19 +6,18 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
-from r2med.errors import MissingError
 from r2med.home import shelf
-from r2med.remote import wire
+from r2med.remote.batch import Batch, ChatProgress
 from r2med.remote.calls import Calls
 from r2med.remote.exchange import ChatAnswer, ChatRequest, Message, Usage
 from r2med.remote.limits import LimitError, Limits
 from r2med.remote.local import LocalServer
 from r2med.remote.registry import LLM, find_llm
 from r2med.remote.server import Home, Server, find_server
-from r2med.remote.session import Failure, Reply, Session
+from r2med.remote.session import Session
 from r2med.remote.spending import Estimate, Price, Spending, prompt_tokens_of
 
 __all__ = [
@@ -35,30 +34,6 @@ __all__ = [
 ]
 
 _ENVIRONMENT = "R2MED_LLM"
-
-
-@dataclass(frozen=True)
-class ChatProgress:
-    """How far a batch of requests has come."""
-
-    done: int
-    total: int
-    cached: int
-    under_way: int
-    seconds: float
-    completion_tokens: int
-    money: float | None
-
-    @property
-    def tokens_per_second(self) -> float:
-        """New tokens a second over the whole batch."""
-        return self.completion_tokens / self.seconds if self.seconds > 0 else 0.0
-
-    @property
-    def seconds_left(self) -> float | None:
-        """At the pace so far; None before there is one."""
-        made = self.done - self.cached
-        return (self.total - self.done) * self.seconds / made if made else None
 
 
 class Chat:
@@ -114,11 +89,9 @@ class Chat:
         keys = [self._calls.key(request) for request in requests]
         found = self._stored(keys)
         wanted = dict(zip(keys, requests, strict=True))
-        todo = [(key, request) for key, request in wanted.items() if key not in found]
-        batch = _Batch(self, todo, found, len(wanted), tell)
         self._usage = replace(self._usage, cached=self._usage.cached + len(found))
-        if todo:
-            batch.run()
+        if len(found) < len(wanted):
+            self._ask(wanted, found, tell)
         answers = [found[key] for key in keys]
         self._count(answers)
         return answers
@@ -173,6 +146,27 @@ class Chat:
             self._session = Session(place, self.limits)
         return self._session
 
+    def _ask(
+        self,
+        wanted: Mapping[str, ChatRequest],
+        found: dict[str, ChatAnswer],
+        tell: Callable[[ChatProgress], None] | None,
+    ) -> None:
+        session = self._connected()
+        began = time.monotonic()
+        try:
+            Batch(self.llm, session, self._calls, self._spending, wanted, found, tell).run()
+        finally:
+            spending = self._spending
+            self._usage = replace(
+                self._usage,
+                calls=spending.calls,
+                prompt_tokens=spending.prompt_tokens,
+                completion_tokens=spending.completion_tokens,
+                money=spending.money,
+                seconds=self._usage.seconds + time.monotonic() - began,
+            )
+
     def _count(self, answers: Sequence[ChatAnswer]) -> None:
         finishes = [answer.finish for answer in answers]
         self._usage = replace(
@@ -180,124 +174,8 @@ class Chat:
             refusals=self._usage.refusals + finishes.count("refusal"),
             empty=self._usage.empty + finishes.count("empty") + finishes.count("too-long"),
             truncated=self._usage.truncated + finishes.count("length"),
+            damaged=self._calls.damaged,
         )
-
-
-class _Batch:
-    """Requests that the disk cannot answer, on their way."""
-
-    def __init__(
-        self,
-        chat: Chat,
-        todo: Sequence[tuple[str, ChatRequest]],
-        found: dict[str, ChatAnswer],
-        total: int,
-        tell: Callable[[ChatProgress], None] | None,
-    ) -> None:
-        self.chat = chat
-        self.todo = todo
-        self.found = found
-        self.total = total
-        self.tell = tell
-        self.cached = len(found)
-        self.failures: list[Failure] = []
-        self.over_limit = False
-        self.started = time.monotonic()
-        self.new_tokens = 0
-
-    def run(self) -> None:
-        """Ask, and keep every answer as it comes; then fail if one is missing."""
-        chat = self.chat
-        session = chat._connected()
-        bodies = [wire.body(chat.llm, request) for _, request in self.todo]
-        self.started = time.monotonic()
-        try:
-            for outcome in session.each(wire.PATH, bodies, check=wire.problem, admit=self._admit):
-                self._take(outcome, session)
-        finally:
-            chat._calls.sync()
-            self._account()
-        if self.over_limit:
-            raise LimitError(self._stopped())
-        if self.failures:
-            raise MissingError(self._failed())
-
-    def _admit(self, place: int) -> bool:
-        chat = self.chat
-        request = self.todo[place][1]
-        new = chat._spending.mean_completion(chat.llm.expected_tokens)
-        new = min(new, request.max_tokens or chat.llm.max_tokens or new)
-        self.over_limit = not chat._spending.begin(id(request), prompt_tokens_of(request), new)
-        return not self.over_limit
-
-    def _take(self, outcome: Reply | Failure, session: Session) -> None:
-        key, request = self.todo[outcome.place]
-        chat = self.chat
-        if isinstance(outcome, Reply):
-            about = prompt_tokens_of(request)
-            answer = wire.answer(chat.llm, outcome.value, outcome.seconds, prompt_tokens=about)
-            chat._calls.put(key, answer)
-            self.found[key] = answer
-            self.new_tokens += answer.completion_tokens
-            chat._spending.end(id(request), answer.prompt_tokens, answer.completion_tokens)
-        else:
-            chat._spending.end(id(request))
-            declined = wire.declined(outcome)
-            if declined is None:
-                self.failures.append(outcome)
-            else:
-                self.found[key] = declined
-        if self.tell is not None:
-            self.tell(self._progress(session))
-
-    def _progress(self, session: Session) -> ChatProgress:
-        return ChatProgress(
-            done=len(self.found),
-            total=self.total,
-            cached=self.cached,
-            under_way=session.pace.under_way,
-            seconds=time.monotonic() - self.started,
-            completion_tokens=self.new_tokens,
-            money=self.chat._spending.money,
-        )
-
-    def _account(self) -> None:
-        spending, usage = self.chat._spending, self.chat._usage
-        self.chat._usage = replace(
-            usage,
-            calls=spending.calls,
-            prompt_tokens=spending.prompt_tokens,
-            completion_tokens=spending.completion_tokens,
-            money=spending.money,
-            seconds=usage.seconds + time.monotonic() - self.started,
-        )
-
-    def _kept(self) -> str:
-        return f"{len(self.found):,} of {self.total:,} answers are here and kept"
-
-    def _stopped(self) -> str:
-        spending = self.chat._spending
-        return (
-            f"{self.chat.llm.name}: the next request would pass the limit of {spending.limit()}; "
-            f"used: {spending.spent()}.\n{self._kept()}. Raise the limit and run again to go on."
-        )
-
-    def _failed(self) -> str:
-        first = self.failures[0]
-        missing = self.total - len(self.found)
-        where = self.chat._connected().server.url
-        return (
-            f"{self.chat.llm.name} at {where}: {missing:,} of {self.total:,} requests have no "
-            f"answer. The first: {first.why}.\n{self._kept()}; {_advice(first)}"
-        )
-
-
-def _advice(failure: Failure) -> str:
-    if failure.status in (401, 403):
-        return "the server does not accept the key, or wants one: see docs/llms.md."
-    if failure.status == 404:
-        return "check the server's address and the model's name on it ([model=...])."
-    return "run again to ask for the rest."
 
 
 @contextmanager

@@ -58,3 +58,5 @@ class Usage:
     """Of all answers, reused ones included, as the next two."""
     empty: int = 0
     truncated: int = 0
+    damaged: int = 0
+    """Stored answers that failed their checksum; they were asked for again."""

@@ -42,6 +42,8 @@ class Home:
     key_env: str
     environment: str
     """Prefix of the variables that name another server: `<prefix>_URL` and `<prefix>_KEY`."""
+    option: str = "--llm-url"
+    """How a user names another server on the spot."""
 
 
 def find_server(name: str, home: Home, *, url: str | None = None, key_env: str = "") -> Server:
@@ -55,7 +57,7 @@ def find_server(name: str, home: Home, *, url: str | None = None, key_env: str =
     if not chosen:
         raise MissingError(
             f"{name} needs a server. Give the address of any OpenAI-compatible one (vLLM, "
-            f"llama.cpp, SGLang, a hosted API) with --llm-url or {home.environment}_URL, as in "
+            f"llama.cpp, SGLang, a hosted API) with {home.option} or {home.environment}_URL, as in "
             "http://localhost:8000/v1; see docs/llms.md."
         )
     if home.url and _same_place(chosen, home.url):

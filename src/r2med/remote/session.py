@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Body = Mapping[str, object]
-#: Whether a JSON answer is what was asked for: None, or what is wrong with it.
-Check = Callable[[dict[str, Any]], str | None]
+#: Whether a request's JSON answer is what was asked for: None, or what is wrong with it.
+Check = Callable[[int, dict[str, Any]], str | None]
 
 #: Requests given up in a row, with no answer between them, before the server counts as gone.
 _GIVEN_UP = 3
@@ -182,7 +182,7 @@ class Session:
         if response.status != 200:
             return self._refused(place, response.status, response.headers, content, started, pause)
         value = _object(content)
-        wrong = "it is not JSON" if value is None else check(value)
+        wrong = "it is not JSON" if value is None else check(place, value)
         if value is None or wrong:
             return Failure(place, None, f"the server's answer cannot be read: {wrong}"), pause
         self.pace.succeeded(seconds)

@@ -29,6 +29,11 @@ def notice_console() -> Console:
     return Console(stderr=True, width=width, highlight=False, soft_wrap=width is not None)
 
 
+def notice(message: str) -> None:
+    """Tell something that is not the answer itself."""
+    notice_console().print(f"note: {message}", markup=False)
+
+
 def progress() -> Progress:
     """A progress bar that leaves no trace when done and is silent off a terminal."""
     shown = notice_console()

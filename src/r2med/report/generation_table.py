@@ -18,7 +18,7 @@ _WRITTEN = {
     "refused": "refused",
     "calls": "calls",
     "reused_calls": "reused",
-    "completion_tokens": "new tok.",
+    "completion_tokens": "tokens",
 }
 _ESTIMATED = {
     "calls": "calls",
@@ -45,7 +45,13 @@ def estimate_table(rows: Sequence[Row], title: str) -> RenderableType:
 
 
 def _table(rows: Sequence[Row], title: str, columns: Mapping[str, str]) -> Table:
-    table = Table(title=Text(title, style="bold"), box=box.SIMPLE_HEAD, title_justify="left")
+    table = Table(
+        title=Text(title, style="bold"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+    )
     table.add_column("task", overflow="fold")
     for label in (*columns.values(), "cost"):
         table.add_column(label, justify="right")
@@ -64,9 +70,7 @@ def _cells(row: Row, columns: Mapping[str, str]) -> list[str]:
 
 
 def _sum(rows: Sequence[Row], columns: Mapping[str, str]) -> Row:
-    total: dict[str, object] = {
-        name: sum(int(str(row[name])) for row in rows) for name in columns
-    }
+    total: dict[str, object] = {name: sum(int(str(row[name])) for row in rows) for name in columns}
     money = [row["money"] for row in rows]
     total["money"] = None if None in money else sum(float(str(value)) for value in money)
     return total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -10,9 +11,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from r2med.nano.group import GroupMean, group_means, published_means
+from r2med.nano.group import GroupMean, group_means, published_means, weighted_mean
 from r2med.nano.profiling import PUBLISHED_NAMES, DataProfile, Profile
 from r2med.nano.subsets import ROLES, TITLES
+from r2med.tasks.registry import TaskEntry
 
 if TYPE_CHECKING:
     from r2med.nano.fidelity import Fidelity
@@ -60,10 +62,9 @@ def profile_tables(profile: Profile) -> Iterator[RenderableType]:
     yield table
     yield Text()
     yield _retrieval_table(profile)
+    yield Text("binary judgements, lists in their own order", style="dim")
     if profile.best is not None:
-        yield Text(
-            f"best by nDCG@10: {TITLES[profile.best.role]} ({profile.best.ndcg_10:.4f})"
-        )
+        yield Text(f"best by nDCG@10: {TITLES[profile.best.role]} ({profile.best.ndcg_10:.4f})")
 
 
 def group_tables(profiles: Sequence[Profile], title: str) -> Iterator[RenderableType]:
@@ -98,6 +99,27 @@ def group_tables(profiles: Sequence[Profile], title: str) -> Iterator[Renderable
     yield from (_group_line(mean) for mean in group_means(profiles))
 
 
+def published_table(entries: Sequence[TaskEntry]) -> Table:
+    """Embedded figures alone, where the data that would be measured is not here."""
+    table = _plain("nDCG@10 as published; the data is not here, so nothing was measured")
+    table.add_column("task", no_wrap=True)
+    table.add_column("queries", justify="right")
+    for role in ROLES:
+        table.add_column(TITLES[role], justify="right")
+    values = {role: [float(e.candidates[role]["ndcg_at_10"]) for e in entries] for role in ROLES}
+    for place, entry in enumerate(entries):
+        cells = [f"{values[role][place]:.4f}" for role in ROLES]
+        table.add_row(entry.name, f"{entry.counts['queries']:,}", *cells)
+    if len(entries) > 1:
+        weights = [entry.counts["queries"] for entry in entries]
+        table.add_section()
+        weighted = [f"{weighted_mean(values[role], weights):.4f}" for role in ROLES]
+        table.add_row("query-weighted mean", f"{sum(weights):,}", *weighted)
+        plain = [f"{fmean(values[role]):.4f}" for role in ROLES]
+        table.add_row(f"mean of {len(entries)} tasks", f"{sum(weights):,}", *plain)
+    return table
+
+
 def fidelity_tables(found: Fidelity) -> Iterator[RenderableType]:
     """The two rankings side by side, then how far they agree."""
     table = _plain(f"{found.metric} · {found.full} and {found.nano}, {found.queries:,} queries")
@@ -122,7 +144,7 @@ def fidelity_tables(found: Fidelity) -> Iterator[RenderableType]:
 
 
 def _retrieval_table(profile: Profile) -> Table:
-    table = _plain("retrieval profiles (binary judgements, lists in their own order)")
+    table = _plain("retrieval profiles")
     table.add_column("figure", no_wrap=True)
     for row in profile.retrieval:
         table.add_column(TITLES[row.role], justify="right")

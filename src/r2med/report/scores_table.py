@@ -178,7 +178,9 @@ def _table(
         title_style="bold",
     )
     longest = max(len(row.label) for row in rows)
-    table.add_column(first, no_wrap=longest <= min(_LABEL_WIDTH, 80 - 10 * len(columns)))
+    table.add_column(
+        first, overflow="fold", no_wrap=longest <= min(_LABEL_WIDTH, 80 - 10 * len(columns))
+    )
     for column in columns:
         short = column == _CEILING or _heading(column) != column
         table.add_column(_heading(column), justify="right", overflow="fold", no_wrap=short)

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from r2med.rerank.interface import ListScores
 from r2med.runs import Run
+from r2med.runs.ordering import name_places
 
 Tail = Literal["keep", "drop"]
 
@@ -24,7 +23,7 @@ def reordered(first: Run, scores: Sequence[ListScores], reranked: int, tail: Tai
     """
     head = first.truncated(reranked)
     flat = np.concatenate(scores) if len(head.documents) else np.zeros(0, dtype=np.float32)
-    order = np.lexsort((-_name_places(head), -flat, head.query_rows))
+    order = np.lexsort((-name_places(head), -flat, head.query_rows))
     top = Run(
         query_ids=head.query_ids,
         document_ids=head.document_ids,
@@ -56,13 +55,3 @@ def _below(lowest: float, count: int) -> NDArray[np.float64]:
         step *= 2
     below: NDArray[np.float64] = lowest - step * steps[1:]
     return below
-
-
-def _name_places(run: Run) -> NDArray[np.int64]:
-    """For every entry, the place of its document id among the ids in byte order."""
-    used, inverse = np.unique(run.documents, return_inverse=True)
-    names = run.document_ids.take(pa.array(used)).cast(pa.large_binary())
-    places = np.empty(len(used), dtype=np.int64)
-    places[pc.sort_indices(names).to_numpy()] = np.arange(len(used))
-    entries: NDArray[np.int64] = places[inverse]
-    return entries

@@ -80,6 +80,7 @@ class PairReranker:
             label=self.name,
             storage="float32",
             tell=self.conditions.tell,
+            what="scores",
         )
         missing = _distinct(addresses, np.flatnonzero(store.find(addresses) < 0))
         if len(missing):

@@ -28,6 +28,7 @@ from r2med.tasks.task import Task
 _RETRIEVERS: Mapping[str, str] = {
     "bm25": "r2med.retrieve.bm25",
     "dense": "r2med.retrieve.dense",
+    "api": "r2med.retrieve.api",
     "sparse": "r2med.retrieve.sparse",
     "late": "r2med.retrieve.late",
     "custom": "r2med.retrieve.custom",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from r2med.errors import UsageError
 from r2med.retrieve.fusion import Fusion
 from r2med.runs import Run
-from r2med.systems.stage import Part, Work
+from r2med.systems.stage import Part, Work, member_run
 from r2med.tasks.task import Task
 
 
@@ -46,6 +46,6 @@ class Fused:
 
     def run(self, work: Work) -> Run:
         """Get every member's run, then fuse."""
-        runs = [work.member(member, work) for member in self.members]
+        runs = [member_run(member, work) for member in self.members]
         with work.ledger.stage("fuse", self.name):
             return self.fusion.on(work.task.suite).fuse(runs, depth=self.depth)

@@ -22,6 +22,7 @@ StageKind = Literal["retriever", "given", "fusion", "expander", "reranker"]
 SOURCES: tuple[tuple[str, str], ...] = (
     ("r2med.retrieve.bm25", "variants.toml"),
     ("r2med.retrieve.dense", "encoders.toml"),
+    ("r2med.retrieve.api", "encoders.toml"),
     ("r2med.retrieve.sparse", "encoders.toml"),
     ("r2med.retrieve.late", "encoders.toml"),
     ("r2med.retrieve.given", "names.toml"),

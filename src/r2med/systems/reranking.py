@@ -13,7 +13,7 @@ from r2med.rerank.ordering import Tail, reordered
 from r2med.runs import Run
 from r2med.systems.fused import Fused
 from r2med.systems.given import GivenCandidates
-from r2med.systems.stage import Part, Stage, Work
+from r2med.systems.stage import Part, Stage, Work, member_run
 from r2med.tasks.task import Task
 
 
@@ -50,7 +50,7 @@ class Reranking:
 
     def run(self, work: Work) -> Run:
         """Get the first stage's run, score its first K, put them in order."""
-        first = work.member(self.first, work)
+        first = member_run(self.first, work)
         self._tell_short_lists(first, work)
         with work.ledger.stage("rerank", self.name):
             lists = candidate_lists(first.truncated(self.reranked), work.task)

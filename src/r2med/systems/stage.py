@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 from r2med.retrieve.conditions import Conditions
 from r2med.runs import Run
+from r2med.runs.ordering import TieOrder, ordered
 from r2med.systems.ledger import Ledger
 from r2med.tasks.task import Task
 
@@ -59,6 +60,14 @@ class Work:
     ledger: Ledger
     member: Callable[[Part, Work], Run]
     conditions: Conditions = field(default_factory=Conditions)
+
+
+def member_run(part: Part, work: Work) -> Run:
+    """A member's run in the order in which it is measured, ties included.
+
+    Ranks and the first K then mean the same to the next stage as to a reader of its scores.
+    """
+    return ordered(work.member(part, work), cast(TieOrder, part.stage.ties(work.task)))
 
 
 def run_member(part: Part, work: Work) -> Run:

@@ -48,7 +48,7 @@ def explain(error: Exception, hub: HubSource, endpoint: str) -> R2MedError:
         return DataError(f"{hub.repo}: a listed file is gone from {endpoint}. Try again.")
     if isinstance(cause, OSError) and cause.filename is not None:
         return MissingError(f"{cause.filename}: {cause.strerror}. Is there room to write?")
-    if isinstance(cause, (OSError, OfflineModeIsEnabled)) or _is_transport(cause):
+    if isinstance(cause, (OSError, OfflineModeIsEnabled)) or is_transport(cause):
         return MissingError(
             f"The connection to {endpoint} failed while fetching {hub.repo}: {_line(cause)}\n"
             f"Run the same command again to go on from the files that are complete. {INSTEAD}"
@@ -78,7 +78,7 @@ def _status(error: HfHubHTTPError) -> int:
     return int(error.response.status_code)
 
 
-def _is_transport(error: BaseException) -> bool:
+def is_transport(error: BaseException) -> bool:
     """Whether the HTTP library raised it; its name differs between versions of the client."""
     return type(error).__module__.split(".")[0].startswith(("httpx", "httpcore", "requests"))
 

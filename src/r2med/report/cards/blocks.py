@@ -39,14 +39,13 @@ class Quote:
 
 
 @dataclass(frozen=True)
-class Link:
-    """A link to another page of the same set, without its ending."""
+class Links:
+    """Links to other pages of the same set: (text, the page's name without its ending)."""
 
-    text: str
-    page: str
+    items: tuple[tuple[str, str], ...]
 
 
-Block = Paragraph | Bullets | Grid | Quote | Link
+Block = Paragraph | Bullets | Grid | Quote | Links
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from r2med.audit.outcome import Outcome, read_outcome
 from r2med.measure.intervals import Interval, mean_interval
 from r2med.nano.measured import profiled
 from r2med.nano.profiling import Profile, SubsetList
 from r2med.nano.safeguard import positives_of
+from r2med.nano.staging import read_record
 from r2med.nano.subsets import TITLES
 from r2med.report.cards.failures import Failures, find_failures
 from r2med.results.result import Result
+from r2med.retrieve.given.candidates import split_of
 from r2med.runs import Run
-from r2med.tasks.registry import TaskEntry
+from r2med.tasks.registry import TaskEntry, find_task
 from r2med.tasks.task import Task
 
 _EXAMPLE_PAIRS = 3
@@ -60,6 +63,9 @@ class Facts:
     pairs: tuple[Pair, ...]
     audit: Outcome | None
     entry: TaskEntry | None
+    """The registered task that the data is, or that it was built from."""
+    made: str | None = None
+    """How a pool that was built here came about."""
 
 
 def gather(
@@ -76,6 +82,7 @@ def gather(
     label, run = _best_ranking(profile, lists, own)
     failures = tuple(find_failures(task, run))
     outcome = read_outcome(folder, task.name)
+    source_entry, made = _built_from(task)
     return Facts(
         name=task.name,
         suite=task.suite,
@@ -87,7 +94,8 @@ def gather(
         texts=_texts(task, failures),
         pairs=_pairs(task),
         audit=outcome if outcome and outcome.data == task.hash else None,
-        entry=task.entry,
+        entry=task.entry or source_entry,
+        made=made,
     )
 
 
@@ -97,6 +105,22 @@ def excerpt(text: str) -> str:
     if len(flat) <= _EXCERPT:
         return flat
     return flat[:_EXCERPT].rsplit(" ", 1)[0] + " …"
+
+
+def _built_from(task: Task) -> tuple[TaskEntry | None, str | None]:
+    """The source of a task that `nano build` made, and its story; None for other tasks."""
+    record: Any = read_record(task.source)["tasks"].get(split_of(task))
+    if not record:
+        return None, None
+    report, recipe, source = record["report"], record["recipe"], record["source"]
+    told = (
+        f"Built from {source['name']}: {report['queries']:,} of {report['source_queries']:,} "
+        f"queries and {report['documents']:,} of {report['source_documents']:,} documents "
+        f"({report['positive_documents']:,} positive, {report['judged_negative_documents']:,} "
+        f"judged non-positive, {report['fill_documents']:,} by {recipe['fill']} fill). "
+        + " ".join(record["notices"])
+    )
+    return (find_task(source["name"]) if source["suite"] else None), told
 
 
 def _own_results(task: Task, results: Sequence[Result]) -> list[Result]:

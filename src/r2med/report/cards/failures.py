@@ -13,12 +13,13 @@ from r2med.runs import Run
 from r2med.tasks.task import Task
 
 EXAMPLES = 2
+_DEEPEST, _SHALLOWEST = 100, 10
 _WORD = re.compile(r"[a-z0-9]{4,}")
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One query that went wrong: what stood first, and a positive that should have."""
+    """One query that went wrong: what stood in front, and a positive that should have."""
 
     query: str
     first: str | None
@@ -26,6 +27,7 @@ class Failure:
     positive_rank: int | None
     """None where the positive is not in the list at all."""
     detail: str
+    first_rank: int = 1
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,12 @@ class _Lists:
 
 
 def find_failures(task: Task, run: Run) -> list[Failures]:
-    """The three kinds, by one ranking."""
+    """The three kinds, by one ranking.
+
+    A list may hold all of a small corpus, so what counts as retrieved is cut at a tenth of it.
+    """
+    depth = min(_DEEPEST, max(_SHALLOWEST, len(task.corpus) // 10))
+    run = run.truncated(depth)
     lists = _Lists(
         {query: [name for name, _ in run.ranking(query)] for query in run.query_ids.to_pylist()},
         positives_of(task.judgements),
@@ -73,12 +80,12 @@ def find_failures(task: Task, run: Run) -> list[Failures]:
     return [
         _wrong_diagnosis(task, lists),
         _surface_overlap(task, lists, texts),
-        _never_retrieved(lists),
+        _never_retrieved(lists, depth),
     ]
 
 
 def _wrong_diagnosis(task: Task, lists: _Lists) -> Failures:
-    """First stands what answers another query of the same body system with another answer."""
+    """Above every positive stands what answers another query of the same body system."""
     kind = "Right body system, wrong diagnosis"
     ids = task.queries.ids.to_pylist()
     answers = dict(zip(ids, task.queries.answers.to_pylist(), strict=True))
@@ -94,18 +101,21 @@ def _wrong_diagnosis(task: Task, lists: _Lists) -> Failures:
             owners.setdefault(document, []).append(query)
     found = []
     for query in known:
-        first = next(iter(lists.ranked.get(query, [])), None)
-        if first is None or first in lists.positives[query]:
-            continue
-        for other in owners.get(first, []):
-            if systems[other] == systems[query] and answers[other] != answers[query]:
-                positive, rank = lists.best_positive(query)
-                detail = (
-                    f"Both are {systems[query]}; asked for is {answers[query]}, ranked first is "
-                    f"evidence for {answers[other]}."
-                )
-                found.append(Failure(query, first, positive, rank, detail))
-                break
+        positive, rank = lists.best_positive(query)
+        above = lists.ranked.get(query, [])[: None if rank is None else rank - 1]
+        confused = [
+            (place, name, other)
+            for place, name in enumerate(above, start=1)
+            for other in owners.get(name, [])
+            if systems[other] == systems[query] and answers[other] != answers[query]
+        ]
+        if confused:
+            place, name, other = confused[0]
+            detail = (
+                f"Both are {systems[query]}; asked for is {answers[query]}, but evidence for "
+                f"{answers[other]} stands at rank {place}, above every positive."
+            )
+            found.append(Failure(query, name, positive, rank, detail, place))
     return Failures(kind, len(found), len(known), tuple(found[:EXAMPLES]))
 
 
@@ -133,7 +143,7 @@ def _surface_overlap(task: Task, lists: _Lists, texts: dict[str, str]) -> Failur
     return Failures("Surface overlap", len(found), len(lists.positives), chosen)
 
 
-def _never_retrieved(lists: _Lists) -> Failures:
+def _never_retrieved(lists: _Lists, depth: int) -> Failures:
     """A positive is nowhere in the list; queries without any found positive come first."""
     found: list[tuple[bool, Failure]] = []
     for query, positives in lists.positives.items():
@@ -141,15 +151,16 @@ def _never_retrieved(lists: _Lists) -> Failures:
         missing = [name for name in positives if name not in set(ranked)]
         if missing:
             detail = (
-                f"{len(missing)} of {len(positives)} positives are not among the "
-                f"{len(ranked)} documents of the list."
+                f"{len(missing)} of {len(positives)} positives are not among the first {depth}."
             )
             first = next(iter(ranked), None)
             none_found = len(missing) == len(positives)
             found.append((not none_found, Failure(query, first, missing[0], None, detail)))
     found.sort(key=lambda pair: pair[0])
     chosen = tuple(failure for _, failure in found[:EXAMPLES])
-    return Failures("Positive never retrieved", len(found), len(lists.positives), chosen)
+    return Failures(
+        f"Positive not among the first {depth}", len(found), len(lists.positives), chosen
+    )
 
 
 def content_words(text: str) -> set[str]:

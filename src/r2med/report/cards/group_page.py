@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from r2med.nano.group import group_means, published_means
 from r2med.nano.subsets import ROLES, TITLES
-from r2med.report.cards.blocks import Block, Grid, Link, Page, Paragraph, Section
+from r2med.report.cards.blocks import Block, Grid, Links, Page, Paragraph, Section
 from r2med.report.cards.facts import Facts
 from r2med.report.cards.task_page import page_name
 
@@ -22,7 +22,7 @@ def group_page(title: str, group: Sequence[Facts]) -> Page:
             Section("Retrieval profiles", tuple(_profiles(group))),
             Section("Failures", (_failures(group),)),
             Section("Leakage", (_audits(group),)),
-            Section("Tasks", tuple(Link(one.name, page_name(one.name)) for one in group)),
+            Section("Tasks", (Links(tuple((one.name, page_name(one.name)) for one in group)),)),
         ),
     )
 
@@ -60,19 +60,19 @@ def _profiles(group: Sequence[Facts]) -> list[Block]:
     rows = []
     for one in profiles:
         found = [one.of(role) for role in roles]
-        best = TITLES[one.best.role] if one.best else "-"
-        rows.append((one.task, *(f"{row.ndcg_10:.4f}" if row else "-" for row in found), best))
+        best = TITLES[one.best.role] if one.best else "n/a"
+        rows.append((one.task, *(f"{row.ndcg_10:.4f}" if row else "n/a" for row in found), best))
     means = {mean.role: mean for mean in group_means(profiles)}
     for label, name in (
         ("query-weighted mean (each query counts once)", "ndcg_10_query_weighted"),
         ("task mean (each task counts once)", "ndcg_10_task_mean"),
     ):
-        cells = (f"{getattr(means[role], name):.4f}" if role in means else "-" for role in roles)
+        cells = (f"{getattr(means[role], name):.4f}" if role in means else "n/a" for role in roles)
         rows.append((label, *cells, ""))
     for at, label in ((0, "published, query-weighted"), (1, "published, task mean")):
         known = published_means(profiles)
         if known:
-            cells = (f"{known[role][at]:.4f}" if role in known else "-" for role in roles)
+            cells = (f"{known[role][at]:.4f}" if role in known else "n/a" for role in roles)
             rows.append((label, *cells, ""))
     headers = ("nDCG@10", *(TITLES[role] for role in roles), "best")
     return [
@@ -90,7 +90,7 @@ def _profiles(group: Sequence[Facts]) -> list[Block]:
 
 
 def _failures(group: Sequence[Facts]) -> Grid:
-    kinds = [failure.kind for failure in group[0].failures]
+    kinds = ("Right body system, wrong diagnosis", "Surface overlap", "Positive not retrieved")
     rows = tuple(
         (
             one.name,

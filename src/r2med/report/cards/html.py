@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from importlib.resources import files
 
-from r2med.report.cards.blocks import Block, Bullets, Grid, Link, Page, Paragraph, Quote
+from r2med.report.cards.blocks import Block, Bullets, Grid, Links, Page, Paragraph, Quote
 
 
 def html(page: Page) -> str:
@@ -35,8 +35,11 @@ def _block(block: Block) -> Iterator[str]:
         yield "<ul>"
         yield from (f"<li>{escape(item)}</li>" for item in block.items)
         yield "</ul>"
-    elif isinstance(block, Link):
-        yield f'<p><a href="{escape(block.page)}.html">{escape(block.text)}</a></p>'
+    elif isinstance(block, Links):
+        yield "<ul>"
+        for text, page in block.items:
+            yield f'<li><a href="{escape(page)}.html">{escape(text)}</a></li>'
+        yield "</ul>"
     elif isinstance(block, Quote):
         yield f'<section class="quote"><h3>{escape(block.title)}</h3><dl>'
         for label, text in block.parts:

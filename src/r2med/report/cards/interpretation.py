@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from r2med.nano.profiling import Profile
+from r2med.nano.profiling import Profile, RetrievalProfile
 from r2med.nano.subsets import TITLES
 from r2med.report.cards.facts import Facts, Scored
 
@@ -44,13 +44,20 @@ def _reach(profile: Profile) -> Iterator[str]:
             f"and finds {100 * bm25.recall_100_micro:.1f} % of the positives in its first hundred."
         )
     if hybrid:
-        share = hybrid.safeguard_rows / max(hybrid.queries, 1)
         yield (
-            f"A reranker of the hybrid's hundred can reach at most "
-            f"{100 * hybrid.recall_100_micro:.1f} % of the positives; for "
-            f"{hybrid.safeguard_rows:,} queries ({100 * share:.1f} %) they hold none, and the "
-            "safeguard puts one below them."
+            "A reranker of the hybrid's hundred can reach at most "
+            f"{100 * hybrid.recall_100_micro:.1f} % of the positives; {_guarded(hybrid)}."
         )
+
+
+def _guarded(hybrid: RetrievalProfile) -> str:
+    if not hybrid.safeguard_rows:
+        return "they hold one for every query, so no safeguard was needed"
+    share = 100 * hybrid.safeguard_rows / max(hybrid.queries, 1)
+    return (
+        f"for {hybrid.safeguard_rows:,} of {hybrid.queries:,} queries ({share:.1f} %) they hold "
+        "none, and the safeguard puts one below them"
+    )
 
 
 def _against_published(profile: Profile) -> Iterator[str]:
@@ -63,9 +70,7 @@ def _against_published(profile: Profile) -> Iterator[str]:
 
 def _stored(first: Scored, second: Scored) -> str:
     apart = first.interval.low > second.ndcg_10
-    told = (
-        "ahead of" if apart else "not told apart with confidence from"
-    )
+    told = "ahead of" if apart else "not told apart with confidence from"
     return (
         f"Of the stored systems {first.system} scores highest; by its interval it is {told} "
         f"{second.system}. r2med compare tests the pair."

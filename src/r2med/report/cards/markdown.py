@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from r2med.report.cards.blocks import Block, Bullets, Grid, Link, Page, Paragraph, Quote
+from r2med.report.cards.blocks import Block, Bullets, Grid, Links, Page, Paragraph, Quote
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$])")
 _LEADING = re.compile(r"^(\s*)([#+\-=]|\d+[.)])(?=\s|$)")
@@ -33,8 +33,8 @@ def _block(block: Block) -> Iterator[str]:
         yield f"> {escaped(block.text)}" if block.note else escaped(block.text)
     elif isinstance(block, Bullets):
         yield from (f"- {escaped(item)}" for item in block.items)
-    elif isinstance(block, Link):
-        yield f"- [{escaped(block.text)}]({block.page}.md)"
+    elif isinstance(block, Links):
+        yield from (f"- [{escaped(text)}]({page}.md)" for text, page in block.items)
     elif isinstance(block, Quote):
         yield f"**{escaped(block.title)}**"
         for label, text in block.parts:

@@ -58,6 +58,8 @@ def _overview(facts: Facts, prose: Prose) -> tuple[Block, ...]:
     blocks: list[Block] = [Paragraph(prose.overview)]
     if facts.entry is not None:
         blocks.append(Paragraph(facts.entry.description))
+    if facts.made is not None:
+        blocks.append(Paragraph(facts.made))
     if facts.suite in _SUITE_NOTES:
         blocks.append(Paragraph(_SUITE_NOTES[facts.suite], note=True))
     return tuple(blocks)
@@ -69,12 +71,15 @@ def _data(facts: Facts) -> tuple[tuple[str, ...], ...]:
 
 def _retrieval(facts: Facts) -> list[Block]:
     profile = facts.profile
-    headers, columns = [""], []
+    headers, columns, configs = [""], [], []
     for role in ROLES:
         measured, published = profile.of(role), profile.published.get(role)
         if measured is not None:
-            headers.append(f"{TITLES[role]} ({measured.config})")
-            columns.append({name: figure(name, value) for name, value in measured.figures().items()})
+            headers.append(TITLES[role])
+            configs.append(f"{TITLES[role]} is {measured.config}")
+            columns.append(
+                {name: figure(name, value) for name, value in measured.figures().items()}
+            )
         if published is not None:
             headers.append(f"{TITLES[role]}, published")
             columns.append(
@@ -85,10 +90,11 @@ def _retrieval(facts: Facts) -> list[Block]:
                 }
             )
     names = list(dict.fromkeys(name for column in columns for name in column))
-    rows = tuple((name, *(column.get(name, "-") for column in columns)) for name in names)
+    rows = tuple((name, *(column.get(name, "n/a") for column in columns)) for name in names)
     caption = (
         "Candidate subsets: binary judgements, lists scored in their own order. Micro recall is "
-        "positives found / positives; macro is the mean over queries."
+        "positives found / positives; macro is the mean over queries. "
+        f"{', '.join(configs)}."
     )
     return [Grid(tuple(headers), rows, caption), *_stored(facts)]
 
@@ -136,7 +142,9 @@ def _failure(facts: Facts, kind: str, failure: Failure) -> Quote:
     rank = "not in the list" if failure.positive_rank is None else f"rank {failure.positive_rank}"
     parts = [(f"query {failure.query}", facts.texts[f"q:{failure.query}"])]
     if failure.first is not None:
-        parts.append((f"ranked first: {failure.first}", facts.texts[f"d:{failure.first}"]))
+        parts.append(
+            (f"rank {failure.first_rank}: {failure.first}", facts.texts[f"d:{failure.first}"])
+        )
     parts.append((f"positive {failure.positive}, {rank}", facts.texts[f"d:{failure.positive}"]))
     parts.append(("what happened", failure.detail))
     return Quote(kind, tuple(parts))
@@ -175,7 +183,7 @@ def _examples(facts: Facts) -> list[Block]:
 
 def _sources(facts: Facts, prose: Prose) -> list[Block]:
     entry = facts.entry
-    items = [prose.sources]
+    items = [] if facts.suite == "demo" else [prose.sources]
     if entry is not None:
         items += [entry.citation, f"Licence: {entry.licence or 'unknown'}."]
         if entry.hub:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,7 +24,7 @@ SCHEMA = 1
 
 
 def write_cards(
-    tasks: Sequence[Task],
+    tasks: Iterable[Task],
     out: Path,
     title: str,
     *,

@@ -72,7 +72,7 @@ class Bm25Searcher:
         origin = "built"
         try:
             return read_index(path), "cached"
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             pass
         except DamagedError as problem:
             origin = f"rebuilt: {problem}"

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from r2med.retrieve.bm25.analysis import TokenColumns
 from r2med.retrieve.bm25.index import Index, distinct
-from r2med.retrieve.bm25.weighting import IDFS, Weights, saturation
+from r2med.retrieve.bm25.weighting import IDFS, Weights, length_norms, saturation
 
 Rows = NDArray[np.int64]
 
@@ -37,13 +37,12 @@ class Scorer:
         self._rows = index.rows
         self._weighting = weighting
         self._idf = IDFS[weighting.idf](index.document_frequencies, len(index))
-        lengths = index.lengths[index.rows]
-        self._impacts = self._saturation(index.counts, lengths)
+        self._impacts = saturation(index.counts, self._norms(index.lengths)[index.rows])
 
-    def _saturation(self, counts: ArrayLike, lengths: ArrayLike) -> Weights:
+    def _norms(self, lengths: ArrayLike) -> Weights:
         weighting = self._weighting
         average = self._index.average_length
-        return saturation(counts, lengths, average, k1=weighting.k1, b=weighting.b)
+        return length_norms(lengths, average, k1=weighting.k1, b=weighting.b)
 
     def scores(self, queries: TokenColumns) -> Iterator[Weights]:
         """For each query the score of every document.
@@ -69,7 +68,7 @@ class Scorer:
         idf = self._idf[terms]
         if self._weighting.query == "bag":
             return idf * counts
-        return idf * idf * self._saturation(counts, int(counts.sum()))
+        return idf * idf * saturation(counts, self._norms(counts.sum()))
 
     def _sum(self, terms: Rows, weights: Weights) -> Weights:
         starts = self._index.offsets[terms]

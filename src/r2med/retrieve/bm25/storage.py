@@ -56,7 +56,7 @@ def read_index(path: Path) -> Index:
         arrays = {name: _array(table.column(name), about) for name, about in meta["arrays"].items()}
         words = ByteWords(arrays.pop("words"), arrays.pop("word_offsets"))
         return Index(words=words, **arrays)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as problem:
         raise DamagedError(f"{path}: the stored index cannot be used ({problem}).") from problem

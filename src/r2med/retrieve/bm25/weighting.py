@@ -25,13 +25,16 @@ def robertson_idf(frequencies: Counts, documents: int) -> Weights:
     return weights
 
 
-def saturation(
-    counts: ArrayLike, lengths: ArrayLike, average: float, *, k1: float, b: float
-) -> Weights:
-    """What f occurrences are worth in a text of length L: f / (f + k1 (1 - b + b L / average))."""
-    f = np.asarray(counts, dtype=np.float64)
+def length_norms(lengths: ArrayLike, average: float, *, k1: float, b: float) -> Weights:
+    """What a text of length L asks for half of a term's weight: k1 (1 - b + b L / average)."""
     longer = np.asarray(lengths, dtype=np.float64) / (average or 1.0)
-    weights: Weights = f / (f + k1 * (1.0 - b + b * longer))
+    norms: Weights = k1 * (1.0 - b + b * longer)
+    return norms
+
+
+def saturation(counts: NDArray[np.integer], norms: ArrayLike) -> Weights:
+    """What f occurrences are worth: f / (f + norm)."""
+    weights: Weights = counts / (counts + np.asarray(norms, dtype=np.float64))
     return weights
 
 

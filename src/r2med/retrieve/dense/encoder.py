@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,4 +80,13 @@ class Encoder(Protocol):
 
     def facts(self) -> Mapping[str, object]:
         """What really ran, as JSON values: device, precision, backend."""
+        ...
+
+
+@runtime_checkable
+class StreamingEncoder(Encoder, Protocol):
+    """An encoder with batches of its own making, several under way: one behind an API."""
+
+    def stream(self, inputs: Inputs) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """Rows of the inputs with their vectors, as they arrive; each is kept before the next."""
         ...

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError
 from r2med.retrieve.conditions import Conditions, Progress
-from r2med.retrieve.dense.encoder import Encoder, Inputs
+from r2med.retrieve.dense.encoder import Encoder, Inputs, StreamingEncoder
 from r2med.retrieve.dense.form import Form, Side
 from r2med.retrieve.dense.store import Shelf
 
@@ -137,6 +137,9 @@ class _Batches:
         self, inputs: Inputs, work: Work, rows: NDArray[np.int64], tally: _Tally
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """Each batch's rows of the inputs, with their vectors, as it finishes."""
+        if isinstance(self.encoder, StreamingEncoder):
+            yield from self._streamed(self.encoder, inputs, work, rows, tally)
+            return
         queue = np.argsort(-inputs.lengths, kind="stable").astype(np.int64)
         while len(queue):
             batch = queue[: self._fitting(inputs.lengths[queue])]
@@ -152,6 +155,20 @@ class _Batches:
             self._check(vectors, batch, work, rows)
             yield batch, vectors
             queue = queue[len(batch) :]
+
+    def _streamed(
+        self,
+        encoder: StreamingEncoder,
+        inputs: Inputs,
+        work: Work,
+        rows: NDArray[np.int64],
+        tally: _Tally,
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        began = time.perf_counter()
+        for batch, vectors in encoder.stream(inputs):
+            self._check(vectors, batch, work, rows)
+            yield batch, vectors
+        tally.model_seconds += time.perf_counter() - began
 
     def _fitting(self, lengths: NDArray[np.int64]) -> int:
         """How many of the next inputs, longest first, a batch takes: one at least."""

@@ -16,7 +16,7 @@ from r2med.home import shelf
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.encoder import Encoder
 from r2med.retrieve.dense.encoding import Encoded, Work, encode
-from r2med.retrieve.dense.form import Form, Side
+from r2med.retrieve.dense.form import SIDES, Form, Side
 from r2med.retrieve.dense.index import Index, Search
 from r2med.retrieve.dense.store import Shelf, open_shelf
 from r2med.retrieve.query_forms import QueryForm
@@ -100,7 +100,7 @@ class DenseRetriever:
         return {"unnamed": self.token} if identity is None else identity
 
     def _shelf(self, encoder: Encoder) -> Shelf:
-        if encoder.identity is None:
+        if encoder.identity is None and encoder is self.encoders["document"]:
             self.conditions.tell(
                 f"{self.name}: it has no `identity`, so its embeddings are not kept; "
                 "docs/your-model.md says how to give it one."
@@ -167,9 +167,9 @@ class DenseSearcher:
 
     def facts(self) -> Mapping[str, object]:
         """Both sides' counts and first texts as the model saw them, and what ran."""
-        encoders = dict.fromkeys(self._retriever.encoders.values())
-        ran = [dict(encoder.facts()) for encoder in encoders]
-        return {"encoder": ran[0] if len(ran) == 1 else ran, **self._facts, **costs(self._facts)}
+        query, document = (dict(self._retriever.encoders[side].facts()) for side in SIDES)
+        ran = document if query == document else {"query": query, "document": document}
+        return {"encoder": ran, **self._facts, **costs(self._facts)}
 
     def _run(self, ids: pa.Array, vectors: NDArray[np.float32], depth: int) -> Run:
         documents, scores = self._index.search(vectors, depth=depth + 1)

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from r2med.errors import DataError, MissingError, nearest
 from r2med.runs import Run
 from r2med.tasks.location import NANO_CONFIGS, split_files
+from r2med.tasks.reading.source import find_source
 from r2med.tasks.task import Task
 
 #: Candidates of a published hybrid list; what stands below was put there as a safeguard.
@@ -67,7 +68,7 @@ class Subset:
 
 def find_subset(task: Task, name: str) -> Subset:
     """The subset of a task; the error says which there are."""
-    split = (task.entry.split if task.entry else None) or task.name
+    split = split_of(task)
     files = tuple(split_files(task.source, name, split))
     if files:
         return Subset(name, files)
@@ -79,6 +80,16 @@ def find_subset(task: Task, name: str) -> Subset:
     )
     hint = nearest(name, known) if known else "It has no candidate subsets; Nano tasks have them."
     raise MissingError(f"candidates {name!r}: {task.name} has no such subset. {hint}")
+
+
+def split_of(task: Task) -> str:
+    """The split that a task of a Parquet folder is: its name, or the only one there is."""
+    known = task.entry.split if task.entry else None
+    if known or split_files(task.source, NANO_CONFIGS[0], task.name):
+        return known or task.name
+    if not (task.source / NANO_CONFIGS[0]).is_dir():
+        return task.name
+    return find_source(task.source).split or task.name
 
 
 def _table(file: Path) -> pa.Table:

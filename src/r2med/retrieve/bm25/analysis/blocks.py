@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -52,9 +52,14 @@ def _offsets(column: pa.LargeStringArray) -> NDArray[np.int64]:
 
 def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
     """Do work on items in a few threads; results come in order, and only a few wait at a time."""
+    items = iter(items)
+    first = list(islice(items, 2))
+    if len(first) < 2:
+        yield from map(work, first)
+        return
     with ThreadPoolExecutor(_THREADS) as pool:
         waiting: deque[Future[U]] = deque()
-        for item in items:
+        for item in chain(first, items):
             waiting.append(pool.submit(work, item))
             if len(waiting) > 2 * _THREADS:
                 yield waiting.popleft().result()

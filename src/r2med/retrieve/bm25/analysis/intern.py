@@ -63,7 +63,7 @@ def _eight_bytes(words: Keys, places: Places) -> Keys:
 class Numbering:
     """Keys to consecutive numbers, in order of first appearance, by open addressing."""
 
-    def __init__(self, bits: int = 18) -> None:
+    def __init__(self, bits: int = 12) -> None:
         self._count = 0
         self._allocate(bits)
 

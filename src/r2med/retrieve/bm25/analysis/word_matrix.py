@@ -40,8 +40,9 @@ class WordMatrix:
 
     def ends(self, rows: Rows, suffix: str) -> NDArray[np.bool_]:
         """Whether each row's word ends so."""
-        tails = self._tails[rows] & _MASKS[len(suffix)]
-        return np.equal(tails, np.uint64(_number(suffix)))
+        tails: NDArray[np.uint64] = self._tails[rows] & _MASKS[len(suffix)]
+        ends: NDArray[np.bool_] = tails == np.uint64(_number(suffix))
+        return ends
 
     def first_ending(self, rows: Rows, suffixes: Sequence[str]) -> tuple[Rows, Rows]:
         """The rows whose word ends in one of the suffixes, and which is the first it has."""

@@ -51,8 +51,9 @@ class Block:
 class Writer:
     """The one writer of a new shard; the file appears with the first block."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, what: str = "embeddings") -> None:
         self.folder = folder
+        self.what = what
         self._file: int | None = None
         self._path = folder / f"{time.time_ns():020d}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
 
@@ -67,7 +68,7 @@ class Writer:
                 data = data[os.write(self._file, data) :]
         except OSError as problem:
             raise MissingError(
-                f"{self._path}: the embeddings cannot be written ({problem.strerror}).\n"
+                f"{self._path}: the {self.what} cannot be written ({problem.strerror}).\n"
                 "Make room, or set R2MED_HOME to a folder with more; what was written is kept."
             ) from None
 

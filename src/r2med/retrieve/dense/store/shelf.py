@@ -122,11 +122,14 @@ class Shelf:
 class DiskShelf(Shelf):
     """Vectors in the shards of one folder, mapped into memory and shared between processes."""
 
-    def __init__(self, folder: Path, storage: Storage, tell: Tell) -> None:
+    def __init__(
+        self, folder: Path, storage: Storage, tell: Tell, what: str = "embeddings"
+    ) -> None:
         super().__init__(storage)
         self.folder = folder
         self._tell = tell
-        self._writer = Writer(folder)
+        self._what = what
+        self._writer = Writer(folder, what)
         self._read: dict[Path, int] = {}
         self._checked: set[int] = set()
         self._bad: set[str] = set()
@@ -175,7 +178,7 @@ class DiskShelf(Shelf):
     def close(self) -> None:
         """Bring this process's shard to the disk itself; the next batch opens a new one."""
         self._writer.close()
-        self._writer = Writer(self.folder)
+        self._writer = Writer(self.folder, self._what)
 
     def _damaged(self, places: NDArray[np.int64]) -> set[int]:
         damaged = set()
@@ -189,7 +192,7 @@ class DiskShelf(Shelf):
             damaged.add(owner)
             self._bad.add(block.source)
             self._tell(
-                f"{block.source}: {len(block.addresses)} embeddings fail their checksum; "
+                f"{block.source}: {len(block.addresses)} {self._what} fail their checksum; "
                 "they are computed again."
             )
         return damaged
@@ -208,7 +211,13 @@ class _Name:
 
 
 def open_shelf(
-    root: Path, identity: Mapping[str, object] | None, *, label: str, storage: Storage, tell: Tell
+    root: Path,
+    identity: Mapping[str, object] | None,
+    *,
+    label: str,
+    storage: Storage,
+    tell: Tell,
+    what: str = "embeddings",
 ) -> Shelf:
     """The shelf of a model; one without an identity gets memory that is gone with the process.
 
@@ -221,7 +230,7 @@ def open_shelf(
         with atomic_file(folder / MODEL_FILE) as draft:
             told = {"schema": 1, "label": label, "model": identity, "storage": storage}
             draft.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-    return DiskShelf(folder, storage, tell)
+    return DiskShelf(folder, storage, tell, what)
 
 
 def _column(addresses: NDArray[np.uint8]) -> pa.Array:

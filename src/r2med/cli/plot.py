@@ -1,0 +1,163 @@
+"""`r2med plot`: figures for papers, slides and reading."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from r2med.cli.choices import chosen
+
+if TYPE_CHECKING:
+    from r2med.report.plots.theme import Theme
+    from r2med.report.standing import Leaderboard
+    from r2med.results import Result
+
+KINDS = ("heatmap", "means", "cost", "overlap", "wins")
+
+
+def plot(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=", ".join(KINDS) + ".")],
+    systems: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SYSTEM]...", help="Stored systems: one or more for overlap, two for wins."
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The file to write: .svg or .png.")] = None,
+    theme: Annotated[str, typer.Option(help="light or dark.")] = "light",
+    suite: Annotated[
+        str, typer.Option(help="full, nano or demo: for heatmap, means and cost.")
+    ] = "full",
+    task: Annotated[
+        str | None, typer.Option("--task", "-t", help="Tasks or suites: for overlap and wins.")
+    ] = None,
+    system_kind: Annotated[
+        str | None, typer.Option("--kind", help="Only base, gar or reranker systems.")
+    ] = None,
+    metric: Annotated[str, typer.Option(help="The metric drawn.")] = "ndcg@10",
+    top: Annotated[int, typer.Option(min=1, help="Systems shown, the best first.")] = 30,
+    by: Annotated[str, typer.Option(help="Of cost: seconds, tokens or money.")] = "seconds",
+    results: Annotated[Path, typer.Option(help="Where results are stored.")] = Path(
+        "r2med-results"
+    ),
+    data_root: Annotated[Path | None, typer.Option(help="Folder with task data you have.")] = None,
+) -> None:
+    """Draw a figure from published figures and stored results.
+
+    heatmap: systems by tasks. means: means with intervals. cost: quality against cost.
+    overlap: score against lexical overlap. wins: win and loss per query.
+    """
+    from r2med.errors import UsageError
+    from r2med.measure.names import parse_metric
+    from r2med.report.plots.extra import needed
+
+    what = chosen(kind, KINDS, "KIND")
+    if out is None:
+        raise UsageError("plot needs --out FILE.svg or --out FILE.png.")
+    needed()
+    from r2med.report.plots.render import check_ending, save
+    from r2med.report.plots.theme import THEMES, find_theme
+
+    check_ending(out)
+    look = find_theme(chosen(theme, THEMES, "--theme"))
+    name = str(parse_metric(metric))
+    stored = _stored(results)
+    if what == "overlap":
+        chart = _overlap(systems or [], task, stored, results, data_root, look)
+    elif what == "wins":
+        chart = _wins(systems or [], task, stored, results, name, look)
+    else:
+        if systems:
+            raise UsageError(f"plot {what} takes no systems; choose with --suite, --kind, --top.")
+        chart = _of_board(what, _board(suite, name, system_kind, stored), look, top, by)
+    save(chart, out, look)
+    typer.echo(f"wrote {out}")
+
+
+def _stored(folder: Path) -> list[Result]:
+    from r2med.report.console import notice_console
+    from r2med.results.stored import stored_results
+
+    notices = notice_console()
+    return stored_results(folder, lambda told: notices.print(f"note: {told}", markup=False))
+
+
+def _board(suite: str, metric: str, kind: str | None, stored: list[Result]) -> Leaderboard:
+    from r2med.errors import MissingError
+    from r2med.report.leaderboard import Selection, leaderboard
+    from r2med.results.lineage import KINDS as SYSTEM_KINDS
+
+    only = chosen(kind, SYSTEM_KINDS, "--kind") if kind else None
+    board = leaderboard(Selection(suite=suite.lower(), metric=metric, kind=only), stored)
+    if not any(row.mean is not None for row in board.rows):
+        raise MissingError(
+            f"No system of the {board.suite.name} suite has {metric} on all its tasks.\n"
+            f"Run one first: r2med eval bm25 --task {board.suite.name}"
+        )
+    return board
+
+
+def _of_board(kind: str, board: Leaderboard, theme: Theme, top: int, by: str) -> Any:
+    if kind == "heatmap":
+        from r2med.report.plots.heatmap import heatmap
+
+        return heatmap(board, theme, top=top)
+    if kind == "means":
+        from r2med.report.plots.means import means
+
+        return means(board, theme, top=top)
+    from r2med.report.plots.cost import MEASURES, cost
+
+    return cost(board, theme, by=chosen(by, MEASURES, "--by"))
+
+
+def _overlap(
+    systems: list[str],
+    task: str | None,
+    stored: list[Result],
+    folder: Path,
+    root: Path | None,
+    theme: Theme,
+) -> Any:
+    from r2med.errors import UsageError
+    from r2med.report.plots.overlap import overlap
+    from r2med.results.diagnosis import diagnose
+    from r2med.results.diagnosis.lexicon import Lexicon
+    from r2med.results.ranking import find_ranking
+    from r2med.tasks.load import load_task
+    from r2med.tasks.registry import resolve
+
+    if not systems or task is None:
+        raise UsageError("plot overlap needs a system and --task, e.g. plot overlap bm25 -t demo.")
+    found: dict[str, list[Any]] = {}
+    for item in resolve(task):
+        loaded = load_task(item if isinstance(item, Path) else item.name, root=root)
+        lexicon = Lexicon(loaded.corpus)
+        for system in systems:
+            ranking = find_ranking(system, stored, loaded, folder)
+            found.setdefault(ranking.name, []).append(diagnose(ranking, loaded, lexicon=lexicon))
+    return overlap(found, theme)
+
+
+def _wins(
+    systems: list[str],
+    task: str | None,
+    stored: list[Result],
+    folder: Path,
+    metric: str,
+    theme: Theme,
+) -> Any:
+    from r2med.cli.compare import _task_name
+    from r2med.errors import UsageError
+    from r2med.report.plots.wins import wins
+    from r2med.results.contenders import aligned, contender
+    from r2med.tasks.registry import resolve
+
+    if len(systems) != 2:
+        raise UsageError("plot wins needs two systems, e.g. plot wins bm25 bm25-lucene.")
+    sides = [contender(system, stored, [], metric, folder) for system in systems]
+    wanted = [_task_name(item) for item in resolve(task)] if task else None
+    _, columns = aligned(sides, wanted, metric)
+    return wins([side.name for side in sides], columns, metric, theme)

@@ -1,0 +1,1 @@
+"""Plots for print and screen, drawn by altair (extra `plots`)."""

@@ -1,0 +1,90 @@
+"""Win and loss per query: whether a difference comes from many queries or from a few."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.report.plots.theme import Theme
+from r2med.report.task_label import task_label
+
+_TIE = 1e-9
+_ACROSS = 2
+
+Columns = Mapping[str, Sequence[NDArray[np.float64]]]
+"""For every task the scores of A and of B, aligned by query."""
+
+
+def wins(names: Sequence[str], columns: Columns, metric: str, theme: Theme) -> Any:
+    """A bar a query, sorted by B minus A, a panel a task."""
+    a, b = names
+    differences = {
+        task: np.sort(100 * (second - first))[::-1] for task, (first, second) in columns.items()
+    }
+    span = [
+        min(0.0, *(float(each[-1]) for each in differences.values())),
+        max(0.0, *(float(each[0]) for each in differences.values())),
+    ]
+    panels = [
+        _panel(task, values, span, theme, alone=len(columns) == 1)
+        for task, values in differences.items()
+    ]
+    chart = panels[0] if len(panels) == 1 else alt.concat(*panels, columns=_ACROSS, spacing=26)
+    return chart.properties(
+        title={
+            "text": f"{metric} × 100 query by query: {b} minus {a}",
+            "subtitle": ["a bar a query, sorted; bars up: the first named is better"],
+        }
+    )
+
+
+def _panel(
+    task: str, differences: NDArray[np.float64], span: list[float], theme: Theme, *, alone: bool
+) -> Any:
+    """One task; all panels share the span of the vertical axis, so that they compare."""
+    rows = [
+        {"place": place + 1, "end": place + 2, "difference": float(value), "side": _side(value)}
+        for place, value in enumerate(differences)
+    ]
+    sides = ["better", "worse", "equal"]
+    colours = alt.Scale(domain=sides, range=[theme.series[0], theme.series[1], theme.muted])
+    x = alt.X(
+        "place:Q",
+        title=f"{len(rows)} queries",
+        scale=alt.Scale(domain=[1, len(rows) + 1], nice=False),
+        axis=alt.Axis(labels=False, ticks=False, grid=False, domain=False),
+    )
+    base = alt.Chart(alt.Data(values=rows))
+    bars = base.mark_bar(stroke=theme.paper, strokeWidth=0 if len(rows) > 120 else 1).encode(
+        x=x,
+        x2="end:Q",
+        y=alt.Y(
+            "difference:Q",
+            title="difference",
+            scale=alt.Scale(domain=span, nice=True),
+            axis=alt.Axis(tickCount=5),
+        ),
+        y2=alt.Y2Datum(0),
+        color=alt.Color("side:N", scale=colours, legend=None),
+    )
+    zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(color=theme.muted)
+    better, worse = (int(np.sum(sign * differences > _TIE)) for sign in (1, -1))
+    told = (
+        f"{better} better, {len(rows) - better - worse} equal, {worse} worse; "
+        f"mean {differences.mean():+.1f}"
+    )
+    return alt.layer(bars, zero.encode(y="zero:Q")).properties(
+        width=600 if alone else 330,
+        height=320 if alone else 150,
+        title={"text": task_label(task), "subtitle": [told], "fontSize": 13},
+    )
+
+
+def _side(value: float) -> str:
+    if abs(value) <= _TIE:
+        return "equal"
+    return "better" if value > 0 else "worse"

@@ -1,0 +1,7 @@
+"""Where a ranking fails and why, from the data alone."""
+
+from r2med.results.diagnosis.causes import CAUSES, Cause
+from r2med.results.diagnosis.diagnose import diagnose
+from r2med.results.diagnosis.findings import Diagnosis, PositiveFinding, QueryFinding
+
+__all__ = ["CAUSES", "Cause", "Diagnosis", "PositiveFinding", "QueryFinding", "diagnose"]

@@ -1,0 +1,308 @@
+"""Look into a ranking query by query: where its positives stand, and why the missed were missed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.errors import DataError
+from r2med.measure import measure
+from r2med.results.diagnosis.causes import TOP
+from r2med.results.diagnosis.findings import (
+    Diagnosis,
+    Label,
+    PositiveFinding,
+    QueryFinding,
+    RankedFinding,
+)
+from r2med.results.diagnosis.lexicon import Lexicon, Numbers, QueryTerms
+from r2med.results.diagnosis.limits import Limits, limits_of
+from r2med.results.diagnosis.rules import Case, cause_of
+from r2med.results.diagnosis.sources import sources_of
+from r2med.results.lineage import first_stage, kind_of
+from r2med.results.ranking import Ranking, find_ranking
+from r2med.results.result import Result
+from r2med.runs import Run
+from r2med.systems.spec import parse
+from r2med.tasks.task import Task
+
+METRIC = "ndcg@10"
+_SHARED_WORDS = 12
+
+
+def diagnose(
+    ranking: Ranking,
+    task: Task,
+    *,
+    results: Sequence[Result] = (),
+    lexicon: Lexicon | None = None,
+) -> Diagnosis:
+    """Diagnose every query that has a positive; `results` may hold the system's first stage."""
+    below, told = _first_stage(ranking, task, results)
+    scene = _Scene(task, ranking, lexicon or Lexicon(task.corpus), below)
+    scores = measure(ranking.run, task.judgements, [METRIC, f"hit@{TOP}"], ties="list").table
+    by_query = {row["query_id"]: row for row in scores.iter_rows(named=True)}
+    found = [
+        scene.query(query, terms, row=place, scores=by_query[query])
+        for place, (query, terms) in enumerate(
+            zip(task.queries.ids.to_pylist(), scene.query_terms, strict=True)
+        )
+        if any(relevance > 0 for relevance in scene.judged.get(query, {}).values())
+    ]
+    if not found:
+        raise DataError(f"{task.name}: no query has a positive, so there is nothing to diagnose.")
+    return Diagnosis(
+        system=ranking.name,
+        task=task.name,
+        suite=task.suite,
+        family=task.entry.family if task.entry else None,
+        data=task.hash,
+        metric=METRIC,
+        depth=int(ranking.run.lengths.max(initial=0)),
+        queries=tuple(found),
+        open=(*told, *scene.untold()),
+    )
+
+
+@dataclass(eq=False)
+class _Scene:
+    """A task and a ranking of it, with everything looked up once."""
+
+    task: Task
+    ranking: Ranking
+    lexicon: Lexicon
+    below: Run | None
+    judged: dict[str, dict[str, int]] = field(init=False)
+    evidence: dict[str, list[str]] = field(init=False)
+    """By document, the queries that it is a positive of."""
+    answers: Mapping[str, str | None] = field(init=False)
+    systems: Mapping[str, str | None] = field(init=False)
+    query_terms: list[QueryTerms] = field(init=False)
+    spellings: list[Mapping[str, str]] = field(init=False)
+    sources: Mapping[str, str] = field(init=False)
+    limits: Limits = field(init=False)
+    reranked: int | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        queries, result = self.task.queries, self.ranking.result
+        self.judged, self.evidence = _judgements(self.task)
+        ids = queries.ids.to_pylist()
+        self.answers = dict(zip(ids, queries.answers.to_pylist(), strict=True))
+        self.systems = dict(zip(ids, queries.body_systems.to_pylist(), strict=True))
+        self.query_terms = self.lexicon.queries(queries.texts)
+        self.spellings = self.lexicon.spellings(queries.texts.fill_null("").to_pylist())
+        self.sources = sources_of(self.task.corpus.document_ids.to_pylist())
+        self.limits = limits_of(result.record.system.identity) if result else Limits()
+        reranking = result.record.reranking if result else None
+        self.reranked = reranking.depth if reranking else None
+
+    def untold(self) -> list[str]:
+        """What this data or result does not allow to see."""
+        told = []
+        if not self.sources:
+            told.append("same-source: the document ids do not name source documents.")
+        if self.ranking.result is None:
+            told.append("cut texts, demotions: a run file does not say which system made it.")
+        return told
+
+    def query(
+        self, query: str, terms: QueryTerms, *, row: int, scores: Mapping[str, float]
+    ) -> QueryFinding:
+        """All that is to say of one query."""
+        text = self.task.queries.texts[row].as_py() or ""
+        coverage = self.lexicon.coverage(terms)
+        listed = _listed(self.ranking.run, query)
+        earlier = _listed(self.below, query) if self.below is not None else []
+        view = _View(self, query, terms, len(text.split()), coverage, listed, earlier)
+        positives = [view.positive(name) for name, grade in self.judged[query].items() if grade > 0]
+        positives.sort(key=lambda each: (each.rank is None, each.rank or 0, each.document_id))
+        return QueryFinding(
+            query_id=query,
+            score=float(scores[METRIC]),
+            hit=scores[f"hit@{TOP}"] > 0,
+            words=len(text.split()),
+            terms=len(terms.known),
+            answer=self.answers.get(query) or None,
+            body_system=self.systems.get(query) or None,
+            overlap=max(each.coverage for each in positives),
+            positives=tuple(positives),
+            top=tuple(view.ranked(self.spellings[row])),
+        )
+
+
+@dataclass(eq=False)
+class _View:
+    """One query's list, held against its positives."""
+
+    scene: _Scene
+    query: str
+    terms: QueryTerms
+    query_words: int
+    coverage: NDArray[np.float64]
+    listed: list[str]
+    earlier: list[str]
+    """The list of the first stage alone."""
+    places: Mapping[str, int] = field(init=False)
+    others: list[tuple[str, int]] = field(init=False)
+    """Non-positives of the top, with their rows in the corpus."""
+    covered: list[tuple[float, str]] = field(init=False)
+    """How much of the query each of them covers."""
+    usual: float = field(init=False)
+    """Their median."""
+
+    def __post_init__(self) -> None:
+        self.places = {name: rank for rank, name in enumerate(self.listed, start=1)}
+        judged, row = self.scene.judged[self.query], self.scene.lexicon.row
+        self.others = [
+            (name, place)
+            for name in self.listed[:TOP]
+            if judged.get(name, 0) <= 0 and (place := row(name)) is not None
+        ]
+        self.covered = [(float(self.coverage[place]), name) for name, place in self.others]
+        self.usual = median([share for share, _ in self.covered]) if self.covered else 0.0
+
+    def positive(self, name: str) -> PositiveFinding:
+        """Where a positive stands and why."""
+        lexicon, row = self.scene.lexicon, self.scene.lexicon.row(name)
+        case = self._case(name, row)
+        cause, witness = cause_of(case)
+        return PositiveFinding(
+            document_id=name,
+            relevance=self.scene.judged[self.query][name],
+            rank=case.rank,
+            cause=cause,
+            witness=witness,
+            coverage=case.coverage,
+            shared_terms=0 if row is None else len(lexicon.shared(self.terms, row)),
+            as_well=case.as_well,
+            top_coverage=case.top_coverage,
+            subject=case.subject,
+            likeness=case.likeness,
+            words=case.words,
+            limit=case.limit,
+            first_stage_rank=case.first_stage_rank,
+        )
+
+    def ranked(self, spelling: Mapping[str, str]) -> list[RankedFinding]:
+        """The top of the list, its shared words as the query spells them."""
+        top = enumerate(self.listed[:TOP], start=1)
+        return [self._ranked(rank, name, spelling) for rank, name in top]
+
+    def _case(self, name: str, row: int | None) -> Case:
+        lexicon, limits = self.scene.lexicon, self.scene.limits
+        own = 0.0 if row is None else float(self.coverage[row])
+        keys = np.empty(0, np.int64) if row is None else lexicon.key_terms(row, self.terms)
+        likeness, twin = self._closest_unjudged(row)
+        subject, same = self._closest_subject(keys)
+        limit = limits.document
+        if limits.pair is not None:
+            limit = max(0, limits.pair - self.query_words)
+        return Case(
+            rank=self.places.get(name),
+            in_corpus=row is not None,
+            coverage=own,
+            as_well=float(np.mean(self.coverage >= own)) if len(self.coverage) else 0.0,
+            top_coverage=self.usual,
+            likeness=likeness,
+            twin_witness=twin,
+            subject=subject,
+            subject_witness=same,
+            source_witness=self._same_source(name),
+            surface_witness=max(self.covered)[1] if self.covered else None,
+            query_words=self.query_words,
+            words=0 if row is None else lexicon.words(row),
+            query_limit=limits.query if limits.pair is None else limits.pair,
+            limit=limit,
+            reranked=self.scene.reranked,
+            first_stage_rank=self.earlier.index(name) + 1 if name in self.earlier else None,
+        )
+
+    def _closest_unjudged(self, row: int | None) -> tuple[float, str | None]:
+        judged = self.scene.judged[self.query]
+        found = [
+            (self.scene.lexicon.likeness(row, place), name)
+            for name, place in self.others
+            if row is not None and name not in judged
+        ]
+        return max(found) if found else (0.0, None)
+
+    def _closest_subject(self, keys: Numbers) -> tuple[float, str | None]:
+        found = [(self.scene.lexicon.share(keys, place), name) for name, place in self.others]
+        return max(found) if found and len(keys) else (0.0, None)
+
+    def _same_source(self, name: str) -> str | None:
+        sources = self.scene.sources
+        own = sources.get(name)
+        same = (other for other, _ in self.others if own and sources.get(other) == own)
+        return next(same, None)
+
+    def _ranked(self, rank: int, name: str, spelling: Mapping[str, str]) -> RankedFinding:
+        lexicon, row = self.scene.lexicon, self.scene.lexicon.row(name)
+        none = np.empty(0, np.int64)
+        shared = none if row is None else lexicon.shared(self.terms, row)[:_SHARED_WORDS]
+        return RankedFinding(
+            rank=rank,
+            document_id=name,
+            label=_label(self.scene.judged[self.query].get(name)),
+            coverage=0.0 if row is None else float(self.coverage[row]),
+            shared=tuple(lexicon.spelled(shared, spelling)),
+            answers=self._evidence_for(name),
+        )
+
+    def _evidence_for(self, name: str) -> tuple[str, ...]:
+        """Answers of other queries that this document is a positive of."""
+        own = self.scene.answers.get(self.query)
+        other = [self.scene.answers.get(q) for q in self.scene.evidence.get(name, [])]
+        return tuple(dict.fromkeys(answer for answer in other if answer and answer != own))
+
+
+def _label(grade: int | None) -> Label:
+    if grade is None:
+        return "unjudged"
+    return "positive" if grade > 0 else "not relevant"
+
+
+def _judgements(task: Task) -> tuple[dict[str, dict[str, int]], dict[str, list[str]]]:
+    judged: dict[str, dict[str, int]] = {}
+    evidence: dict[str, list[str]] = {}
+    rows = zip(
+        task.judgements.query_ids.to_pylist(),
+        task.judgements.document_ids.to_pylist(),
+        task.judgements.scores.tolist(),
+        strict=True,
+    )
+    for query, document, grade in rows:
+        judged.setdefault(query, {})[document] = grade
+        if grade > 0:
+            evidence.setdefault(document, []).append(query)
+    return judged, evidence
+
+
+def _listed(run: Run, query: str) -> list[str]:
+    row = run.query_ids.index(query).as_py()
+    if row < 0:
+        return []
+    codes = run.documents[run.offsets[row] : run.offsets[row + 1]]
+    names: list[str] = run.document_ids.take(codes).to_pylist()
+    return names
+
+
+def _first_stage(
+    ranking: Ranking, task: Task, results: Sequence[Result]
+) -> tuple[Run | None, list[str]]:
+    """The run of the system without its outermost stage, or why it is not here."""
+    if ranking.result is None:
+        return None, []
+    spec = parse(ranking.result.system)
+    below = first_stage(spec, kind_of(spec))
+    if below is None:
+        return None, []
+    same = [result for result in results if result.record.task.hash == task.hash]
+    if not any(result.system == str(below) for result in same):
+        told = f"demoted: {below} alone has no stored result (r2med eval '{below}')."
+        return None, [told]
+    return find_ranking(str(below), same, task, task.source).run, []

@@ -1,0 +1,141 @@
+"""What the words say: terms of a corpus under Lucene's analysis, and who shares which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from r2med.retrieve.bm25.analysis import find_analyzer
+from r2med.tasks.task import Corpus
+
+Numbers = NDArray[np.int64]
+Weights = NDArray[np.float64]
+#: How many of a document's weightiest terms stand for its subject.
+KEY_TERMS = 20
+_WORD = re.compile(r"[\w'’.-]*\w")
+
+
+@dataclass(frozen=True, eq=False)
+class QueryTerms:
+    """The distinct terms of a query that the corpus knows, and how many it does not know."""
+
+    known: Numbers
+    unknown: int
+
+
+class Lexicon:
+    """A corpus as a matrix of documents by terms, each weighted by how rare it is."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._analyzer = find_analyzer("lucene")
+        self._texts = corpus.texts.take(pa.array(corpus.last_rows))
+        self._tokens = self._analyzer.analyze(self._texts)
+        names = corpus.document_ids.to_pylist()
+        self._rows = {name: row for row, name in enumerate(names)}
+        self._counts = _counts(self._tokens.terms, self._tokens.offsets, len(self._tokens.keys))
+        self._by_term = self._counts.tocsc()
+        self._sets: dict[int, frozenset[int]] = {}
+        frequencies = np.diff(self._by_term.indptr)
+        self.rarity: Weights = np.log(len(names) + 1) - np.log(frequencies + 0.5)
+
+    def row(self, document_id: str) -> int | None:
+        """The place of a document; None when the corpus does not hold it."""
+        return self._rows.get(document_id)
+
+    def queries(self, texts: pa.LargeStringArray) -> list[QueryTerms]:
+        """The distinct terms of every text."""
+        tokens, keys = self._analyzer.analyze(texts), self._tokens.keys
+        places = np.minimum(np.searchsorted(keys, tokens.keys), max(len(keys) - 1, 0))
+        known = keys[places] == tokens.keys if len(keys) else np.zeros(len(tokens.keys), bool)
+        place_of = np.where(known, places, -1)
+        found = []
+        for start, end in zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True):
+            own = place_of[np.unique(tokens.terms[start:end])]
+            found.append(QueryTerms(own[own >= 0], int(np.count_nonzero(own < 0))))
+        return found
+
+    def coverage(self, query: QueryTerms) -> Weights:
+        """For every document the share of the query's terms it holds, rare terms weighing more."""
+        weights = self.rarity[query.known]
+        if not len(weights) or weights.sum() <= 0:
+            return np.zeros(self._counts.shape[0])
+        held = self._by_term[:, query.known].astype(bool).astype(np.float64)
+        shares: Weights = (held @ weights) / weights.sum()
+        return shares
+
+    def terms(self, row: int) -> frozenset[int]:
+        """The distinct terms of a document."""
+        if row not in self._sets:
+            part = slice(self._counts.indptr[row], self._counts.indptr[row + 1])
+            self._sets[row] = frozenset(self._counts.indices[part].tolist())
+        return self._sets[row]
+
+    def key_terms(self, row: int, query: QueryTerms) -> Numbers:
+        """The weightiest terms of a document that the query lacks: its subject beyond the query."""
+        part = slice(self._counts.indptr[row], self._counts.indptr[row + 1])
+        terms, counts = self._counts.indices[part], self._counts.data[part]
+        own = ~np.isin(terms, query.known)
+        weights = self.rarity[terms[own]] * (1 + np.log(counts[own]))
+        best: Numbers = terms[own][np.lexsort((terms[own], -weights))][:KEY_TERMS]
+        return best
+
+    def share(self, terms: Numbers, row: int) -> float:
+        """The part of some terms' weight that a document holds."""
+        held = self.terms(row)
+        weights = self.rarity[terms].tolist()
+        total = sum(weights)
+        found = sum(w for term, w in zip(terms.tolist(), weights, strict=True) if term in held)
+        return found / total if total > 0 else 0.0
+
+    def likeness(self, a: int, b: int) -> float:
+        """Terms in common over all terms of two documents (Jaccard)."""
+        first, second = self.terms(a), self.terms(b)
+        common = len(first & second)
+        union = len(first) + len(second) - common
+        return common / union if union else 1.0
+
+    def shared(self, query: QueryTerms, row: int) -> Numbers:
+        """The query's terms that a document holds, the rarest first."""
+        held = self.terms(row)
+        both = np.array([term for term in query.known.tolist() if term in held], dtype=np.int64)
+        order: Numbers = both[np.argsort(-self.rarity[both], kind="stable")]
+        return order
+
+    def words(self, row: int) -> int:
+        """The length of a document in words, as spaces part them."""
+        return len((self._texts[row].as_py() or "").split())
+
+    def spelled(self, terms: Numbers, spelling: Mapping[str, str]) -> list[str]:
+        """Terms as a text spells them, so that a reader meets words and not stems."""
+        stems = [self._tokens.words.text(int(term)) for term in terms]
+        return [spelling.get(stem, stem) for stem in stems]
+
+    def spellings(self, texts: Sequence[str]) -> list[Mapping[str, str]]:
+        """For every text, its terms with the first word that each was spelled as."""
+        words = [_WORD.findall(text) for text in texts]
+        distinct = list(dict.fromkeys(word for row in words for word in row))
+        tokens = self._analyzer.analyze(pa.array(distinct, type=pa.large_string()))
+        stems = {word: tokens.row(place) for place, word in enumerate(distinct)}
+        return [_first_spellings(row, stems) for row in words]
+
+
+def _first_spellings(words: Sequence[str], stems: Mapping[str, list[str]]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        for stem in stems[word]:
+            found.setdefault(stem, word)
+    return found
+
+
+def _counts(terms: Sequence[int] | NDArray[np.int32], offsets: Numbers, width: int) -> csr_array:
+    """Counts of terms by document, each pair once."""
+    ones = np.ones(len(terms), dtype=np.int32)
+    matrix = csr_array((ones, np.asarray(terms), offsets), shape=(len(offsets) - 1, width))
+    matrix.sum_duplicates()
+    return matrix

@@ -1,0 +1,62 @@
+"""A ranking to be looked into: what a text names, on exactly this task's data, in scoring order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from r2med.errors import DataError, MissingError
+from r2med.measure import TieOrder
+from r2med.measure.ordering import ordered
+from r2med.results.contenders import is_run_file
+from r2med.results.result import RECORD_FILE, Result
+from r2med.results.store import Store
+from r2med.runs import Run
+from r2med.systems.spec import parse
+from r2med.tasks.task import Task
+
+_RUN_ENDINGS = (".trec", ".run", ".txt", ".res", ".gz", ".parquet")
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """A named run with its ties resolved; `result` is None for a run file."""
+
+    name: str
+    run: Run
+    result: Result | None = None
+
+
+def find_ranking(text: str, results: Sequence[Result], task: Task, folder: Path) -> Ranking:
+    """The run of a run file, a stored result's folder, or a system in `results` (newest first)."""
+    path = Path(text)
+    if is_run_file(text):
+        run = Run.from_parquet(path) if path.suffix == ".parquet" else Run.from_trec(path)
+        return Ranking(text, ordered(run))
+    if (path / RECORD_FILE).is_file():
+        return _of_result(text, [Store(path.parent).read(path)], task)
+    if text.endswith(_RUN_ENDINGS) or text.startswith((".", "/", "~")):
+        raise MissingError(f"{text}: no such run file or result folder.")
+    spec = str(parse(text))
+    found = [each for each in results if each.system == spec and each.task == task.name]
+    if not found:
+        raise MissingError(
+            f"system {spec!r} has no stored result on {task.name} in {folder}.\n"
+            f"Run it first: r2med eval '{spec}' --task {task.name}"
+        )
+    return _of_result(spec, found, task)
+
+
+def _of_result(name: str, found: Sequence[Result], task: Task) -> Ranking:
+    for result in found:
+        if result.record.task.hash == task.hash:
+            ties = cast(TieOrder, result.record.system.ties)
+            return Ranking(name, ordered(result.run, ties), result)
+    record = found[0].record.task
+    raise DataError(
+        f"{name}: its stored result is of {record.name}, data {record.hash[:12]}; "
+        f"{task.name} is now data {task.hash[:12]}.\n"
+        f"Run it again: r2med eval '{found[0].system}' --task {task.name}"
+    )

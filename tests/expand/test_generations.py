@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from r2med.errors import DataError, MissingError, UsageError
+from r2med.expand.expanded import Expanded, Sample
+from r2med.expand.generations import (
+    fitted,
+    place,
+    read_generations,
+    read_traces,
+    write_generations,
+)
+from r2med.expand.source import find_file
+from r2med.expand.trace import Step, Trace
+from r2med.tasks.task import Task
+from tests.expand.conftest import QUERIES, write
+
+outcomes = st.sampled_from(["ok", "truncated", "empty", "refused"])
+samples = st.lists(st.builds(Sample, st.text(), st.just(""), outcomes), min_size=1, max_size=3)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(samples)
+def test_what_is_written_is_read_back(tmp_path: Path, made: list[Sample]) -> None:
+    file = tmp_path / "query_with_hydoc.jsonl"
+
+    write_generations([Expanded("7", "a query\nin two lines", tuple(made))], file)
+
+    row = read_generations(file)["7"]
+    assert row.raws == tuple(sample.raw for sample in made)
+    told = row.outcomes or ("ok",) * len(made)
+    assert told == tuple(sample.outcome for sample in made)
+
+
+def test_a_plain_row_is_exactly_the_reference_layout(tmp_path: Path) -> None:
+    file = tmp_path / "query_with_hydoc.jsonl"
+
+    write_generations([Expanded("7", "Q", (Sample("G", "G"),))], file)
+
+    assert json.loads(file.read_text()) == {"id": "7", "text": "Q", "hy_doc": "G"}
+
+
+def test_traces_lie_beside_the_generations(tmp_path: Path) -> None:
+    file = tmp_path / "query_with_hydoc.jsonl"
+    trace = Trace((Step("search", "é"), Step("passages", "p", ("d1",))), "turns", 1, 12)
+
+    write_generations([Expanded("7", "Q", (Sample("G", "G"),), (trace,))], file)
+
+    assert read_traces(file) == {"7": (trace,)}
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ('{"id": "1"}', 'field "hy_doc" is missing, expected a string'),
+        ('{"id": "1", "hy_doc": ["a"]}', 'field "hy_doc" is a list, expected a string'),
+        ('{"hy_doc": "a"}', 'field "id" is missing, expected a string'),
+        ('{"id": "1", "hy_doc": "a", "hy_docs": "a"}', 'field "hy_docs" is a str'),
+        ('{"id": "1", "hy_doc": "a", "finish": ["odd"]}', 'field "finish" is a list'),
+        ("[1]", "found a list, expected an object"),
+        ('{"id": "1", ', "this is not JSON"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, line: str, complaint: str) -> None:
+    file = tmp_path / "g.jsonl"
+    file.write_text('{"id": "0", "hy_doc": "fine"}\n\n' + line + "\n")
+
+    with pytest.raises(DataError) as caught:
+        read_generations(file)
+
+    assert f"{file}, line 3: " in str(caught.value)
+    assert complaint in str(caught.value)
+
+
+def test_a_query_may_not_occur_twice(tmp_path: Path) -> None:
+    file = tmp_path / "g.jsonl"
+    write(file, [{"id": 1, "hy_doc": "a"}, {"id": "1", "hy_doc": "b"}])
+
+    with pytest.raises(DataError, match="line 2: query '1' has a generation already"):
+        read_generations(file)
+
+
+def rows_for(file: Path, *ids: str, **more: object) -> Path:
+    write(file, [{"id": query_id, "hy_doc": "G", **more} for query_id in ids])
+    return file
+
+
+def test_lacking_queries_are_counted_in_an_error(task: Task, tmp_path: Path) -> None:
+    file = rows_for(tmp_path / "g.jsonl", "2", "9")
+
+    with pytest.raises(DataError) as caught:
+        fitted(read_generations(file), task, file)
+
+    assert "2 of 3 queries of" in str(caught.value)
+    assert "('1', '3')" in str(caught.value)
+    assert "1 for other queries" in str(caught.value)
+
+
+def test_queries_of_another_task_are_counted_and_left_out(task: Task, tmp_path: Path) -> None:
+    file = rows_for(tmp_path / "g.jsonl", *QUERIES, "8", "9")
+
+    [notice] = fitted(read_generations(file), task, file)
+
+    assert "2 generations for queries that" in notice
+    assert "('8', '9')" in notice
+
+
+def test_a_file_whose_query_texts_differ_belongs_to_another_task(
+    task: Task, tmp_path: Path
+) -> None:
+    file = rows_for(tmp_path / "g.jsonl", *QUERIES, text="something else")
+
+    with pytest.raises(DataError, match="the text of 3 of 3 queries is not that of"):
+        fitted(read_generations(file), task, file)
+
+
+def test_the_file_in_the_task_s_folder_is_the_default_when_there_is_one(
+    task: Task, folder: Path
+) -> None:
+    assert find_file(task, "hyde", "gpt4", "auto") is None
+
+    rows_for(place(folder, "hyde", "gpt4"), *QUERIES)
+
+    found = find_file(task, "hyde", "gpt4", "auto")
+    assert found is not None and found.by_default
+    assert find_file(task, "hyde", "gpt4", "live") is None
+    published = find_file(task, "hyde", "gpt4", "published")
+    assert published is not None and not published.by_default
+
+
+def test_published_generations_that_are_not_here_are_named(task: Task) -> None:
+    with pytest.raises(MissingError, match=r"no published generations of hyde by gpt4: expected"):
+        find_file(task, "hyde", "gpt4", "published")
+
+
+@pytest.mark.parametrize("start", ["", "hyde/gpt4", "hyde/gpt4/query_with_hydoc.jsonl"])
+def test_a_path_may_be_a_file_or_any_folder_above_it(
+    task: Task, tmp_path: Path, start: str
+) -> None:
+    file = rows_for(place(tmp_path / "given", "hyde", "gpt4"), *QUERIES)
+
+    found = find_file(task, "hyde", "gpt4", str(tmp_path / "given" / start))
+
+    assert found is not None and found.path == file
+
+
+def test_a_path_that_is_not_there_or_holds_nothing_is_an_error(task: Task, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no such file or folder"):
+        find_file(task, "hyde", "gpt4", str(tmp_path / "nope"))
+    with pytest.raises(MissingError, match="no generations for"):
+        find_file(task, "hyde", "gpt4", str(tmp_path))

@@ -1,0 +1,305 @@
+"""All methods against a scripted server: what is asked, what is kept, what falls back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import r2med
+from r2med.expand.expanded import Expansion
+from r2med.expand.expander import build
+from r2med.expand.finding import CorpusFinder
+from r2med.expand.generations import place, read_generations, read_traces
+from r2med.expand.interface import BoundExpander, Finder
+from r2med.remote.limits import LimitError, Limits
+from r2med.retrieve.bm25 import build as build_bm25
+from r2med.retrieve.conditions import Conditions
+from r2med.results import Result
+from r2med.systems.pipeline import System
+from r2med.systems.registry import find_entry
+from r2med.tasks.task import Task
+from tests.expand.conftest import QUERIES
+from tests.llm_server import (
+    EMPTY,
+    MALFORMED_TAGS,
+    REFUSING,
+    UNCLOSED_THOUGHT,
+    LLMServer,
+    cut,
+    fails,
+    garbled,
+    says,
+)
+
+QUICK = Limits(concurrency=1, timeout=10, backoff=0.001)
+
+
+def finder(task: Task, text: str) -> Finder:
+    return CorpusFinder(task, build_bm25(find_entry(text).fields))
+
+
+def bound(task: Task, server: LLMServer, method: str, **options: str) -> BoundExpander:
+    entry = find_entry(method).overridden({"llm": "qwen-7b", **options})
+    conditions = Conditions(llm_url=server.url, limits=QUICK)
+    return build(entry.fields, conditions).on(task, finder)
+
+
+def expand(task: Task, server: LLMServer, method: str = "hyde", **options: str) -> Expansion:
+    return bound(task, server, method, **options).expand()
+
+
+def evaluate(task: Task, server: LLMServer, spec: str, **more: Any) -> Result:
+    system = System.from_spec(spec, Conditions(llm_url=server.url, limits=QUICK))
+    return r2med.evaluate(system, task, **more)
+
+
+def test_hyde_asks_once_a_query_and_searches_with_what_was_written(
+    task: Task, server: LLMServer
+) -> None:
+    server.script += [says("urate"), says("ferritin"), says("ascorbic acid")]
+
+    result = evaluate(task, server, "hyde:qwen-7b | bm25")
+
+    assert len(server.seen) == 3
+    assert result.metrics["ndcg@10"] == 1.0
+    facts = result.record.facts["hyde:qwen-7b"]
+    assert facts["first_lexical"] == "urate"
+    assert facts["generations_from"] == "live"
+    assert facts["calls"] == 3
+
+
+def test_what_was_answered_is_never_asked_again(task: Task, server: LLMServer) -> None:
+    first = expand(task, server)
+
+    again = expand(task, server)
+
+    assert len(server.seen) == 3
+    assert again.variants == first.variants
+    assert again.facts()["reused_calls"] == 3
+
+
+def test_a_stored_result_needs_no_server(task: Task, server: LLMServer, tmp_path: Path) -> None:
+    made = evaluate(task, server, "hyde:qwen-7b | bm25", results=tmp_path / "results")
+    asked = len(server.seen)
+
+    again = evaluate(task, server, "hyde:qwen-7b | bm25", results=tmp_path / "results")
+
+    assert len(server.seen) == asked
+    assert again.folder == made.folder
+
+
+def test_other_prompts_are_another_system(task: Task, server: LLMServer, tmp_path: Path) -> None:
+    (tmp_path / "hyde").mkdir()
+    (tmp_path / "hyde" / "question.toml").write_text('user = "In short: {query}"')
+    ours = bound(task, server, "hyde")
+    conditions = Conditions(llm_url=server.url, limits=QUICK, prompts=tmp_path)
+    fields = find_entry("hyde").overridden({"llm": "qwen-7b"}).fields
+
+    theirs = build(fields, conditions).on(task, finder)
+    theirs.expand()
+
+    assert theirs.identity != ours.identity
+    asked = {body["messages"][0]["content"] for body in server.bodies}
+    assert asked == {f"In short: {query}" for query in QUERIES.values()}
+
+
+def test_query2doc_shows_its_examples_and_keeps_the_query(task: Task, server: LLMServer) -> None:
+    server.reply = lambda body: "W"
+
+    expansion = expand(task, server, "query2doc")
+
+    query = QUERIES["1"]
+    form = expansion.variants[0][0]
+    assert form.lexical == f"{query}{query} W"
+    assert [part.text for part in form.dense] == [f"{query}[SEP]W"]
+    assert "alliinase" in server.bodies[0]["messages"][0]["content"]
+
+
+def test_lamer_reads_what_a_search_found(task: Task, server: LLMServer) -> None:
+    expand(task, server, "lamer", passages="1", words="2")
+
+    third = server.bodies[2]["messages"][0]["content"]
+    assert "1. Bleeding gums ..." in third
+    assert "mostly wrong" in third
+
+
+@pytest.mark.parametrize("method", ["search-o1", "search-r1"])
+def test_an_agent_s_trace_is_kept_and_its_answer_is_searched_with(
+    task: Task, server: LLMServer, method: str
+) -> None:
+    def reply(body: dict[str, Any]) -> str:
+        told = body["messages"]
+        if len(told) == 1:
+            both = "<search>urate</search>", "<|begin_search_query|> urate <|end_search_query|>"
+            return f"Think. {both[method == 'search-o1']}"
+        return "<answer>urate crystals</answer>" if method == "search-r1" else "urate crystals"
+
+    server.reply = reply
+
+    expansion = expand(task, server, method)
+
+    assert len(server.seen) == 6
+    assert {form.lexical for form in expansion.variants[0]} == {"urate crystals"}
+    kept = Path(str(expansion.facts()["generations_kept"]))
+    traces = read_traces(kept)
+    assert [trace.searches for trace in traces["1"]] == [("urate",)]
+    assert traces["1"][0].steps[2].documents == ("gout",)
+    assert set(read_generations(kept)) == set(QUERIES)
+
+
+def test_an_agent_that_was_interrupted_goes_on_where_it_was(task: Task, server: LLMServer) -> None:
+    server.reply = lambda body: (
+        "<search>urate</search>" if len(body["messages"]) == 1 else "<answer>gout</answer>"
+    )
+    entry = find_entry("search-r1").overridden({"llm": "qwen-7b"})
+    short = Conditions(llm_url=server.url, limits=Limits(tokens=700, concurrency=1))
+
+    with pytest.raises(LimitError, match="answers are here and kept"):
+        build(entry.fields, short).on(task, finder).expand()
+    before = len(server.seen)
+    expand(task, server, "search-r1")
+
+    assert 0 < before < 6
+    assert len(server.seen) == 6
+
+
+def test_malformed_tags_do_not_stop_an_agent(task: Task, server: LLMServer) -> None:
+    server.script += [MALFORMED_TAGS] * 9
+
+    expansion = expand(task, server, "search-r1")
+
+    assert len(expansion.queries) == 3
+    assert all(query.traces[0].malformed for query in expansion.queries)
+
+
+def test_trouble_on_the_wire_is_survived(task: Task, server: LLMServer) -> None:
+    server.script += [fails(429, retry_after="0"), fails(500), cut(), garbled(), says("urate")]
+
+    expansion = expand(task, server)
+
+    assert expansion.queries[0].answers == ("urate",)
+    assert expansion.fallen_back == ()
+
+
+def test_refused_and_empty_generations_fall_back_to_the_query_and_are_told(
+    task: Task, server: LLMServer
+) -> None:
+    server.script += [REFUSING, EMPTY, says("ascorbic acid")]
+    heard: list[str] = []
+
+    result = evaluate(task, server, "hyde:qwen-7b | bm25", tell=heard.append)
+
+    facts = result.record.facts["hyde:qwen-7b"]
+    assert (facts["refused"], facts["empty"], facts["fallen_back"]) == (1, 1, 2)
+    assert facts["first_lexical"] == QUERIES["1"]
+    assert any("2 of 3 queries have no usable generation" in message for message in heard)
+
+
+def test_a_refusal_stays_one_in_a_file(task: Task, server: LLMServer, folder: Path) -> None:
+    server.script += [REFUSING, says("ferritin"), says("ascorbic acid", finish="length")]
+    live = expand(task, server)
+    kept = Path(str(live.facts()["generations_kept"]))
+
+    read = expand(task, server, generations=str(kept))
+
+    assert read.variants == live.variants
+    assert read.facts()["truncated"] == 1
+
+
+def test_an_unclosed_thought_is_used_whole_and_counted_as_cut(
+    task: Task, server: LLMServer
+) -> None:
+    server.script += [UNCLOSED_THOUGHT]
+
+    expansion = expand(task, server, llm="qwq-32b")
+
+    assert expansion.variants[0][0].lexical.startswith("<think> The patient")
+    assert expansion.facts()["truncated"] == 1
+
+
+@pytest.mark.parametrize("method", ["hyde", "query2doc", "lamer"])
+def test_of_a_reasoning_model_every_method_uses_the_stripped_answer(
+    task: Task, server: LLMServer, method: str
+) -> None:
+    server.reply = lambda body: "<think>Could be gout.</think>\n\nUrate."
+
+    expansion = expand(task, server, method, llm="qwq-32b")
+
+    form = expansion.variants[0][0]
+    assert form.lexical == "Urate."
+    assert [part.text for part in form.dense] == [QUERIES["1"], "Urate."]
+
+
+def test_samples_are_asked_for_one_by_one_and_averaged(task: Task, server: LLMServer) -> None:
+    server.script += [says(f"text {place}") for place in range(6)]
+
+    expansion = expand(task, server, n="2")
+
+    assert len(server.seen) == 6
+    assert expansion.variants[0][0].lexical == "text 0 text 3"
+    assert len({body["seed"] for body in server.bodies}) == 2
+
+
+def test_fused_samples_are_searched_apart(task: Task, server: LLMServer) -> None:
+    right, wrong = ["urate", "ferritin", "ascorbic"], ["ferritin", "urate", "urate"]
+    server.script += [says(text) for text in right + wrong]
+
+    result = evaluate(task, server, "hyde:qwen-7b[n=2,combine=fuse] | bm25-lucene")
+
+    ranking = [document for document, _ in result.run.ranking("1")]
+    assert set(ranking) == {"gout", "iron"}
+
+
+def test_the_default_file_is_told_and_asks_no_model(
+    task: Task, server: LLMServer, folder: Path
+) -> None:
+    expansion = expand(task, server)
+    kept = Path(str(expansion.facts()["generations_kept"]))
+    target = place(folder, "hyde", "qwen-7b")
+    target.parent.mkdir(parents=True)
+    target.write_bytes(kept.read_bytes())
+    heard: list[str] = []
+    asked = len(server.seen)
+
+    for _ in range(2):
+        result = evaluate(task, server, "hyde:qwen-7b | bm25", tell=heard.append)
+
+    assert len(server.seen) == asked
+    assert sum("are read from" in message for message in heard) == 2
+    assert result.record.facts["hyde:qwen-7b"]["generations_from"] == str(target)
+
+
+def test_a_new_file_in_the_folder_never_meets_the_result_of_a_live_run(
+    task: Task, server: LLMServer, folder: Path
+) -> None:
+    live = evaluate(task, server, "hyde:qwen-7b | bm25")
+    target = place(folder, "hyde", "qwen-7b")
+    target.parent.mkdir(parents=True)
+    rows = [f'{{"id": "{query_id}", "hy_doc": "urate"}}\n' for query_id in QUERIES]
+    target.write_text("".join(rows))
+
+    from_file = evaluate(task, server, "hyde:qwen-7b | bm25")
+
+    assert from_file.folder != live.folder
+
+
+def test_rerankers_see_the_original_query(task: Task, server: LLMServer) -> None:
+    seen: list[str] = []
+
+    class Reranker:
+        identity = "sees"
+
+        def predict(self, pairs: list[tuple[str, str]]) -> list[float]:
+            seen.extend(query for query, _ in pairs)
+            return [0.0 for _ in pairs]
+
+    conditions = Conditions(llm_url=server.url, limits=QUICK)
+    system = System.from_spec(
+        "hyde:qwen-7b | bm25 | mine@2", conditions, models={"mine": Reranker()}
+    )
+
+    r2med.evaluate(system, task)
+
+    assert set(seen) == set(QUERIES.values())

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r2med.errors import MissingError, UsageError
+from r2med.nano import Recipe, add_candidates, build, profile
+from r2med.nano.candidates import Candidates, combined, dense_config
+from r2med.runs import Run
+from r2med.systems.pipeline import System
+from r2med.tasks.load import load_task
+from tests.building import judgements_of
+from tests.cli.running import run
+from tests.nano.making import contents
+
+DENSE = ("some_encoder", "some")
+
+
+def falling(names: list[str]) -> list[tuple[str, float]]:
+    return [(name, float(-rank)) for rank, name in enumerate(names)]
+
+
+def candidates_of(bm25: list[str], dense: list[str], positives: list[str]) -> Candidates:
+    return combined(
+        Run.from_lists({"7": falling(bm25)}),
+        Run.from_lists({"7": falling(dense)}),
+        judgements_of({"7": dict.fromkeys(positives, 1)}),
+        split="NanoR2MEDBiology",
+        dense=DENSE,
+    )
+
+
+def names(found: Run) -> list[str]:
+    return [name for name, _ in found.ranking("7")]
+
+
+def test_the_hybrid_sums_reciprocal_ranks_with_k_100() -> None:
+    found = candidates_of(["a", "b", "c"], ["c", "d", "a"], ["a"])
+
+    scores = dict(found.hybrid.ranking("7"))
+    assert scores["a"] == pytest.approx(1 / 101 + 1 / 103)
+    assert scores["d"] == pytest.approx(1 / 102)
+    assert names(found.hybrid) == ["a", "c", "b", "d"]
+
+
+def test_equal_hybrid_scores_go_by_best_rank_then_by_id() -> None:
+    found = candidates_of(["z", "b"], ["a", "c"], ["a"])
+
+    assert names(found.hybrid) == ["a", "z", "b", "c"]
+
+
+def test_lists_are_cut_at_500_and_100() -> None:
+    many = [f"d{i:04}" for i in range(700)]
+
+    found = candidates_of(many, many[::-1], ["d0000"])
+
+    assert (len(names(found.bm25)), len(names(found.dense))) == (500, 500)
+    assert len(names(found.hybrid)) == 100
+
+
+def test_equal_dense_scores_are_ordered_by_id() -> None:
+    tied = Run.from_lists({"7": [("b", 0.5), ("a", 0.5), ("c", 0.9)]})
+
+    found = combined(tied, tied, judgements_of({"7": {"a": 1}}), split="S", dense=DENSE)
+
+    assert names(found.dense) == ["c", "a", "b"]
+
+
+def test_a_list_that_holds_a_positive_gets_no_safeguard() -> None:
+    found = candidates_of(["a", "b"], ["b", "c"], ["c", "x"])
+
+    assert found.safeguards == {}
+    assert names(found.guarded) == names(found.hybrid)
+
+
+def test_the_safeguard_is_the_published_seeded_choice_at_the_end() -> None:
+    positives = ["p3", "p1", "p2"]
+    chance = random.Random("20260524\0NanoR2MEDBiology\x007\0positive_safeguard")
+
+    found = candidates_of([f"d{i}" for i in range(100)], [f"d{i}" for i in range(100)], positives)
+
+    assert names(found.guarded)[100:] == [chance.choice(sorted(positives))]
+    assert len(names(found.hybrid)) == 100
+
+
+@given(st.permutations([f"d{i}" for i in range(8)]), st.permutations([f"d{i}" for i in range(8)]))
+def test_the_hybrid_does_not_depend_on_which_member_is_which(a: list[str], b: list[str]) -> None:
+    assert names(candidates_of(a, b, ["d0"]).hybrid) == names(candidates_of(b, a, ["d0"]).hybrid)
+
+
+def test_the_dense_subset_is_named_after_the_checkpoint() -> None:
+    assert dense_config("harrier") == "harrier_oss_v1_270m"
+    assert dense_config("minilm") == "all_minilm_l6_v2"
+
+
+@pytest.mark.parametrize(
+    ("dense", "told"),
+    [
+        ("harier", "Did you mean 'harrier'"),
+        ("bm25", "no encoder but BM25"),
+        ("bm25 + harrier", "not a single retriever"),
+    ],
+)
+def test_a_dense_member_that_is_no_encoder_is_refused(
+    tmp_path: Path, dense: str, told: str
+) -> None:
+    build(load_task("demo/biology"), tmp_path / "nano", Recipe(documents=40))
+    was = contents(tmp_path)
+
+    with pytest.raises(UsageError, match=told):
+        add_candidates(tmp_path / "nano", dense)
+
+    assert contents(tmp_path) == was
+
+
+def test_a_folder_that_was_not_built_here_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match=r"no nano\.json"):
+        add_candidates(tmp_path, "harrier")
+
+
+@pytest.fixture
+def with_candidates(tmp_path: Path) -> Path:
+    pytest.importorskip("wordllama")
+    build(load_task("demo/biology"), tmp_path / "nano", Recipe(documents=60))
+    add_candidates(tmp_path / "nano", "wordllama")
+    return tmp_path / "nano"
+
+
+def test_the_three_subsets_are_read_back_as_first_stages(with_candidates: Path) -> None:
+    task = load_task(f"{with_candidates}#NanoDemoBiology")
+
+    found = {row.role: row.config for row in profile(task).retrieval}
+
+    assert found == {
+        "bm25": "bm25",
+        "dense": "word_llama_l2_supercat",
+        "reranking_hybrid": "reranking_hybrid",
+    }
+    assert str(System.from_spec("candidates:bm25")) == "candidates:bm25"
+
+
+def test_candidates_are_the_same_bytes_twice_and_not_replaced_unasked(
+    with_candidates: Path,
+) -> None:
+    was = contents(with_candidates)
+
+    refused = run("nano", "candidates", str(with_candidates), "--dense", "wordllama")
+    add_candidates(with_candidates, "wordllama", force=True)
+
+    assert refused.code == 2 and "has candidates already" in refused.err
+    assert contents(with_candidates) == was

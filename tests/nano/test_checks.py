@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from r2med.nano.candidates import combined
+from r2med.nano.checks import check_profile
+from r2med.nano.folder import write_candidates
+from r2med.runs import Run
+from r2med.tasks.load import load_task
+from r2med.tasks.registry import find_task
+from tests.cli.running import run
+from tests.tasks.writing import write_nano
+
+NAME = "NanoR2MEDBiology"
+
+
+def local_copy(root: Path) -> Path:
+    """A NanoR2MED of one task that is not the published one."""
+    folder = write_nano(root / "NanoR2MED", split=NAME)
+    task = load_task(NAME, root=root, use_copy=False)
+    ranked = Run.from_lists({"1": [("d3", 1.0)], "2": [("d1", 1.0)]})
+    found = combined(ranked, ranked, task.judgements, split=NAME, dense=("x", "x"))
+    write_candidates(found.bm25, folder, "bm25", NAME)
+    write_candidates(found.guarded, folder, "reranking_hybrid", NAME)
+    return root
+
+
+def test_verify_compares_the_candidates_of_a_local_copy_with_the_manifest(tmp_path: Path) -> None:
+    root = local_copy(tmp_path)
+
+    outcome = run("verify", NAME, "--data-root", str(root), "--json")
+
+    profile = [row for row in json.loads(outcome.out) if row["aspect"] == "profile"]
+    verdicts = {row["what"]: row["passed"] for row in profile}
+    assert outcome.code == 1
+    assert verdicts["bm25.ndcg@10"] is False
+    assert verdicts["positives.min"] is True
+    assert verdicts["dense.ndcg@10"] is None
+
+
+def test_every_published_figure_of_every_subset_is_checked(tmp_path: Path) -> None:
+    checks = {check.what for check in check_profile(find_task(NAME), root=local_copy(tmp_path))}
+
+    for role in ("bm25", "dense", "reranking_hybrid"):
+        for figure in ("ndcg@10", "hit@10", "recall@100 (micro)", "candidates, mean"):
+            assert f"{role}.{figure}" in checks
+    assert "reranking_hybrid.safeguard rows" in checks

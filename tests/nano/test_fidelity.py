@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+
+from r2med import evaluate
+from r2med.errors import MissingError
+from r2med.nano import Recipe, build
+from r2med.nano.fidelity import fidelity, kendall, spearman
+from r2med.results import Result
+from r2med.tasks.load import load_task
+from tests.cli.running import run
+
+SYSTEMS = ["bm25", "bm25-lucene", "bm25-nano", "bm25[k1=3.0]"]
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> list[Result]:
+    build(load_task("demo/biology"), tmp_path / "nano", Recipe(documents=60))
+    nano = load_task(f"{tmp_path / 'nano'}#NanoDemoBiology")
+    return evaluate(SYSTEMS, [load_task("demo/biology"), nano])
+
+
+def test_systems_are_ranked_on_both_tasks_with_intervals(results: list[Result]) -> None:
+    found = fidelity("demo/biology", "NanoDemoBiology", results, resamples=200)
+
+    assert {place.system for place in found.places} == set(SYSTEMS)
+    assert found.queries == 13
+    assert -1 <= found.kendall <= 1 and -1 <= found.spearman <= 1
+    assert found.kendall_interval.low <= found.kendall_interval.high
+
+
+def test_a_task_compared_with_itself_agrees_wholly(results: list[Result]) -> None:
+    found = fidelity("demo/biology", "demo/biology", results, resamples=100)
+
+    assert found.kendall == pytest.approx(1.0)
+    assert found.spearman_interval.low == pytest.approx(1.0)
+
+
+def test_the_command_reads_stored_results_and_fits_eighty_columns(results: list[Result]) -> None:
+    outcome = run("nano", "fidelity", "demo/biology", "NanoDemoBiology", "--resamples", "100")
+
+    assert outcome.code == 0
+    assert "Kendall tau-b" in outcome.out and "Spearman rho" in outcome.out
+    assert max(len(line.rstrip()) for line in outcome.out.splitlines()) <= 80
+
+
+def test_too_few_systems_is_an_error_that_says_which_there_are(results: list[Result]) -> None:
+    few = [result for result in results if result.system in SYSTEMS[:2]]
+
+    with pytest.raises(MissingError, match=r"2 systems have stored results on both"):
+        fidelity("demo/biology", "NanoDemoBiology", few)
+
+
+columns = st.lists(st.floats(0, 1), min_size=3, max_size=8).filter(lambda c: np.ptp(c) > 0)
+
+
+@given(columns)
+def test_agreement_is_whole_with_itself_and_reversed_with_its_negative(column: list[float]) -> None:
+    values = np.array(column)
+
+    assert kendall(values, values) == pytest.approx(1.0)
+    assert spearman(values, -values) == pytest.approx(-1.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=3, max_size=9))
+def test_spearman_is_scipys(pairs: list[tuple[int, int]]) -> None:
+    a, b = (np.array(column, dtype=np.float64) for column in zip(*pairs, strict=True))
+
+    if np.ptp(a) and np.ptp(b):
+        assert spearman(a, b) == pytest.approx(float(spearmanr(a, b).statistic))
+    else:
+        assert spearman(a, b) == 0.0

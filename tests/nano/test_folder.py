@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from r2med.errors import DataError, UsageError
+from r2med.nano import Recipe, build
+from r2med.nano.building import split_name
+from r2med.tasks.load import load_task
+from r2med.tasks.registry import TaskEntry, find_suite
+from tests.cli.running import run
+from tests.nano.making import contents, task_of
+
+
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        build(load_task("demo/medqa-diag"), tmp_path / name, Recipe(documents=60))
+
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_both_layouts_load_as_the_same_task(tmp_path: Path) -> None:
+    [built] = build(load_task("demo/biology"), tmp_path / "nano", Recipe(documents=60))
+
+    hub = load_task(f"{tmp_path / 'nano'}#{built.split}")
+    r2med = load_task(tmp_path / "nano" / "r2med" / built.split)
+
+    assert hub.hash == r2med.hash
+    assert r2med.queries.answers.null_count == 0
+
+
+@settings(
+    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(st.text(min_size=1).filter(lambda t: t.isprintable()), min_size=1, max_size=5))
+def test_any_text_survives_writing_and_reading(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str]
+) -> None:
+    documents = [(f"d{i}", text) for i, text in enumerate(dict.fromkeys(texts))]
+    task = task_of(documents, {"q": "question"}, {"q": {"d0": 1}})
+
+    [built] = build(task, tmp_path_factory.mktemp("any") / "nano")
+
+    read = load_task(f"{built.folder}#{built.split}", use_copy=False)
+    assert read.corpus.texts.to_pylist() == [text for _, text in documents]
+
+
+def test_the_front_matter_names_every_config_and_split(tmp_path: Path) -> None:
+    tasks = [load_task("demo/biology"), load_task("demo/medqa-diag")]
+
+    build(tasks, tmp_path / "nano", Recipe(documents=50))
+
+    text = (tmp_path / "nano" / "README.md").read_text()
+    front = text.split("---")[1]
+    for config in ("corpus", "queries", "qrels"):
+        assert f"- config_name: {config}" in front
+        for split in ("NanoDemoBiology", "NanoDemoMedqaDiag"):
+            assert f"path: {config}/{split}-00000-of-00001.parquet" in front
+
+
+@pytest.mark.parametrize("entry", find_suite("nano").entries, ids=lambda entry: entry.source)
+def test_splits_of_the_eight_tasks_have_their_published_names(entry: TaskEntry) -> None:
+    task = task_of([("d", "t")], {"q": "x"}, {"q": {"d": 1}}, name=entry.source)
+
+    assert split_name(replace(task, suite="full")) == entry.split
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("keep")
+
+    outcome = run("nano", "build", "demo/biology", "--out", str(tmp_path))
+
+    assert outcome.code == 2
+    assert "is not empty, and nothing in it was touched" in outcome.err
+    assert contents(tmp_path) == {"mine.txt": b"keep"}
+
+
+def test_force_replaces_the_nano_task_and_keeps_other_files(tmp_path: Path) -> None:
+    build(load_task("demo/biology"), tmp_path, Recipe(documents=50))
+    (tmp_path / "mine.txt").write_text("keep")
+
+    build(load_task("demo/medqa-diag"), tmp_path, Recipe(documents=50), force=True)
+
+    found = contents(tmp_path)
+    assert found["mine.txt"] == b"keep"
+    assert not any("Biology" in path for path in found)
+    assert set(json.loads(found["nano.json"])["tasks"]) == {"NanoDemoMedqaDiag"}
+
+
+def test_strict_fails_where_positives_are_lost_and_writes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="29 of 34 positives would be lost"):
+        build(load_task("demo/biology"), tmp_path / "nano", Recipe(documents=5), strict=True)
+
+    assert not (tmp_path / "nano").exists()
+
+
+def test_losses_are_told_with_their_counts(tmp_path: Path) -> None:
+    outcome = run("nano", "build", "demo/biology", "--documents", "5", "--out", str(tmp_path / "n"))
+
+    assert outcome.code == 0
+    assert "29 positives dropped" in outcome.err
+    assert "11 queries dropped" in outcome.err
+
+
+_FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from r2med.nano import Recipe, build
+from r2med.nano.staging import WriteError
+from r2med.tasks.load import load_task
+tasks = [load_task(name, use_copy=False) for name in ("demo/biology", "demo/pmc-clinical")]
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    build(tasks, Path(sys.argv[1]), Recipe(documents=80), force=True)
+except WriteError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit on file sizes there")
+@pytest.mark.parametrize("before", [False, True])
+def test_a_disk_that_fills_up_half_way_leaves_things_as_they_were(
+    tmp_path: Path, before: bool
+) -> None:
+    target = tmp_path / "nano"
+    if before:
+        build(load_task("demo/biology"), target, Recipe(documents=40))
+    was = contents(tmp_path)
+
+    done = subprocess.run(
+        [sys.executable, "-c", _FULL_DISK, str(target)], capture_output=True, text=True
+    )
+
+    assert "could not be written" in done.stdout, done.stderr
+    assert "Nothing half-written was left" in done.stdout
+    assert contents(tmp_path) == was
+
+
+def test_two_tasks_of_one_name_cannot_share_a_folder(tmp_path: Path) -> None:
+    tasks = [task_of([("d", "t")], {"q": "x"}, {"q": {"d": 1}}) for _ in range(2)]
+
+    with pytest.raises(UsageError, match="would both become NanoSmall"):
+        build(tasks, tmp_path / "nano")

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from r2med.nano.candidates import combined
+from r2med.nano.checks import _subset_checks
+from r2med.nano.folder import write_candidates
+from r2med.nano.group import group_means, published_means
+from r2med.nano.profiling import data_profile, profile, profile_of
+from r2med.runs import Run
+from r2med.tasks.load import load_task
+from r2med.tasks.registry import find_suite
+from tests.cli.running import run
+from tests.nano.making import task_of
+from tests.tasks.writing import Written, write_nano
+
+DOCUMENTS = [(f"d{i}", f"text {i}") for i in range(5)]
+TASK = task_of(
+    DOCUMENTS, {"q1": "one", "q2": "two words"}, {"q1": {"d0": 2, "d1": 1}, "q2": {"d2": 1}}
+)
+
+
+def lists(**ranked: str) -> Run:
+    return Run.from_lists({q: [(f"d{c}", 0.0) for c in names] for q, names in ranked.items()})
+
+
+def test_figures_are_binary_in_list_order_and_recall_is_micro_and_macro() -> None:
+    found = profile_of(TASK, [("bm25", "bm25", lists(q1="10", q2="34"))])
+
+    [row] = found.retrieval
+    assert row.ndcg_10 == pytest.approx(0.5)
+    assert row.hit_10 == 0.5
+    assert row.recall_100_micro == pytest.approx(2 / 3)
+    assert row.recall_100_macro == 0.5
+    assert (row.candidates_min, row.candidates_mean, row.candidates_max) == (2, 2.0, 2)
+
+
+def test_the_data_profile_counts_positives_and_characters() -> None:
+    data = data_profile(TASK)
+
+    assert (data.positives_min, data.positives_median, data.positives_max) == (1, 1.5, 2)
+    assert data.multi_positive_share == 0.5
+    assert (data.query_length_mean, data.document_length_max) == (6.0, 6)
+
+
+def test_candidates_on_disk_give_the_same_profile_as_in_memory(tmp_path: Path) -> None:
+    write_nano(tmp_path, Written(), split="NanoTask")
+    task = load_task(f"{tmp_path}#NanoTask")
+    ranked = Run.from_lists({"1": [("d3", 2.0), ("d2", 1.0)], "2": [("d1", 2.0), ("d2", 1.0)]})
+    found = combined(ranked, ranked, task.judgements, split="NanoTask", dense=("enc", "enc"))
+    for config, lists in (
+        ("bm25", found.bm25),
+        ("enc", found.dense),
+        ("reranking_hybrid", found.guarded),
+    ):
+        write_candidates(lists, tmp_path, config, "NanoTask")
+
+    assert profile(task) == profile(task, found)
+
+
+def test_the_published_group_means_are_the_published_ones() -> None:
+    entries = find_suite("nano").entries
+    empty = profile_of(TASK, [])
+    profiles = [replace(empty, task=e.name, published=e.candidates) for e in entries]
+
+    means = published_means(profiles)
+
+    assert {role: (round(a, 4), round(b, 4)) for role, (a, b) in means.items()} == {
+        "bm25": (0.2110, 0.2094),
+        "dense": (0.2980, 0.3007),
+        "reranking_hybrid": (0.2899, 0.2882),
+    }
+
+
+def test_group_means_weigh_by_query_and_by_task_and_need_every_task() -> None:
+    small = task_of(DOCUMENTS, {"q": "x"}, {"q": {"d0": 1}})
+    both = [
+        profile_of(TASK, [("bm25", "bm25", lists(q1="10", q2="34"))]),
+        profile_of(small, [("bm25", "bm25", lists(q="0"))]),
+    ]
+
+    [mean] = group_means(both)
+
+    assert mean.ndcg_10_query_weighted == pytest.approx((0.5 * 2 + 1) / 3)
+    assert mean.ndcg_10_task_mean == pytest.approx(0.75)
+    assert mean.recall_100_micro == pytest.approx(3 / 4)
+    assert group_means([both[0], profile_of(small, [])]) == []
+
+
+def test_figures_that_differ_from_the_manifest_are_found() -> None:
+    entry = find_suite("nano").entries[0]
+    row = profile_of(TASK, [("bm25", "bm25", lists(q1="10", q2="34"))])
+
+    checks = {check.what: check.passed for check in _subset_checks(entry, row)}
+
+    assert checks["bm25.ndcg@10"] is False
+    assert checks["dense.ndcg@10"] is None
+
+
+def test_published_figures_are_shown_where_the_data_is_not_here() -> None:
+    outcome = run("profile", "nano")
+
+    assert outcome.code == 0
+    assert "as published" in outcome.out
+    assert outcome.out.count("NanoR2MED") >= 8
+    assert "0.2110" in outcome.out and "0.2094" in outcome.out
+    assert max(len(line.rstrip()) for line in outcome.out.splitlines()) <= 80
+
+
+def test_the_profile_of_a_group_labels_both_means_and_fits_eighty_columns() -> None:
+    outcome = run("profile", "demo", "--dense", "none")
+
+    assert outcome.code == 0
+    assert "query-weighted mean" in outcome.out and "mean of 8 tasks" in outcome.out
+    assert max(len(line.rstrip()) for line in outcome.out.splitlines()) <= 80
+
+
+def test_the_profile_as_json_is_nothing_but_json() -> None:
+    told = json.loads(run("profile", "demo/biology", "--dense", "none", "--json").out)
+
+    assert told["tasks"][0]["data"]["queries"] == 13
+    assert told["tasks"][0]["retrieval"][0]["role"] == "bm25"

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r2med import evaluate
+from r2med.audit.outcome import Outcome, write_outcome
+from r2med.report.cards.blocks import Bullets, Grid, Links, Page, Paragraph, Quote, Section
+from r2med.report.cards.failures import find_failures
+from r2med.report.cards.html import html
+from r2med.report.cards.markdown import escaped, markdown
+from r2med.report.cards.prose import prose_of
+from r2med.runs import Run
+from r2med.tasks.load import load_task
+from r2med.tasks.registry import find_suite
+from tests.cli.running import run
+from tests.nano.making import contents, task_of
+
+
+class Reader(HTMLParser):
+    """Collects text and tags, as a browser would see them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def page_of(text: str) -> Page:
+    blocks = (
+        Paragraph(text),
+        Bullets((text,)),
+        Grid((text,), ((text,),), caption=text),
+        Quote(text, ((text, text),)),
+        Links(((text, "other"),)),
+    )
+    return Page("page", text, text, (Section(text, blocks),))
+
+
+@given(st.text(alphabet="<>&\"'abc/=! scriptonl", min_size=1))
+def test_no_text_becomes_markup_in_html(text: str) -> None:
+    plain, strange = Reader(html(page_of("x"))), Reader(html(page_of(text)))
+
+    assert strange.tags == plain.tags
+
+
+@given(st.text(alphabet="<>[]()*_`|#-+1. \n\\ab"))
+def test_no_text_breaks_a_line_or_a_table_in_markdown(text: str) -> None:
+    told = escaped(text)
+
+    assert "\n" not in told
+    assert not re.search(r"(?<!\\)(?:\\\\)*[<|`*\[\]]", told)
+    assert not re.match(r"#+ ", told)
+
+
+def test_a_page_is_one_file_without_scripts_or_anything_loaded() -> None:
+    page = html(page_of("text"))
+
+    assert not {"script", "link", "img", "iframe"} & set(Reader(page).tags)
+    assert "prefers-color-scheme: dark" in page and "@media print" in page
+    assert "http" not in page and "url(" not in page
+
+
+@pytest.mark.parametrize("entry", find_suite("full").entries, ids=lambda entry: entry.name)
+def test_every_task_has_prose_without_a_figure_typed_in(entry: object) -> None:
+    prose = prose_of(entry)  # type: ignore[arg-type]
+
+    words = [prose.overview, prose.measures, prose.interpretation, prose.training, prose.sources]
+    assert all(len(text) > 40 for text in words)
+    assert len(prose.failures) == 3
+    assert not re.search(r"\d", " ".join([*words, *prose.failures]))
+
+
+SECTIONS = [
+    "Overview",
+    "What it measures",
+    "Data profile",
+    "Retrieval behaviour",
+    "Interpretation",
+    "Failure modes",
+    "Training and leakage",
+    "Examples",
+    "Sources",
+]
+
+
+def test_a_card_has_every_section_in_three_forms(tmp_path: Path) -> None:
+    outcome = run("card", "demo/biology", "--dense", "none", "--out", str(tmp_path / "cards"))
+
+    assert outcome.code == 0
+    page = (tmp_path / "cards" / "demo-biology.md").read_text()
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == SECTIONS
+    assert all(
+        title in (tmp_path / "cards" / "demo-biology.html").read_text() for title in SECTIONS
+    )
+    told = json.loads((tmp_path / "cards" / "demo-biology.json").read_text())
+    assert told["audit"] == "not_audited" and len(told["examples"]) == 3
+
+
+def test_the_group_page_labels_both_means_and_links_every_task(tmp_path: Path) -> None:
+    run("card", "demo", "--dense", "none", "--out", str(tmp_path))
+
+    page = (tmp_path / "index.md").read_text()
+    assert "query-weighted mean" in page and "task mean" in page
+    links = re.findall(r"\]\(([^)]+)\)", page)
+    assert len(links) == 8 and all((tmp_path / link).is_file() for link in links)
+
+
+def test_figures_come_from_stored_results_of_this_very_data(tmp_path: Path) -> None:
+    results = evaluate(["bm25", "bm25-lucene"], ["demo/biology"])
+
+    run("card", "demo/biology", "--dense", "none", "--out", str(tmp_path))
+
+    page = (tmp_path / "demo-biology.md").read_text()
+    for result in results:
+        assert f"| {result.system} | {result.metrics['ndcg@10']:.4f} |" in page
+    assert "drawn from the stored result of" in page
+
+
+def test_an_audit_of_this_data_is_told_and_one_of_other_data_is_not(tmp_path: Path) -> None:
+    task = load_task("demo/biology")
+    for name, data in (("same", task.hash), ("other", "f" * 64)):
+        outcome = Outcome(task.name, data, "corpus X", 13, 2, 34, 0)
+        write_outcome(tmp_path / name, outcome)
+        folder = str(tmp_path / name)
+        run("card", task.name, "--dense", "none", "--results", folder, "--out", f"{folder}/cards")
+
+    same = (tmp_path / "same" / "cards" / "demo-biology.md").read_text()
+    other = (tmp_path / "other" / "cards" / "demo-biology.md").read_text()
+    assert "Audited against corpus X: OVERLAP FOUND. 2 of 13 queries" in same
+    assert "not audited on this data" in other
+
+
+def test_the_same_card_twice_is_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        run("card", "demo/biology", "--dense", "none", "--out", str(tmp_path / name))
+
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_a_folder_that_is_not_empty_is_left_alone_unless_forced(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("keep")
+    arguments = ("card", "demo/biology", "--dense", "none", "--out", str(tmp_path))
+
+    refused = run(*arguments)
+    forced = run(*arguments, "--force")
+
+    assert refused.code == 2 and "is not empty" in refused.err
+    assert forced.code == 0 and (tmp_path / "mine.txt").read_text() == "keep"
+
+
+CONFUSED = task_of(
+    [
+        ("stroke", "weakness of one side due to a clot in the brain"),
+        ("tumour", "slow growth inside the skull"),
+        ("filler", "unrelated words about gardening"),
+        *((f"f{i}", f"filler {i}") for i in range(20)),
+    ],
+    {"1": "sudden weakness of one side", "2": "headache and slow weakness of one side"},
+    {"1": {"stroke": 1}, "2": {"tumour": 1}},
+    answers={"1": "Stroke", "2": "Tumour"},
+    body_systems={"1": "Nervous", "2": "Nervous"},
+)
+
+
+def test_the_three_kinds_of_failure_are_found_in_a_real_ranking() -> None:
+    ranked = Run.from_lists(
+        {"1": [("stroke", 2.0)], "2": [("stroke", 3.0), *((f"f{i}", 1.0) for i in range(12))]}
+    )
+
+    diagnosis, overlap, missing = find_failures(CONFUSED, ranked)
+
+    assert [failure.query for failure in diagnosis.examples] == ["2"]
+    assert "asked for is Tumour, but evidence for Stroke" in diagnosis.examples[0].detail
+    assert overlap.affected == 1 and "weakness" in overlap.examples[0].detail
+    assert [failure.positive for failure in missing.examples] == ["tumour"]
+
+
+def test_a_kind_that_the_data_cannot_tell_is_left_open() -> None:
+    task = task_of([("d", "x"), ("e", "y")], {"1": "x"}, {"1": {"d": 1}})
+
+    diagnosis, *_ = find_failures(task, Run.from_lists({"1": [("e", 1.0)]}))
+
+    assert diagnosis.open and diagnosis.of == 0
+
+
+def test_markdown_shows_texts_of_the_data_as_text() -> None:
+    page = markdown(page_of("<b>bold</b> | # not a heading"))
+
+    assert "<b>" not in page

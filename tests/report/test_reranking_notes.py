@@ -1,0 +1,71 @@
+"""Reranked scores come with their ceiling and with what a reader must know."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import pytest
+from rich.console import Console
+
+import r2med
+from r2med.report.reranking_notes import reranking_notes
+from r2med.report.scores_table import score_tables
+from r2med.results import Result
+
+
+class Lengths:
+    identity = "lengths"
+
+    def predict(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        return [float(len(text)) for _, text in pairs]
+
+
+def evaluated(*systems: str, tasks: Sequence[str] = ("demo/biology",)) -> list[Result]:
+    return r2med.evaluate(list(systems), list(tasks), models={"mine": Lengths()})
+
+
+def shown(results: Sequence[Result]) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=80)
+    for table in score_tables(results, ["ndcg@10", "recall@100"]):
+        console.print(table)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("systems", "tasks"),
+    [
+        (["bm25", "bm25 | mine@10"], ["demo/biology"]),
+        (["bm25 | mine@10"], ["demo/biology"]),
+        (["bm25", "bm25 | mine@10"], ["demo/biology", "demo/medqa-diag"]),
+    ],
+)
+def test_the_ceiling_stands_beside_every_reranked_score(
+    systems: list[str], tasks: list[str]
+) -> None:
+    results = evaluated(*systems, tasks=tasks)
+
+    table = shown(results)
+
+    for result in results:
+        if result.record.reranking:
+            assert f"{100 * result.record.reranking.ceiling['ndcg@10']:.2f}" in table
+    assert "ceiling" in table
+
+
+def test_metrics_deeper_than_the_reranked_part_say_so() -> None:
+    results = evaluated("bm25", "bm25 | mine@10", "bm25 | mine[tail=drop]@10", "bm25 | mine@100")
+
+    notes = list(reranking_notes(results, ["ndcg@10", "recall@100"]))
+
+    assert notes[1:] == [
+        "recall@100 reads deeper than the 10 documents that bm25 | mine@10 reranks: below them "
+        "stands the first stage's order (tail=keep).",
+        "recall@100 reads deeper than the 10 documents that bm25 | mine[tail=drop]@10 reranks: "
+        "the list ends there (tail=drop).",
+    ]
+
+
+def test_systems_that_do_not_rerank_have_no_notes() -> None:
+    assert list(reranking_notes(evaluated("bm25"), ["ndcg@10", "recall@100"])) == []

@@ -1,0 +1,95 @@
+"""LLM rerankers through the real client against a server on loopback that misbehaves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import r2med
+from r2med.remote.limits import Limits
+from r2med.retrieve.conditions import Conditions
+from r2med.systems.pipeline import System
+from tests.llm_server import EMPTY, REFUSING, LLMServer, cut, fails, garbled, running_llm_server
+
+pytest.importorskip("aiohttp")
+
+TASK = "demo/biology"
+QUICK = Limits(concurrency=4, timeout=10, backoff=0.001)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
+    for name in ("URL", "KEY", "CONFIG"):
+        monkeypatch.delenv(f"R2MED_LLM_{name}", raising=False)
+    with running_llm_server() as running:
+        running.reply = backwards
+        yield running
+
+
+def backwards(body: dict[str, Any]) -> str:
+    prompt = body["messages"][-1]["content"]
+    shown = re.findall(r"^\[(\d+)\] ", prompt, re.MULTILINE)
+    return " > ".join(f"[{n}]" for n in reversed(shown)) if shown else "Score: 5"
+
+
+def system(text: str, server: LLMServer, told: list[str] | None = None) -> System:
+    heard = told.append if told is not None else lambda message: None
+    return System.from_spec(text, Conditions(llm_url=server.url, limits=QUICK, tell=heard))
+
+
+def test_a_list_is_reranked_end_to_end(server: LLMServer) -> None:
+    first = r2med.evaluate("bm25", TASK)
+
+    result = r2med.evaluate(system("bm25 | listwise:qwen-7b@10", server), TASK)
+
+    for query in first.run.query_ids.to_pylist():
+        before = [document for document, _ in first.run.ranking(query)]
+        after = [document for document, _ in result.run.ranking(query)]
+        assert after == before[:10][::-1] + before[10:]
+
+
+def test_calls_tokens_and_unread_answers_are_in_the_result(server: LLMServer) -> None:
+    told: list[str] = []
+    server.script.extend([EMPTY, REFUSING])
+
+    result = r2med.evaluate(
+        system("bm25 | listwise:qwen-7b@10", server, told), TASK, tell=told.append
+    )
+
+    queries = result.record.task.queries
+    cost = next(cost for cost in result.record.stages if cost["stage"] == "rerank")
+    facts = result.record.facts["listwise:qwen-7b@10"]
+    assert (cost["calls"], facts["malformed"]) == (queries, 2)
+    assert cost["tokens"] > 0
+    assert any(f"2 of {queries} answers could not be read" in message for message in told)
+
+
+def test_what_was_answered_is_not_asked_again(server: LLMServer) -> None:
+    made = system("bm25 | pointwise:qwen-7b@3", server)
+    first = r2med.evaluate(made, TASK)
+    asked = len(server.seen)
+
+    again = r2med.evaluate(made, TASK, force=True)
+
+    assert asked == 3 * first.record.task.queries
+    assert len(server.seen) == asked
+    assert again.metrics == first.metrics
+
+
+def test_a_server_that_stumbles_is_asked_again(server: LLMServer) -> None:
+    server.script.extend([fails(429, retry_after="0"), fails(500), cut(), garbled()])
+
+    result = r2med.evaluate(system("bm25 | listwise:qwen-7b@10", server), TASK)
+
+    assert result.record.facts["listwise:qwen-7b@10"]["malformed"] == 0
+
+
+def test_grades_that_are_all_equal_change_nothing(server: LLMServer) -> None:
+    first = r2med.evaluate("bm25", TASK)
+
+    result = r2med.evaluate(system("bm25 | pointwise:qwen-7b@3", server), TASK)
+
+    assert result.metrics == first.metrics

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from r2med.retrieve.bm25.analysis import find_analyzer
+from r2med.retrieve.bm25.index import build_index
+from r2med.retrieve.bm25.scoring import Scorer, Weighting, top
+from tests.building import texts
+
+word = st.sampled_from(["aorta", "biopsy", "colon", "dose", "edema", "fever", "gene"])
+text = st.lists(word, max_size=12).map(" ".join)
+
+
+@settings(deadline=None)
+@given(st.lists(text, max_size=8))
+def test_the_index_counts_every_term_of_every_document(documents: list[str]) -> None:
+    index = build_index(find_analyzer("nano").analyze(texts(*documents)))
+
+    found = {
+        (index.words.text(term), int(index.rows[place])): int(index.counts[place])
+        for term in range(len(index.keys))
+        for place in range(index.offsets[term], index.offsets[term + 1])
+    }
+
+    analysed = find_analyzer("nano").analyze(texts(*documents))
+    assert found == {
+        (term, row): count
+        for row in range(len(documents))
+        for term, count in Counter(analysed.row(row)).items()
+    }
+    assert index.lengths.tolist() == [len(document.split()) for document in documents]
+
+
+def _by_hand(documents: list[str], query: str, weighting: Weighting) -> list[float]:
+    """The protocol's formula, term by term."""
+    bags = [Counter(document.split()) for document in documents]
+    average = sum(map(len, (d.split() for d in documents))) / len(documents) or 1.0
+    known = {term for bag in bags for term in bag}
+    asked = Counter(term for term in query.split() if term in known)
+
+    def saturated(count: int, length: int) -> float:
+        longer = 1 - weighting.b + weighting.b * length / average
+        return count / (count + weighting.k1 * longer)
+
+    scores = []
+    for bag in bags:
+        score = 0.0
+        for term, count in asked.items():
+            frequency = sum(term in other for other in bags)
+            if weighting.idf == "lucene":
+                idf = math.log(len(bags) + 1) - math.log(frequency + 0.5)
+            else:
+                idf = math.log(max(1, (len(bags) - frequency + 0.5) / (frequency + 0.5)))
+            if bag[term]:
+                weight = idf * count
+                if weighting.query == "weighted":
+                    weight = idf * idf * saturated(count, asked.total())
+                score += weight * saturated(bag[term], bag.total())
+        scores.append(score)
+    return scores
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(text, min_size=1, max_size=8),
+    text,
+    st.builds(
+        Weighting,
+        k1=st.floats(0.1, 3),
+        b=st.floats(0, 1),
+        idf=st.sampled_from(["lucene", "robertson"]),
+        query=st.sampled_from(["weighted", "bag"]),
+    ),
+)
+def test_scores_follow_the_formula(documents: list[str], query: str, weighting: Weighting) -> None:
+    # Words that Porter leaves alone, so that the formula can be worked out on them directly.
+    plain = str.maketrans({"a": "o", "e": "o"})
+    documents = [document.translate(plain) for document in documents]
+    analyzer = find_analyzer("nano")
+    scorer = Scorer(build_index(analyzer.analyze(texts(*documents))), weighting)
+
+    (scores,) = scorer.scores(analyzer.analyze(texts(query.translate(plain))))
+
+    stem = {word: analyzer.analyze(texts(word)).row(0)[0] for d in documents for word in d.split()}
+    stemmed = [" ".join(stem[word] for word in document.split()) for document in documents]
+    asked = " ".join(analyzer.analyze(texts(query.translate(plain))).row(0))
+    assert scores == pytest.approx(_by_hand(stemmed, asked, weighting))
+
+
+scores_with_ties = st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 7.25]), max_size=300)
+
+
+@settings(deadline=None)
+@given(scores_with_ties, st.integers(1, 40))
+def test_top_is_the_head_of_a_stable_sort(scores: list[float], depth: int) -> None:
+    places = top(np.array(scores), depth)
+
+    assert places.tolist() == sorted(range(len(scores)), key=lambda place: -scores[place])[:depth]
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=50, max_size=400), st.integers(1, 5))
+def test_top_finds_the_best_among_many_groups(scores: list[float], depth: int) -> None:
+    places = top(np.array(scores), depth)
+
+    assert places.tolist() == sorted(range(len(scores)), key=lambda place: -scores[place])[:depth]

@@ -1,0 +1,156 @@
+"""The encoders' registry: published protocols as data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from r2med.errors import UsageError
+from r2med.retrieve.dense.build import form_of
+from r2med.retrieve.dense.settings import Settings
+from r2med.systems.pipeline import System
+from r2med.systems.registry import entries, find_entry
+from r2med.tasks.registry import find_suite, find_task
+from tests.retrieve.small_task import own_task
+
+PUBLISHED = [
+    *("contriever", "medcpt", "inst-l", "inst-xl", "bmr-410m", "bmr-2b", "bmr-7b"),
+    *("bge", "e5", "grit", "sfr", "nv"),
+]
+DENSE = [name for name, entry in entries().items() if entry.engine == "dense"]
+
+
+def instructions(name: str, task: str) -> tuple[str, str]:
+    settings = Settings.read(find_entry(name).fields)
+    on = own_task(entry=find_task(task))
+    query, document = (form_of(settings, on, side) for side in ("query", "document"))
+    return query.instruction, document.instruction
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_name_says_what_it_was_published_as(name: str) -> None:
+    assert find_entry(name).published_as == name
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_every_entry_can_be_read(name: str) -> None:
+    assert Settings.read(find_entry(name).fields)
+
+
+def test_a_corrected_form_has_its_own_name() -> None:
+    assert find_entry("medcpt-dual").published_as is None
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "query", "document"),
+    [
+        (
+            "inst-l",
+            "Biology",
+            "Represent the Biology post for retrieving relevant paragraphs: ",
+            "Represent the Biology paragraph for retrieval: ",
+        ),
+        (
+            "inst-xl",
+            "MedQA-Diag",
+            "Represent the Medical Exam for retrieving relevant paragraphs that help answer the "
+            "exam: ",
+            "Represent the Medical paragraph for retrieval: ",
+        ),
+        (
+            "inst-l",
+            "PMC-Treatment",
+            "Represent the Clinical Case for retrieving relevant paragraphs that help answer the "
+            "case: ",
+            "Represent the Medical paragraph for retrieval: ",
+        ),
+        (
+            "inst-l",
+            "IIYi-Clinical",
+            "Represent the Clinical Case for retrieving similar cases that help diagnose the "
+            "case: ",
+            "Represent the Clinical Case for retrieval: ",
+        ),
+        (
+            "e5",
+            "Medical-Sciences",
+            "Instruct: Given a Medical Science post, retrieve relevant passages that help answer "
+            "the post\nQuery: ",
+            "",
+        ),
+        (
+            "bmr-2b",
+            "PMC-Clinical",
+            "Given a Clinical Case, retrieve similar cases that help diagnose the case\nQuery: ",
+            "Represent this passage\npassage: ",
+        ),
+        (
+            "grit",
+            "MedXpertQA-Exam",
+            "<|user|>\nGiven a Medical Exam, retrieve relevant passages that help answer the exam\n"
+            "<|embed|>\n",
+            "<|embed|>\n",
+        ),
+        ("contriever", "Biology", "", ""),
+    ],
+)
+def test_instructions_are_worded_after_the_task(
+    name: str, task: str, query: str, document: str
+) -> None:
+    assert instructions(name, task) == (query, document)
+
+
+def test_nano_and_demo_tasks_are_worded_as_the_task_they_stand_for() -> None:
+    full = instructions("e5", "Biology")
+
+    assert instructions("e5", "demo/biology") == full
+    assert all(
+        instructions("e5", nano.name)[0] == instructions("e5", nano.source)[0]
+        for nano in find_suite("nano").entries
+    )
+
+
+def test_data_of_the_users_own_gets_a_plain_wording_unless_told() -> None:
+    plain = Settings.read(find_entry("e5").fields)
+    told = replace(plain, kind="Nursing question", purpose="find the guideline")
+
+    assert "Given a Medical question, retrieve" in form_of(plain, own_task(), "query").instruction
+    assert (
+        form_of(told, own_task(), "query").instruction
+        == "Instruct: Given a Nursing question, find the guideline\nQuery: "
+    )
+
+
+def test_braces_of_an_instruction_that_are_no_placeholder_stay() -> None:
+    settings = replace(Settings.read(find_entry("bge").fields), query_instruction='{"a": {kind}}')
+
+    assert form_of(settings, own_task(), "query").instruction == '{"a": Medical question}'
+
+
+def test_lengths_may_differ_by_side() -> None:
+    settings = Settings.read(find_entry("grit").fields)
+
+    assert form_of(settings, own_task(), "query").max_length == 512
+    assert form_of(settings, own_task(), "document").max_length == 2048
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bge[pooling=clss]", "pooling=clss is not known. Did you mean 'cls'"),
+        ("bge[backend=tensorrt]", "backend=tensorrt is not known"),
+        ("bge[max_length=-1]", "max_length=-1: expected 0 or more"),
+        ("bge[maxlength=5]", "has no option 'maxlength'. Did you mean .*'max_length'"),
+        ("bge:PATH", "bge takes no argument"),
+        ("dense", "no checkpoint is given"),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_was_expected(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        System.from_spec(text)
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_a_system_is_built_without_touching_its_checkpoint(name: str) -> None:
+    assert System.from_spec(f"{name}[checkpoint=nobody/has-this]")

@@ -1,0 +1,257 @@
+"""A dense retriever as a whole, on a checkpoint of a few thousand weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import r2med
+from r2med.errors import DataError, UsageError
+from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.interface import Searcher
+from r2med.retrieve.query_forms import Part, QueryForm, search_forms
+from r2med.systems.registry import find_entry
+from tests.building import texts
+from tests.retrieve.checkpoints import save_model, save_modules, sentences
+from tests.retrieve.small_task import own_task
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(tmp_path_factory.mktemp("bert"), "bert")
+
+
+@pytest.fixture(scope="module")
+def sentence_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = save_model(tmp_path_factory.mktemp("sentence-bert"), "bert")
+    save_modules(folder, pooling="mean")
+    return folder
+
+
+def retriever(name: str, conditions: Conditions = Conditions(), **options: object) -> Any:  # noqa: B008
+    from r2med.retrieve.dense import build
+
+    told = {key: str(value) for key, value in options.items()}
+    return build(find_entry(name).overridden(told).fields, conditions)
+
+
+def search(searcher: Searcher, depth: int = 10) -> Mapping[str, list[tuple[str, float]]]:
+    run = searcher.search(own_task().queries, depth=depth)
+    return {query: run.ranking(query) for query in run.query_ids.to_pylist()}
+
+
+def test_the_record_shows_both_sides_as_the_model_saw_them(bert: Path) -> None:
+    searcher = retriever("bge", checkpoint=bert).prepare(own_task())
+    search(searcher)
+
+    facts: Any = searcher.facts()
+
+    assert facts["documents"]["first"] == "[CLS] insulin therapy and dose [SEP]"
+    assert facts["queries"]["first"].startswith("[CLS] Represent [UNK]")
+    assert facts["queries"]["first"].endswith(": why does the heart cough [SEP]")
+    assert facts["encoder"]["device"]
+
+
+def test_truncation_is_counted(bert: Path) -> None:
+    searcher = retriever("contriever", checkpoint=bert, max_length=5).prepare(own_task())
+
+    facts: Any = searcher.facts()
+
+    assert facts["documents"]["truncated"] == pytest.approx(3 / 4)
+
+
+def test_a_second_run_needs_no_model(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = search(retriever("bge", checkpoint=bert).prepare(own_task()))
+    monkeypatch.setattr("r2med.retrieve.dense.transformer.load_backbone", None)
+
+    searcher = retriever("bge", checkpoint=bert).prepare(own_task())
+
+    assert search(searcher) == first
+    facts: Any = searcher.facts()
+    assert facts["documents"]["reused"] == facts["documents"]["distinct"] == 4
+    assert facts["documents"]["first"] == "[CLS] insulin therapy and dose [SEP]"
+
+
+def test_the_name_of_a_model_does_not_part_its_embeddings(bert: Path) -> None:
+    retriever("contriever", checkpoint=bert).prepare(own_task())
+
+    other = retriever("dense", checkpoint=bert, pooling="mean", max_length=512)
+    facts: Any = other.prepare(own_task()).facts()
+
+    assert facts["documents"]["reused"] == 4
+
+
+def test_of_an_id_given_twice_the_last_text_counts(bert: Path) -> None:
+    twice = own_task()
+    corpus = type(twice.corpus)(texts("a", "b", "a"), texts("gene", "protein", "renal biopsy"))
+    once = own_task({"a": "renal biopsy", "b": "protein"})
+    on = retriever("contriever", checkpoint=bert)
+
+    doubled = on.prepare(type(twice)(**{**vars(twice), "corpus": corpus}))
+
+    assert search(doubled) == search(on.prepare(once))
+
+
+def test_a_document_with_the_querys_own_id_is_left_out(bert: Path) -> None:
+    task = own_task({"q1": "why does the heart cough", "d": "renal", "e": "gene"})
+
+    found = search(retriever("contriever", checkpoint=bert).prepare(task), depth=2)
+
+    assert {document for document, _ in found["q1"]} == {"d", "e"}
+    assert len(found["q2"]) == 2
+
+
+def test_documents_with_equal_texts_score_equally(bert: Path) -> None:
+    found = search(retriever("contriever", checkpoint=bert).prepare(own_task()))
+
+    scores = dict(found["q1"])
+    assert scores["d2"] == scores["d4"]
+
+
+@pytest.mark.parametrize(("name", "instructed"), [("bge", False), ("grit", True)])
+def test_an_expanded_query_is_the_mean_of_its_parts(
+    bert: Path, name: str, instructed: bool
+) -> None:
+    on = retriever(name, checkpoint=bert, attention="model", dtype="float32", max_length=40)
+    task = own_task()
+    forms = [
+        QueryForm("q1", "", (Part("heart"), Part("acute failure", generated=True))),
+        QueryForm("q2", "", (Part("insulin"),)),
+    ]
+
+    run = search_forms(on.prepare(task), task.queries, forms, depth=5)
+
+    plain = on.encode_queries(task, ["heart", "insulin"]).matrix()
+    beside = on.encode_queries(task, ["acute failure"], instructed=instructed).matrix()
+    wanted = (plain[0] + beside[0]) / 2
+    document = on._encode(task, "document", ["renal biopsy of the patient"], str).matrix()[0]
+    cosine = wanted @ document / np.linalg.norm(wanted) / np.linalg.norm(document)
+    assert dict(run.ranking("q1"))["d3"] == pytest.approx(float(cosine), abs=1e-5)
+
+
+def test_half_precision_storage_is_another_system_with_nearly_equal_scores(bert: Path) -> None:
+    whole = retriever("contriever", checkpoint=bert)
+    half = retriever("contriever", checkpoint=bert, storage="float16")
+
+    assert whole.identity != half.identity
+    found, exact = search(half.prepare(own_task())), search(whole.prepare(own_task()))
+    assert dict(found["q2"])["d1"] == pytest.approx(dict(exact["q2"])["d1"], abs=1e-3)
+
+
+@pytest.mark.parametrize("library", ["auto", "sentence-transformers"])
+def test_a_sentence_transformer_gives_what_its_own_library_gives(
+    sentence_bert: Path, library: str
+) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    theirs = sentence_transformers.SentenceTransformer(str(sentence_bert), device="cpu")
+    on = retriever("dense", checkpoint=sentence_bert, library=library)
+
+    encoded = on.encode_queries(own_task(), sentences())
+
+    expected = theirs.encode(sentences())
+    np.testing.assert_allclose(encoded.matrix()[encoded.distinct], expected, atol=1e-5)
+
+
+def test_a_checkpoint_with_unusual_modules_is_run_by_its_library(
+    sentence_bert: Path, tmp_path: Path
+) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    modules = sentence_transformers.sentence_transformer.modules
+    base = sentence_transformers.SentenceTransformer(str(sentence_bert), device="cpu")
+    unusual = sentence_transformers.SentenceTransformer(
+        modules=[base[0], modules.Pooling(32, pooling_mode="max")], device="cpu"
+    )
+    unusual.save_pretrained(str(tmp_path / "unusual"))
+
+    encoded = retriever("dense", checkpoint=tmp_path / "unusual").encode_queries(
+        own_task(), sentences()
+    )
+
+    expected = unusual.encode(sentences())
+    np.testing.assert_allclose(encoded.matrix()[encoded.distinct], expected, atol=1e-5)
+    assert encoded.facts["tokens"]
+
+
+def test_a_checkpoint_that_lacks_weights_is_refused(bert: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = save_model(tmp_path / "bert", "bert")
+    weights = load_file(folder / "model.safetensors")
+    del weights["encoder.layer.1.output.dense.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    with pytest.raises(DataError, match="lacks 1 of the model's weights"):
+        retriever("bge", checkpoint=folder).prepare(own_task())
+
+
+def test_a_prompt_the_checkpoint_does_not_carry_is_told(sentence_bert: Path) -> None:
+    with pytest.raises(UsageError, match=r"carries no prompt 'web_serch'\. Did you mean"):
+        retriever("harrier", checkpoint=sentence_bert, query_prompt="web_serch").encode_queries(
+            own_task(), ["a"]
+        )
+
+
+REMOTE_CODE = """
+import torch
+from transformers import BertConfig, BertModel
+
+class OwnConfig(BertConfig):
+    model_type = "own-embedder"
+
+class OwnModel(BertModel):
+    config_class = OwnConfig
+
+    def encode(self, prompts, instruction="", max_length=4096):
+        rows = [[len(instruction), len(prompt), max_length] for prompt in prompts]
+        return torch.tensor(rows, dtype=self.dtype)
+"""
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Path:
+    import json
+
+    folder = save_model(tmp_path / "remote", "bert")
+    (folder / "own.py").write_text(REMOTE_CODE)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "own-embedder", "architectures": ["OwnModel"]}
+    config["auto_map"] = {"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.parametrize("name", ["nv", "dense"])
+def test_code_of_a_checkpoint_does_not_run_unless_allowed(remote: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="--trust-remote-code"):
+        retriever(name, checkpoint=remote).prepare(own_task())
+
+
+def test_a_checkpoints_own_encode_gets_instruction_and_length(
+    remote: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "hf"))
+    allowed = Conditions(trust_remote_code=True, device="cpu")
+    on = retriever("nv", allowed, checkpoint=remote, dtype="float32", normalize="false")
+
+    vector = on.encode_queries(own_task(), ["insulin"]).matrix()[0]
+
+    instruction = "Instruct: Given a Medical question, " + (
+        "retrieve relevant passages that help answer the question\nQuery: "
+    )
+    assert vector.tolist() == [len(instruction), len("insulin"), 4096]
+
+
+def test_a_result_tells_the_encoder_and_is_reused(bert: Path) -> None:
+    first = r2med.evaluate(f"bge[checkpoint={bert}]", own_task())
+    again = r2med.evaluate(f"bge[checkpoint={bert}]", own_task())
+
+    assert not first.reused
+    assert again.reused
+    assert first.record.facts[f"bge[checkpoint={bert}]"]["documents"]

@@ -1,0 +1,58 @@
+"""WordLlama's weights, read without its library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import r2med
+from r2med.errors import MissingError
+from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.dense.form import Form
+from r2med.retrieve.dense.settings import Settings
+from r2med.retrieve.dense.static import build
+from r2med.systems.registry import find_entry
+from tests.retrieve.small_task import own_task
+
+pytest.importorskip("tokenizers")
+wordllama = pytest.importorskip("wordllama")
+TEXTS = ["acute heart failure", "", "Naïve β-blocker ≥ 5 mg", "a b " * 300]
+
+
+def test_vectors_equal_those_of_the_wordllama_library() -> None:
+    settings = Settings.read(find_entry("wordllama").fields)
+    encoder = build(settings.checkpoint, settings, Conditions())
+    folder = Path(wordllama.__file__).parent
+    theirs = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+
+    inputs = encoder.inputs(TEXTS, Form())
+    vectors = encoder.encode(inputs, np.arange(len(TEXTS)))
+
+    np.testing.assert_allclose(vectors, theirs.embed(TEXTS), atol=1e-5)
+
+
+def test_an_empty_text_is_the_zero_vector() -> None:
+    settings = Settings.read(find_entry("wordllama").fields)
+    encoder = build(settings.checkpoint, settings, Conditions())
+
+    assert not encoder.encode(encoder.inputs(["", ""], Form()), np.arange(2)).any()
+
+
+def test_wordllama_ranks_by_meaning_and_says_what_it_saw() -> None:
+    result = r2med.evaluate("wordllama", own_task())
+
+    assert result.run.ranking("q2")[0][0] == "d1"
+    facts = result.record.facts["wordllama"]
+    assert facts["documents"]["first"] == "insulin therapy and dose"  # type: ignore[index]
+    assert facts["queries"]["truncated"] == 0  # type: ignore[index]
+
+
+def test_a_folder_that_is_no_static_model_is_told_what_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    settings = Settings.read(find_entry("wordllama").fields)
+    encoder = build(str(tmp_path), settings, Conditions())
+
+    with pytest.raises(MissingError, match=r"tokenizer\.json: missing"):
+        encoder.inputs(["a"], Form())

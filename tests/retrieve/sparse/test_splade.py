@@ -1,0 +1,63 @@
+"""Learned sparse retrieval against the library's own scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import r2med
+from tests.retrieve.checkpoints import save_tokenizer
+from tests.retrieve.small_task import DOCUMENTS, QUERIES, own_task
+
+library = pytest.importorskip("sentence_transformers")
+transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def splade(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import torch
+    from sentence_transformers.sparse_encoder import modules
+
+    plain, folder = tmp_path_factory.mktemp("masked"), tmp_path_factory.mktemp("splade")
+    torch.manual_seed(3)
+    config = transformers.BertConfig(
+        vocab_size=64,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        initializer_range=0.5,
+    )
+    transformers.BertForMaskedLM(config).save_pretrained(plain)
+    save_tokenizer(plain, "[CLS] $A [SEP]")
+    parts = [modules.MLMTransformer(str(plain)), modules.SpladePooling(pooling_strategy="max")]
+    library.SparseEncoder(modules=parts, device="cpu").save_pretrained(str(folder))
+    return folder
+
+
+def test_scores_are_the_librarys_dot_products(splade: Path) -> None:
+    model = library.SparseEncoder(str(splade), device="cpu")
+    queries = model.encode_query(list(QUERIES.values()), convert_to_sparse_tensor=False)
+    documents = model.encode_document(list(DOCUMENTS.values()), convert_to_sparse_tensor=False)
+    expected = (queries @ documents.T).tolist()
+
+    run = r2med.evaluate(f"splade:{splade}", own_task()).run
+
+    for row, query in enumerate(QUERIES):
+        found = dict(run.ranking(query))
+        wanted = dict(zip(DOCUMENTS, expected[row], strict=True))
+        assert found == pytest.approx(wanted, rel=1e-4)
+        assert list(found) == sorted(found, key=lambda name: -found[name])
+
+
+def test_a_second_run_takes_its_weights_from_the_store(splade: Path) -> None:
+    r2med.evaluate(f"splade:{splade}", own_task())
+
+    again: Any = r2med.evaluate(f"splade:{splade}", own_task(), force=True).record.facts
+
+    facts = again[f"splade:{splade}"]
+    assert facts["documents"]["reused"] == 4
+    assert facts["queries"]["first"] == "[CLS] why does the heart cough [SEP]"

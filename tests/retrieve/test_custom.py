@@ -1,0 +1,154 @@
+"""Models of the user's own, by each route that docs/your-model.md shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import r2med
+from r2med.errors import DataError, MissingError, UsageError
+from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.custom import as_matrix, load_target, retriever_of
+from r2med.systems.pipeline import System
+from tests.retrieve.small_task import own_task
+
+PLAIN = Conditions()
+
+
+def letters(texts: Sequence[str]) -> NDArray[np.float64]:
+    """How often each letter occurs."""
+    return np.array([[text.count(chr(97 + place)) for place in range(26)] for text in texts], float)
+
+
+class OfDicts:
+    """The reference's CustomModel, whose corpus is dicts."""
+
+    def encode_queries(self, queries: list[str], **kw: object) -> NDArray[np.float64]:
+        return letters(queries)
+
+    def encode_corpus(self, corpus: list[dict[str, str]], **kw: object) -> NDArray[np.float64]:
+        return letters([row["text"] for row in corpus])
+
+
+class OfTexts(OfDicts):
+    """One whose corpus is plain texts."""
+
+    def encode_corpus(self, corpus: Any, **kw: object) -> NDArray[np.float64]:
+        return letters([text.lower() for text in corpus])
+
+
+class Named(OfDicts):
+    """One that says what it is."""
+
+    identity: ClassVar = {"name": "letters", "version": 1}
+
+
+def ranked(model: object) -> list[tuple[str, float]]:
+    run = (
+        retriever_of(model, conditions=PLAIN)
+        .prepare(own_task())
+        .search(own_task().queries, depth=5)
+    )
+    return run.ranking("q1")
+
+
+@pytest.mark.parametrize("model", [OfDicts(), OfTexts(), OfDicts, letters, Named()])
+def test_every_kind_of_model_gives_the_same_ranking(model: object) -> None:
+    expected = letters(["why does the heart cough", "acute heart failure with cough"])
+    cosine = expected[0] @ expected[1] / np.prod(np.linalg.norm(expected, axis=1))
+
+    assert dict(ranked(model))["d2"] == pytest.approx(cosine, rel=1e-6)
+
+
+def test_a_sentence_transformer_is_taken_as_it_is(tmp_path: Path) -> None:
+    library = pytest.importorskip("sentence_transformers")
+    from tests.retrieve.checkpoints import save_model, save_modules
+
+    folder = save_model(tmp_path / "bert", "bert")
+    save_modules(folder, pooling="mean")
+    model = library.SentenceTransformer(str(folder), device="cpu")
+
+    vectors = model.encode(["why does the heart cough", "renal biopsy of the patient"])
+
+    assert dict(ranked(model))["d3"] == pytest.approx(float(vectors[0] @ vectors[1]), abs=1e-5)
+
+
+def test_a_model_without_identity_is_never_stored_and_says_so() -> None:
+    told: list[str] = []
+    system = System.from_model(OfDicts(), name="mine", conditions=Conditions(tell=told.append))
+
+    first = r2med.evaluate(system, own_task())
+    again = r2med.evaluate(System.from_model(OfDicts(), name="mine"), own_task())
+
+    assert not again.reused
+    assert first.metrics == again.metrics
+    assert "mine: it has no `identity`, so its embeddings are not kept" in told[0]
+    assert first.record.facts["mine"]["encoder"]["cached"] is False  # type: ignore[index]
+
+
+def test_a_model_with_an_identity_is_stored_and_reused() -> None:
+    first = r2med.evaluate(System.from_model(Named(), name="mine"), own_task())
+
+    assert not first.reused
+    assert r2med.evaluate(System.from_model(Named(), name="mine"), own_task()).reused
+
+
+def test_a_class_is_named_by_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import numpy as np\ndef encode(texts):\n    return np.array([[len(t), 1] for t in texts])"
+    )
+    (tmp_path / "lengths_model.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+
+    result = r2med.evaluate("model:lengths_model:encode", own_task())
+
+    assert result.system == "model:lengths_model:encode"
+    assert len(result.run.ranking("q1")) == 5
+
+
+def test_a_model_can_be_fused_with_any_other_system() -> None:
+    target = f"{OfDicts.__module__}:OfDicts"
+
+    assert r2med.evaluate(f"bm25 + model:{target}", own_task()).run.ranking("q1")
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "message"),
+    [
+        ("no_colon", UsageError, "expected package.module:Class"),
+        ("no_such_module_here:X", MissingError, "module 'no_such_module_here' cannot be imported"),
+        ("json:JSONDecoderr", UsageError, "json has no 'JSONDecoderr'. Did you mean"),
+        ("fractions:_gcd", UsageError, "has no '_gcd'"),
+        ("pathlib:PurePath.x", UsageError, "has no"),
+        ("http.client:HTTPConnection", UsageError, "cannot be made without arguments"),
+    ],
+)
+def test_a_target_that_is_not_there_is_told(
+    target: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        load_target(target)
+
+
+def test_an_object_that_is_no_model_is_told_what_was_expected() -> None:
+    with pytest.raises(UsageError, match="is no model: expected encode_queries and encode_corpus"):
+        retriever_of(3, conditions=PLAIN)
+
+
+def test_an_encode_corpus_that_fails_both_ways_tells_both_errors() -> None:
+    class Broken(OfDicts):
+        def encode_corpus(self, corpus: Any, **kw: object) -> NDArray[np.float64]:
+            raise ValueError(f"cannot take {type(corpus[0]).__name__}")
+
+    with pytest.raises(DataError, match=r"cannot take dict.*cannot take str"):
+        ranked(Broken())
+
+
+def test_whatever_is_no_matrix_is_told() -> None:
+    with pytest.raises(DataError, match="expected one vector of equal length for each text"):
+        as_matrix([[1.0], [1.0, 2.0]])
