@@ -14,9 +14,9 @@ from r2med.expand.finding import CorpusFinder
 from r2med.expand.generations import place, read_generations, read_traces
 from r2med.expand.interface import BoundExpander, Finder
 from r2med.remote.limits import LimitError, Limits
+from r2med.results import Result
 from r2med.retrieve.bm25 import build as build_bm25
 from r2med.retrieve.conditions import Conditions
-from r2med.results import Result
 from r2med.systems.pipeline import System
 from r2med.systems.registry import find_entry
 from r2med.tasks.task import Task

@@ -46,6 +46,7 @@ def test_the_command_reads_stored_results_and_fits_eighty_columns(results: list[
     outcome = run("nano", "fidelity", "demo/biology", "NanoDemoBiology", "--resamples", "100")
 
     assert outcome.code == 0
+    assert all(system in outcome.out for system in SYSTEMS)
     assert "Kendall tau-b" in outcome.out and "Spearman rho" in outcome.out
     assert max(len(line.rstrip()) for line in outcome.out.splitlines()) <= 80
 

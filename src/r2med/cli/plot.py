@@ -67,7 +67,7 @@ def plot(
     if what == "overlap":
         chart = _overlap(systems or [], task, stored, results, data_root, look)
     elif what == "wins":
-        chart = _wins(systems or [], task, stored, results, name, look)
+        chart = _wins(systems or [], task, stored, results, data_root, name, look)
     else:
         if systems:
             raise UsageError(f"plot {what} takes no systems; choose with --suite, --kind, --top.")
@@ -146,18 +146,24 @@ def _wins(
     task: str | None,
     stored: list[Result],
     folder: Path,
+    root: Path | None,
     metric: str,
     theme: Theme,
 ) -> Any:
-    from r2med.cli.compare import _task_name
     from r2med.errors import UsageError
     from r2med.report.plots.wins import wins
-    from r2med.results.contenders import aligned, contender
+    from r2med.results.contenders import aligned, contender, is_run_file
+    from r2med.results.ranking import stored_name
+    from r2med.tasks.load import load_task
     from r2med.tasks.registry import resolve
 
     if len(systems) != 2:
         raise UsageError("plot wins needs two systems, e.g. plot wins bm25 bm25-lucene.")
-    sides = [contender(system, stored, [], metric, folder) for system in systems]
-    wanted = [_task_name(item) for item in resolve(task)] if task else None
+    named = resolve(task) if task else []
+    asked = [item if isinstance(item, Path) else item.name for item in named]
+    needs_data = any(is_run_file(system) for system in systems)
+    loaded = [load_task(name, root=root) for name in asked[:2]] if needs_data else []
+    sides = [contender(system, stored, loaded, metric, folder) for system in systems]
+    wanted = [stored_name(item) for item in named] or None
     _, columns = aligned(sides, wanted, metric)
     return wins([side.name for side in sides], columns, metric, theme)

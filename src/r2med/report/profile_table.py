@@ -49,7 +49,7 @@ def data_rows(data: DataProfile) -> list[tuple[str, str]]:
 def profile_tables(profile: Profile) -> Iterator[RenderableType]:
     """One task: its data, then one column a subset, published figures beside the measured."""
     table = Table(
-        title=f"{profile.task} · observed profile",
+        title=Text(f"{profile.task} · observed profile"),
         title_justify="left",
         title_style="bold",
         box=None,
@@ -80,7 +80,7 @@ def group_tables(profiles: Sequence[Profile], title: str) -> Iterator[Renderable
         rows = [one.of(role) for role in roles]
         best = TITLES[one.best.role] if one.best else "-"
         cells = [f"{row.ndcg_10:.4f}" if row else "-" for row in rows]
-        table.add_row(one.task, f"{one.data.queries:,}", *cells, best)
+        table.add_row(Text(one.task), f"{one.data.queries:,}", *cells, best)
     means = {mean.role: mean for mean in group_means(profiles)}
     queries = f"{sum(one.data.queries for one in profiles):,}"
     table.add_section()
@@ -128,7 +128,7 @@ def fidelity_tables(found: Fidelity) -> Iterator[RenderableType]:
         table.add_column(column, justify="right")
     for place in found.places:
         table.add_row(
-            place.system,
+            Text(place.system),
             f"{place.full:.4f}",
             f"{place.full_rank:g}",
             f"{place.nano:.4f}",
@@ -184,7 +184,7 @@ def _group_line(mean: GroupMean) -> Text:
 
 def _plain(title: str) -> Table:
     return Table(
-        title=title,
+        title=Text(title),
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from r2med.measure import measure
-from r2med.results.ranking import Ranking
+from r2med.results.ranking import Ranking, grades, listed
 from r2med.runs import Run
 from r2med.tasks.task import Task
+
+_LAST = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,11 @@ class QueryMovement:
 def movements(a: Ranking, b: Ranking, task: Task, metric: str) -> list[QueryMovement]:
     """Every judged query, those that moved most first; of equal ones, in the task's order."""
     scores_a, scores_b = (_scores(each.run, task, metric) for each in (a, b))
-    positives = _positives(task)
-    order = [query for query in task.queries.ids.to_pylist() if query in positives]
+    judged = grades(task)
+    positives = {
+        query: [name for name, grade in own.items() if grade > 0] for query, own in judged.items()
+    }
+    order = [query for query in task.queries.ids.to_pylist() if positives.get(query)]
     found = []
     for query in order:
         ranks_a, ranks_b = _ranks(a.run, query), _ranks(b.run, query)
@@ -61,34 +66,11 @@ def movements(a: Ranking, b: Ranking, task: Task, metric: str) -> list[QueryMove
     return sorted(found, key=lambda each: -abs(each.moved))
 
 
-_LAST = 1 << 30
-
-
 def _scores(run: Run, task: Task, metric: str) -> Mapping[str, float]:
     table = measure(run, task.judgements, [metric], ties="list").table
     return dict(zip(table["query_id"].to_list(), table[metric].to_list(), strict=True))
 
 
-def _positives(task: Task) -> dict[str, list[str]]:
-    judged = task.judgements
-    found: dict[str, list[str]] = {}
-    rows = zip(
-        judged.query_ids.to_pylist(),
-        judged.document_ids.to_pylist(),
-        judged.scores.tolist(),
-        strict=True,
-    )
-    for query, document, grade in rows:
-        if grade > 0:
-            found.setdefault(query, []).append(document)
-    return found
-
-
 def _ranks(run: Run, query: str) -> dict[str, int]:
-    """Rank by document, in list order; empty for a query that the run lacks."""
-    row = run.query_ids.index(query).as_py()
-    if row < 0:
-        return {}
-    codes = run.documents[run.offsets[row] : run.offsets[row + 1]]
-    names = run.document_ids.take(codes).to_pylist()
-    return {name: rank for rank, name in enumerate(names, start=1)}
+    """Rank by document, in list order."""
+    return {name: rank for rank, name in enumerate(listed(run, query), start=1)}

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from r2med.errors import DataError, MissingError
+import pyarrow as pa
+
+from r2med.errors import DataError, MissingError, nearest
 from r2med.measure import TieOrder
 from r2med.measure.ordering import ordered
 from r2med.results.contenders import is_run_file
@@ -15,6 +17,7 @@ from r2med.results.result import RECORD_FILE, Result
 from r2med.results.store import Store
 from r2med.runs import Run
 from r2med.systems.spec import parse
+from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Task
 
 _RUN_ENDINGS = (".trec", ".run", ".txt", ".res", ".gz", ".parquet")
@@ -42,11 +45,41 @@ def find_ranking(text: str, results: Sequence[Result], task: Task, folder: Path)
     spec = str(parse(text))
     found = [each for each in results if each.system == spec and each.task == task.name]
     if not found:
+        stored = {each.system for each in results if each.task == task.name}
+        others = f" {nearest(spec, stored)}" if stored else ""
         raise MissingError(
-            f"system {spec!r} has no stored result on {task.name} in {folder}.\n"
+            f"system {spec!r} has no stored result on {task.name} in {folder}.{others}\n"
             f"Run it first: r2med eval '{spec}' --task {task.name}"
         )
     return _of_result(spec, found, task)
+
+
+def listed(run: Run, query: str) -> list[str]:
+    """The documents of a query, best first; none for a query that the run lacks."""
+    row = run.query_ids.index(query).as_py()
+    if row < 0:
+        return []
+    codes = run.documents[run.offsets[row] : run.offsets[row + 1]]
+    names: list[str] = run.document_ids.take(pa.array(codes)).to_pylist()
+    return names
+
+
+def grades(task: Task) -> dict[str, dict[str, int]]:
+    """Judgements by query and document."""
+    found: dict[str, dict[str, int]] = {}
+    judged = task.judgements
+    columns = (judged.query_ids.to_pylist(), judged.document_ids.to_pylist())
+    for query, document, grade in zip(*columns, judged.scores.tolist(), strict=True):
+        found.setdefault(query, {})[document] = grade
+    return found
+
+
+def stored_name(item: TaskEntry | Path) -> str:
+    """The name under which results of a task are stored; of FOLDER#SPLIT it is the split."""
+    if not isinstance(item, Path):
+        return item.name
+    folder, _, split = item.name.rpartition("#")
+    return split if folder else item.resolve().name
 
 
 def _of_result(name: str, found: Sequence[Result], task: Task) -> Ranking:

@@ -11,6 +11,9 @@ from r2med.runs import Run
 from r2med.systems.stage import Part, Work, member_run
 from r2med.tasks.task import Task
 
+#: Raised when equal members would be fused into another run.
+_VERSION = 1
+
 
 @dataclass(frozen=True)
 class Fused:
@@ -33,7 +36,11 @@ class Fused:
         """The members' identities, in any order unless weighted, and the method."""
         fusion = self.fusion.on(task.suite)
         members = [dict(member.stage.identity(task)) for member in self.members]
-        identity: dict[str, object] = {"fusion": fusion.method, "depth": self.depth}
+        identity: dict[str, object] = {
+            "fusion": fusion.method,
+            "version": _VERSION,
+            "depth": self.depth,
+        }
         if fusion.k is not None:
             identity["k"] = fusion.k
         if fusion.weights:

@@ -16,6 +16,9 @@ from r2med.systems.given import GivenCandidates
 from r2med.systems.stage import Part, Stage, Work, member_run
 from r2med.tasks.task import Task
 
+#: Raised when equal scores would be put together into another run.
+_VERSION = 1
+
 
 @dataclass(frozen=True)
 class Reranking:
@@ -39,6 +42,7 @@ class Reranking:
         """The reranker's, the first stage's, and what happens below K."""
         return {
             "reranker": dict(self.reranker.identity),
+            "version": _VERSION,
             "reranked": self.reranked,
             "tail": self.tail,
             "first": dict(self.first.stage.identity(task)),

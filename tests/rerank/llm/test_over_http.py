@@ -11,6 +11,7 @@ import pytest
 import r2med
 from r2med.remote.limits import Limits
 from r2med.retrieve.conditions import Conditions
+from r2med.runs.ordering import ordered
 from r2med.systems.pipeline import System
 from tests.llm_server import EMPTY, REFUSING, LLMServer, cut, fails, garbled, running_llm_server
 
@@ -45,8 +46,9 @@ def test_a_list_is_reranked_end_to_end(server: LLMServer) -> None:
 
     result = r2med.evaluate(system("bm25 | listwise:qwen-7b@10", server), TASK)
 
-    for query in first.run.query_ids.to_pylist():
-        before = [document for document, _ in first.run.ranking(query)]
+    measured = ordered(first.run, "trec")
+    for query in measured.query_ids.to_pylist():
+        before = [document for document, _ in measured.ranking(query)]
         after = [document for document, _ in result.run.ranking(query)]
         assert after == before[:10][::-1] + before[10:]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from r2med.report.standing import Leaderboard, Standing
 
-ORIGINS = {"published": "published", "measured": "measured here"}
+ORIGINS = {"published": "published figures", "measured": "measured here"}
 
 
 def ranked_rows(board: Leaderboard, top: int | None) -> list[Standing]:

@@ -29,10 +29,14 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
     """A point a measured system; those that nothing beats on both axes are joined by a line."""
     rows = [row for row in board.rows if row.mean is not None and _spent(row, by) is not None]
     if not rows:
-        raise MissingError(
-            f"No measured system of the {board.suite.name} suite has a mean and {by} recorded; "
-            "published figures come without cost.\n"
+        remedy = (
             f"Run some first: r2med eval bm25 bm25-lucene --task {board.suite.name}"
+            if by == "seconds"
+            else "Systems that call models record it; --by seconds works for all."
+        )
+        raise MissingError(
+            f"No measured system of the {board.suite.name} suite has a mean over all its tasks "
+            f"and {by} recorded; published figures come without cost.\n{remedy}"
         )
     points: list[dict[str, Any]] = [
         {
@@ -58,7 +62,7 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
         scale=alt.Scale(zero=False, padding=24),
         axis=alt.Axis(tickCount=6),
     )
-    base = alt.Chart(alt.Data(values=points)).encode(x=x, y=y)
+    base = alt.Chart({"values": points}).encode(x=x, y=y)
     titles = list(KIND_TITLES.values())
     legend = alt.Legend(title=None, values=kinds) if len(kinds) > 1 else None
     dots = base.mark_point(filled=True, size=110, opacity=1).encode(
@@ -76,7 +80,7 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
         for below in (False, True)
     ]
     edge = (
-        alt.Chart(alt.Data(values=_frontier(points, domain[1])))
+        alt.Chart({"values": _frontier(points, domain[1])})
         .mark_line(interpolate="step-after", strokeDash=[4, 3], color=theme.muted)
         .encode(x=x, y=y)
     )

@@ -21,7 +21,7 @@ def heatmap(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
     rows = ranked_rows(board, top)
     names = labels(rows)
     tasks = [task.source for task in board.tasks]
-    cells = [
+    cells: list[dict[str, Any]] = [
         {"system": names[row.system, row.origin], "task": task.source, "value": 100 * value}
         for row in rows
         for task in board.tasks
@@ -70,7 +70,7 @@ def _grid(
         title=None,
         axis=alt.Axis(orient="top", labelAngle=-30, ticks=False, domain=False, labelPadding=6),
     )
-    base = alt.Chart(alt.Data(values=cells)).encode(x=x, y=y)
+    base = alt.Chart({"values": cells}).encode(x=x, y=y)
     squares = base.mark_rect(stroke=theme.paper, strokeWidth=1.5).encode(
         color=alt.Color(
             "value:Q",

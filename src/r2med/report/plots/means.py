@@ -29,21 +29,28 @@ def means(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
         for row in rows
     ]
     known = [name for name in ORIGINS.values() if any(p["origin"] == name for p in points)]
-    told = ["bars: 95 % bootstrap interval over queries"]
-    if "published" in known:
-        told = ["bars: 95 % interval; published figures come without queries, so without one"]
-    y = alt.Y("system:N", sort=order, title=None, axis=alt.Axis(grid=True, ticks=False, labelPadding=8))
-    scale = alt.Scale(
-        domain=list(ORIGINS.values()), range=[theme.series[1], theme.series[0]]
+    told = []
+    if any(row.interval for row in rows):
+        told.append("bars: 95 % bootstrap interval over queries")
+    if any(row.origin == "published" for row in rows):
+        told.append("published figures come without queries, so without an interval")
+    y = alt.Y(
+        "system:N", sort=order, title=None, axis=alt.Axis(grid=True, ticks=False, labelPadding=8)
     )
+    scale = alt.Scale(domain=list(ORIGINS.values()), range=[theme.series[1], theme.series[0]])
     colour = alt.Color("origin:N", scale=scale, legend=_legend(known))
     shape = alt.Shape(
         "origin:N",
         scale=alt.Scale(domain=list(ORIGINS.values()), range=["diamond", "circle"]),
         legend=_legend(known),
     )
-    x = alt.X("mean:Q", title=f"{board.metric} × 100", scale=alt.Scale(zero=True, nice=True), axis=alt.Axis(tickCount=8))
-    base = alt.Chart(alt.Data(values=points))
+    x = alt.X(
+        "mean:Q",
+        title=f"{board.metric} × 100",
+        scale=alt.Scale(zero=True, nice=True),
+        axis=alt.Axis(tickCount=8, grid=False),
+    )
+    base = alt.Chart({"values": points})
     bars = (
         base.transform_filter("isValid(datum.low)")
         .mark_rule(strokeWidth=2.5, opacity=0.55)
@@ -52,11 +59,15 @@ def means(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
     dots = base.mark_point(filled=True, size=85, opacity=1).encode(
         y=y, x=x, color=colour, shape=shape
     )
-    figures = base.mark_text(align="left", dx=8, fontSize=11, color=theme.muted).encode(
-        y=y,
-        x=alt.X("end:Q"),
-        text=alt.Text("mean:Q", format=".1f"),
-    ).transform_calculate(end="isValid(datum.high) ? datum.high : datum.mean")
+    figures = (
+        base.mark_text(align="left", dx=8, fontSize=11, color=theme.muted)
+        .encode(
+            y=y,
+            x=alt.X("end:Q"),
+            text=alt.Text("mean:Q", format=".1f"),
+        )
+        .transform_calculate(end="isValid(datum.high) ? datum.high : datum.mean")
+    )
     return alt.layer(bars, dots, figures).properties(
         width=520,
         height=_STEP * len(order),

@@ -41,7 +41,7 @@ def overlap(diagnoses: Mapping[str, Sequence[Diagnosis]], theme: Theme) -> Any:
     )
     y = alt.Y("score:Q", title=f"{metric} × 100")
     marks = (
-        alt.Chart(alt.Data(values=points))
+        alt.Chart({"values": points})
         .mark_point(size=28, opacity=0.4, strokeWidth=1.2)
         .encode(x=x, y=y, color=colour, shape=shape)
     )
@@ -49,7 +49,7 @@ def overlap(diagnoses: Mapping[str, Sequence[Diagnosis]], theme: Theme) -> Any:
     for place, system in enumerate(systems):
         aside = _APART * (place - (len(systems) - 1) / 2)
         own = [group for group in groups if group["system"] == system]
-        base = alt.Chart(alt.Data(values=own)).encode(x=x, color=colour)
+        base = alt.Chart({"values": own}).encode(x=x, color=colour)
         layers += [
             base.mark_rule(strokeWidth=2, xOffset=aside).encode(y=alt.Y("low:Q"), y2="high:Q"),
             base.mark_line(strokeWidth=2.5, xOffset=aside).encode(y=y),

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import vl_convert
 
 from r2med.atomic import atomic_file
@@ -24,8 +25,9 @@ def check_ending(path: Path) -> None:
 
 def save(chart: Any, path: Path, theme: Theme) -> None:
     """Draw a chart under a theme and write it whole."""
-    drawn = {**chart.to_dict(), "config": theme.config()}
-    spec = json.dumps(drawn)
+    with alt.data_transformers.disable_max_rows():
+        drawn = chart.to_dict()
+    spec = json.dumps({**drawn, "config": theme.config()})
     if path.suffix.lower() == ".svg":
         content = vl_convert.vegalite_to_svg(spec).encode()
     else:

@@ -14,6 +14,7 @@ from r2med.report.task_label import task_label
 
 _TIE = 1e-9
 _ACROSS = 2
+_ROOM = 1.06
 
 Columns = Mapping[str, Sequence[NDArray[np.float64]]]
 """For every task the scores of A and of B, aligned by query."""
@@ -25,10 +26,8 @@ def wins(names: Sequence[str], columns: Columns, metric: str, theme: Theme) -> A
     differences = {
         task: np.sort(100 * (second - first))[::-1] for task, (first, second) in columns.items()
     }
-    span = [
-        min(0.0, *(float(each[-1]) for each in differences.values())),
-        max(0.0, *(float(each[0]) for each in differences.values())),
-    ]
+    ends = [float(end) for each in differences.values() for end in (each[0], each[-1])]
+    span = [_ROOM * min(0.0, *ends), _ROOM * max(0.0, *ends)]
     panels = [
         _panel(task, values, span, theme, alone=len(columns) == 1)
         for task, values in differences.items()
@@ -58,20 +57,20 @@ def _panel(
         scale=alt.Scale(domain=[1, len(rows) + 1], nice=False),
         axis=alt.Axis(labels=False, ticks=False, grid=False, domain=False),
     )
-    base = alt.Chart(alt.Data(values=rows))
+    base = alt.Chart({"values": rows})
     bars = base.mark_bar(stroke=theme.paper, strokeWidth=0 if len(rows) > 120 else 1).encode(
         x=x,
         x2="end:Q",
         y=alt.Y(
             "difference:Q",
             title="difference",
-            scale=alt.Scale(domain=span, nice=True),
+            scale=alt.Scale(domain=span),
             axis=alt.Axis(tickCount=5),
         ),
         y2=alt.Y2Datum(0),
         color=alt.Color("side:N", scale=colours, legend=None),
     )
-    zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(color=theme.muted)
+    zero = alt.Chart({"values": [{"zero": 0}]}).mark_rule(color=theme.muted)
     better, worse = (int(np.sum(sign * differences > _TIE)) for sign in (1, -1))
     told = (
         f"{better} better, {len(rows) - better - worse} equal, {worse} worse; "

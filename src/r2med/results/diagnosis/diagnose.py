@@ -24,7 +24,7 @@ from r2med.results.diagnosis.limits import Limits, limits_of
 from r2med.results.diagnosis.rules import Case, cause_of
 from r2med.results.diagnosis.sources import sources_of
 from r2med.results.lineage import first_stage, kind_of
-from r2med.results.ranking import Ranking, find_ranking
+from r2med.results.ranking import Ranking, find_ranking, grades, listed
 from r2med.results.result import Result
 from r2med.runs import Run
 from r2med.systems.spec import parse
@@ -89,7 +89,8 @@ class _Scene:
 
     def __post_init__(self) -> None:
         queries, result = self.task.queries, self.ranking.result
-        self.judged, self.evidence = _judgements(self.task)
+        self.judged = grades(self.task)
+        self.evidence = _evidence(self.judged)
         ids = queries.ids.to_pylist()
         self.answers = dict(zip(ids, queries.answers.to_pylist(), strict=True))
         self.systems = dict(zip(ids, queries.body_systems.to_pylist(), strict=True))
@@ -115,9 +116,9 @@ class _Scene:
         """All that is to say of one query."""
         text = self.task.queries.texts[row].as_py() or ""
         coverage = self.lexicon.coverage(terms)
-        listed = _listed(self.ranking.run, query)
-        earlier = _listed(self.below, query) if self.below is not None else []
-        view = _View(self, query, terms, len(text.split()), coverage, listed, earlier)
+        ranked = listed(self.ranking.run, query)
+        earlier = listed(self.below, query) if self.below is not None else []
+        view = _View(self, query, terms, len(text.split()), coverage, ranked, earlier)
         positives = [view.positive(name) for name, grade in self.judged[query].items() if grade > 0]
         positives.sort(key=lambda each: (each.rank is None, each.rank or 0, each.document_id))
         return QueryFinding(
@@ -266,29 +267,13 @@ def _label(grade: int | None) -> Label:
     return "positive" if grade > 0 else "not relevant"
 
 
-def _judgements(task: Task) -> tuple[dict[str, dict[str, int]], dict[str, list[str]]]:
-    judged: dict[str, dict[str, int]] = {}
-    evidence: dict[str, list[str]] = {}
-    rows = zip(
-        task.judgements.query_ids.to_pylist(),
-        task.judgements.document_ids.to_pylist(),
-        task.judgements.scores.tolist(),
-        strict=True,
-    )
-    for query, document, grade in rows:
-        judged.setdefault(query, {})[document] = grade
-        if grade > 0:
-            evidence.setdefault(document, []).append(query)
-    return judged, evidence
-
-
-def _listed(run: Run, query: str) -> list[str]:
-    row = run.query_ids.index(query).as_py()
-    if row < 0:
-        return []
-    codes = run.documents[run.offsets[row] : run.offsets[row + 1]]
-    names: list[str] = run.document_ids.take(codes).to_pylist()
-    return names
+def _evidence(judged: Mapping[str, Mapping[str, int]]) -> dict[str, list[str]]:
+    """By document, the queries that it is a positive of."""
+    found: dict[str, list[str]] = {}
+    for query, own in judged.items():
+        for document in (name for name, grade in own.items() if grade > 0):
+            found.setdefault(document, []).append(query)
+    return found
 
 
 def _first_stage(

@@ -82,7 +82,7 @@ def _thirds(
         if chosen.any():
             least, most = written(values[chosen].min()), written(values[chosen].max())
             span = least if least == most else f"{least} to {most}"
-            queries = [members[place][1] for place in np.flatnonzero(chosen)]
+            queries = [members[place][1] for place in np.flatnonzero(chosen).tolist()]
             yield _slice(by, f"{span} {unit}", queries)
 
 

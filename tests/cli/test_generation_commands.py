@@ -1,0 +1,203 @@
+"""generate and show, as a user would type them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import run
+from tests.llm_server import LLMServer, fails, running_llm_server, says
+
+TASK = "demo/biology"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
+    pytest.importorskip("aiohttp")
+    with running_llm_server() as running:
+        monkeypatch.setenv("R2MED_LLM_URL", running.url)
+        running.reply = lambda body: "A passage about sympathetic vasoconstriction."
+        yield running
+
+
+def given_generations(text: str = "sympathetic vasoconstriction of the pulp") -> Path:
+    """A file for the demo task, as if made elsewhere."""
+    file = Path("given.jsonl")
+    rows = [{"id": str(number), "hy_doc": text} for number in range(1, 14)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def test_generate_writes_the_reference_layout_and_eval_reads_it(server: LLMServer) -> None:
+    made = run("generate", "hyde", "--llm", "qwen-7b", "--task", TASK, "--out", "made")
+    asked = len(server.seen)
+
+    scored = run("eval", "hyde:qwen-7b[generations=made] | bm25", "--task", TASK, "--json")
+
+    file = Path("made/demo/biology/hyde/qwen-7b/query_with_hydoc.jsonl")
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert made.code == 0, made.err
+    assert str(file) in made.out
+    assert len(rows) == 13 and rows[0].keys() == {"id", "text", "hy_doc"}
+    assert scored.code == 0, scored.err
+    assert len(server.seen) == asked
+
+
+def test_a_dry_run_asks_nobody_and_says_what_it_would_use(server: LLMServer) -> None:
+    told = run("generate", "search-o1", "--llm", "qwen-7b", "--task", TASK, "--dry-run")
+
+    assert told.code == 0, told.err
+    assert server.seen == []
+    assert "nothing is asked yet" in told.out
+    assert "First turns only" in told.out
+    assert max(map(len, told.out.splitlines())) <= 80
+
+
+def test_fresh_asks_again(server: LLMServer) -> None:
+    run("generate", "hyde", "--llm", "qwen-7b", "--task", TASK)
+
+    again = run("generate", "hyde", "--llm", "qwen-7b", "--task", TASK, "--fresh", "--json")
+
+    assert json.loads(again.out)[0]["calls"] == 13
+    assert len(server.seen) == 26
+
+
+def test_refusals_are_counted_in_the_output(server: LLMServer) -> None:
+    server.script += [says("I'm sorry, but I can't help with that."), says("")]
+
+    [row] = json.loads(run("generate", "hyde:qwen-7b", "--task", TASK, "--json").out)
+
+    assert (row["generations"], row["refused"], row["empty"]) == (13, 1, 1)
+
+
+def test_a_server_that_refuses_the_key_is_an_error_in_words(server: LLMServer) -> None:
+    server.script += [fails(401, "bad key")] * 40
+
+    failed = run("generate", "hyde", "--llm", "qwen-7b", "--task", TASK)
+
+    assert failed.code == 1
+    assert "HTTP 401" in failed.err and "Traceback" not in failed.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["hyde"], "which model? Write it after a colon"),
+        (["bm25", "--llm", "gpt4"], "bm25 does not generate"),
+        (["hyde:gpt4", "--llm", "qwen-7b"], "two models are named"),
+        (["hyde | bm25", "--llm", "gpt4"], "generate takes one method"),
+        (["hyde[generations=x]", "--llm", "gpt4"], "generate always asks the model"),
+        (["hyed", "--llm", "gpt4"], "Did you mean 'hyde'"),
+        (["hyde[n=0]", "--llm", "gpt4"], "expected 1 or more"),
+        (["hyde", "--llm", "gpt44"], "LLM 'gpt44' is not known. Did you mean 'gpt4'"),
+    ],
+)
+def test_wrong_usage_of_generate_is_said_in_words(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], complaint: str
+) -> None:
+    monkeypatch.delenv("R2MED_LLM_URL", raising=False)
+
+    failed = run("generate", *arguments, "--task", TASK)
+
+    assert failed.code == 2
+    assert complaint in failed.err
+
+
+def test_prompts_can_be_copied_edited_and_used(server: LLMServer) -> None:
+    copied = run("generate", "hyde", "--write-prompts", "mine")
+    Path("mine/hyde/post.toml").write_text('user = "Briefly: {query}"')
+
+    made = run("generate", "hyde:qwen-7b", "--task", TASK, "--prompts", "mine")
+
+    assert copied.code == made.code == 0
+    assert "5 prompts written" in copied.out
+    assert all(body["messages"][0]["content"].startswith("Briefly: ") for body in server.bodies)
+
+
+def test_a_prompts_folder_that_is_not_there_is_an_error() -> None:
+    failed = run("generate", "hyde:qwen-7b", "--task", TASK, "--prompts", "nowhere")
+
+    assert failed.code == 1
+    assert "--prompts nowhere: there is no such folder" in failed.err
+
+
+def test_show_tells_the_query_the_generation_and_what_moved_and_why() -> None:
+    file = given_generations()
+
+    shown = run("show", TASK, "1", "--system", f"hyde:qwen-7b[generations={file}] | bm25")
+
+    assert shown.code == 0, shown.err
+    assert "half an hour in the bath" in shown.out
+    assert "sympathetic vasoconstriction of the pulp" in shown.out
+    assert "biology-054" in shown.out and "▲" in shown.out
+    assert "gained  pulp" in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 80
+
+
+def test_show_gives_an_agent_s_trace_step_by_step(server: LLMServer) -> None:
+    server.script += [says("Nerves? <search>digital nerve"), says("<answer>vasoconstriction")]
+
+    shown = run("show", TASK, "1", "--system", "search-r1:qwen-7b | bm25")
+
+    assert "thinks" in shown.out and "Nerves?" in shown.out
+    assert "searches" in shown.out and "digital nerve" in shown.out
+    assert "reads" in shown.out
+    assert "1 search" in shown.out and "stopped because it answered" in shown.out
+    assert len(server.seen) == 2
+
+
+def test_text_of_a_model_cannot_steer_the_terminal() -> None:
+    file = given_generations("\x1b[31mred\x07 [bold]not markup[/bold] \u202eturned")
+
+    shown = run("show", TASK, "1", "--system", f"hyde:qwen-7b[generations={file}] | bm25")
+
+    assert not set(shown.out) & set("\x1b\x07\u202e")
+    assert "[bold]not markup[/bold]" in shown.out
+
+
+def test_show_as_json_holds_both_ranks_and_the_terms() -> None:
+    file = given_generations()
+
+    shown = run("show", TASK, "1", "--system", f"hyde:qwen-7b[generations={file}] | bm25", "--json")
+
+    movement = json.loads(shown.out)["movements"][0]
+    assert movement["rank_before"] and movement["rank_after"]
+    assert {"term", "before", "after"} == movement["changes"][0].keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((TASK, "99", "hyde:qwen-7b | bm25"), "demo/biology has no query '99'"),
+        ((TASK, "1", "bm25"), "show explains an expander and one retriever"),
+    ],
+)
+def test_wrong_usage_of_show_is_said_in_words(
+    arguments: tuple[str, str, str], complaint: str
+) -> None:
+    task, query, system = arguments
+
+    failed = run("show", task, query, "--system", system)
+
+    assert failed.code == 2
+    assert complaint in failed.err
+
+
+def test_terms_of_bm25_add_up_to_the_score() -> None:
+    from r2med.engine.showing import show
+    from r2med.systems.pipeline import System
+    from r2med.tasks.load import load_task
+
+    system = System.from_spec(f"hyde:qwen-7b[generations={given_generations()}] | bm25")
+
+    shown = show(system, load_task(TASK), "1")
+
+    for movement in shown.movements:
+        assert movement.changes is not None
+        before = sum(change.before for change in movement.changes)
+        after = sum(change.after for change in movement.changes)
+        assert movement.score_before == pytest.approx(before)
+        assert movement.score_after == pytest.approx(after)
