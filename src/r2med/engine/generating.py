@@ -17,10 +17,6 @@ from r2med.systems.registry import find_entry
 from r2med.systems.spec import Spec, Unit, parse
 from r2med.tasks.task import Task
 
-#: Where generations are written unless told otherwise; `[generations=r2med-generations]` reads it.
-DEFAULT_OUT = Path("r2med-generations")
-
-
 @dataclass(frozen=True)
 class Generating:
     """A method and a model, ready to write for any task."""

@@ -9,7 +9,7 @@ from r2med.expand.expanded import Outcome, Sample
 #: A refusal is short and says so at its beginning; medical prose may say "cannot" anywhere else.
 _REFUSAL = re.compile(
     r"\s*(?:i['’]?m (?:very )?sorry|sorry,|i am sorry|i apologi[sz]e|"
-    r"i (?:can(?:['’]?t|not)|am (?:not able|unable)|['’]?m (?:not able|unable)|won['’]?t) (?:to )?"
+    r"i(?: can(?:['’]?t|not)|(?: a|['’]?)m (?:not able|unable)| won['’]?t) (?:to )?"
     r"(?:assist|help|provide|answer|give|offer|write|comply|fulfil|continue)|"
     r"as an ai\b)",
     re.IGNORECASE,

@@ -27,7 +27,6 @@ _EXAMPLES = "{examples}"
 #: Which texts a prompt file may hold, and what may be filled into each.
 _TEXTS: Mapping[str, frozenset[str]] = {
     "user": frozenset({"kind", "query", "examples", "passages", "turns"}),
-    "system": frozenset({"kind", "turns"}),
     "example": frozenset({"kind", "query", "passage"}),
     "results": frozenset({"passages"}),
     "passage": frozenset({"number", "passage"}),

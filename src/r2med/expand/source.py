@@ -39,11 +39,6 @@ def find_file(task: Task, method: str, llm: str, choice: str) -> FileSource | No
     return FileSource(_under(Path(choice).expanduser(), task, method, llm), False)
 
 
-def published_file(task: Task, method: str, llm: str) -> Path | None:
-    """The generations in the task's folder, if there are any."""
-    return _beside(task, method, llm)
-
-
 def _beside(task: Task, method: str, llm: str) -> Path | None:
     return next((path for path in _places(task, method, llm) if path.is_file()), None)
 

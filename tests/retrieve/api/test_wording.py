@@ -51,7 +51,7 @@ def test_a_text_that_cannot_be_too_long_needs_no_tokenizer() -> None:
 
 
 def test_a_tokenizer_that_cannot_be_loaded_says_what_to_do() -> None:
-    with pytest.raises(MissingError, match=r"no-such.*\n\[max_length=0\] sends texts whole"):
+    with pytest.raises(MissingError, match=r"tiktoken.*\n\[max_length=0\] sends texts whole"):
         worded(["x" * 200], Form(max_length=100), quoted=False, tokenizer="tiktoken:no-such")
 
 

@@ -18,7 +18,7 @@ TWIN = 0.8
 SAME_SUBJECT = 0.2
 #: A positive matches the query no better than so many of all documents: its words say nothing.
 BY_CHANCE = 0.25
-#: Or it matches less than this part of what the top documents match.
+#: Or it matches nothing, or less than this part of what the top documents match.
 FAR_LESS = 1 / 3
 
 

@@ -55,8 +55,9 @@ def _demoted(case: Case) -> bool:
 
 
 def _few_terms(case: Case) -> bool:
-    far_less = case.coverage < FAR_LESS * case.top_coverage
-    return far_less or (case.as_well >= BY_CHANCE and case.coverage < case.top_coverage)
+    if case.coverage == 0 or case.coverage < FAR_LESS * case.top_coverage:
+        return True
+    return case.as_well >= BY_CHANCE and case.coverage < case.top_coverage
 
 
 _Rule = tuple[str, Callable[[Case], bool], Callable[[Case], str | None]]

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+
+import polars as pl
+
+from tests.cli.running import run
+
+TASK = "demo/medqa-diag"
+
+
+def evaluated(*systems: str) -> None:
+    assert run("eval", *systems, "--task", TASK).code == 0
+
+
+def test_diagnose_says_where_positives_stand_and_why() -> None:
+    evaluated("bm25")
+
+    done = run("diagnose", "bm25", "--task", TASK)
+
+    assert done.code == 0, done.err
+    assert "14 of 33 positives stand in the top 10, 19 are missed" in done.out
+    assert "few shared terms" in done.out
+    assert "Wilson disease" in done.out
+    assert "(holes, 41 %)" in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_diagnose_as_data_has_a_row_a_positive() -> None:
+    evaluated("bm25")
+
+    done = run("diagnose", "bm25", "--task", TASK, "--json", "--out", "why.parquet")
+
+    (told,) = json.loads(done.out)["tasks"]
+    frame = pl.read_parquet("why.parquet")
+    assert told["positives"] == len(frame) == 33
+    assert sum(told["missed"].values()) == frame["cause"].count() == 19
+
+
+def test_one_query_is_shown_with_its_evidence() -> None:
+    evaluated("bm25")
+
+    done = run("diagnose", "bm25", "--task", TASK, "--query", "1")
+
+    assert done.code == 0, done.err
+    assert "asked for: Acute intermittent porphyria" in done.out
+    assert "rank 74" in done.out
+    assert "of the corpus hold as much" in " ".join(done.out.split())
+
+
+def test_diagnose_needs_a_stored_result_and_a_known_query() -> None:
+    missing = run("diagnose", "bm25", "--task", TASK)
+    evaluated("bm25")
+    unknown = run("diagnose", "bm25", "--task", TASK, "--query", "x1")
+    ending = run("diagnose", "bm25", "--task", TASK, "--out", "x.xlsx")
+
+    assert (missing.code, unknown.code, ending.code) == (1, 2, 2)
+    assert "r2med eval 'bm25'" in missing.err
+    assert "no such query" in unknown.err
+    assert ".parquet or .csv" in ending.err
+
+
+def test_diff_lists_what_moved_most_in_80_columns() -> None:
+    evaluated("bm25", "bm25-lucene")
+
+    done = run("diff", "bm25", "bm25-lucene", "--task", TASK, "--limit", "2")
+
+    assert done.code == 0, done.err
+    assert done.out.count("\nquery ") == 2
+    assert "0 better, 4 equal, 9 worse" in done.out
+    assert "7 more queries moved" in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_diff_as_json_has_every_query() -> None:
+    evaluated("bm25", "bm25-lucene")
+
+    told = json.loads(run("diff", "bm25", "bm25-lucene", "--task", TASK, "--json").out)
+
+    moved = [abs(query["moved"]) for query in told["queries"]]
+    assert len(moved) == 13
+    assert moved == sorted(moved, reverse=True)
+
+
+def test_diff_looks_at_one_task() -> None:
+    done = run("diff", "bm25", "bm25-lucene", "--task", "demo")
+
+    assert done.code == 2
+    assert "exactly one task" in done.err

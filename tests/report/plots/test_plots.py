@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from r2med.errors import MissingError
+from r2med.report.plots.extra import needed
+from tests.cli.running import run
+
+BOARDS = [("heatmap",), ("means",), ("cost", "--suite", "demo")]
+
+
+def _words(svg: str) -> list[str]:
+    return re.findall(r">([^<>]+)</(?:text|tspan)>", svg)
+
+
+def drawing() -> None:
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two systems on the demo suite, measured once for all plots."""
+    folder = str(tmp_path_factory.mktemp("results"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("R2MED_HOME", str(tmp_path_factory.mktemp("home")))
+        done = run("eval", "bm25", "bm25-lucene", "--task", "demo", "--results", folder)
+    assert done.code == 0, done.err
+    return folder
+
+
+def test_without_the_extra_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("r2med.report.plots.extra.find_spec", lambda name: None)
+
+    with pytest.raises(MissingError, match=r'pip install "r2med\[plots\]"'):
+        needed()
+
+
+def test_with_the_extra_nothing_is_missing() -> None:
+    drawing()
+
+    needed()
+
+    assert importlib.util.find_spec("altair")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *BOARDS,
+        ("overlap", "bm25", "bm25-lucene", "--task", "demo/biology"),
+        ("wins", "bm25", "bm25-lucene", "--task", "demo/biology,demo/medqa-diag"),
+    ],
+    ids=lambda asked: asked[0],
+)
+def test_every_kind_is_drawn_with_its_words(asked: tuple[str, ...], results: str) -> None:
+    drawing()
+
+    done = run("plot", *asked, "--results", results, "--out", "x.svg")
+
+    drawn = Path("x.svg").read_text(encoding="utf-8")
+    assert (done.code, done.out) == (0, "wrote x.svg\n"), done.err
+    assert drawn.startswith("<svg")
+    assert "ndcg@10" in drawn and "bm25" in drawn
+    assert "http" not in drawn.replace("http://www.w3.org", "")
+
+
+def test_light_and_dark_differ_in_colours_only() -> None:
+    drawing()
+    drawn = {}
+
+    for theme in ("light", "dark"):
+        assert run("plot", "means", "--theme", theme, "--out", f"{theme}.svg").code == 0
+        drawn[theme] = Path(f"{theme}.svg").read_text(encoding="utf-8")
+
+    assert "#ffffff" in drawn["light"] and "#14171c" in drawn["dark"]
+    assert _words(drawn["light"]) == _words(drawn["dark"])
+
+
+def test_a_png_is_written_whole() -> None:
+    drawing()
+
+    done = run("plot", "means", "--top", "3", "--out", "deep/means.png")
+
+    assert done.code == 0, done.err
+    assert Path("deep/means.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (("pie", "--out", "x.svg"), "KIND 'pie' is not known"),
+        (("means",), "plot needs --out"),
+        (("means", "--out", "x.pdf"), "ends in .svg or .png"),
+        (("means", "--out", "x.svg", "--theme", "darc"), "Did you mean 'dark'"),
+        (("means", "bm25", "--out", "x.svg"), "takes no systems"),
+        (("wins", "bm25", "--out", "x.svg"), "needs two systems"),
+        (("overlap", "--out", "x.svg"), "needs a system and --task"),
+    ],
+)
+def test_wrong_usage_is_told(asked: tuple[str, ...], told: str) -> None:
+    drawing()
+
+    done = run("plot", *asked)
+
+    assert done.code == 2
+    assert told in done.err
+
+
+def test_cost_without_measured_systems_names_the_command() -> None:
+    drawing()
+
+    done = run("plot", "cost", "--out", "x.svg")
+
+    assert done.code == 1
+    assert "published figures come without cost" in done.err
+    assert "r2med eval" in done.err

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from r2med.errors import DataError
+from r2med.report.diagnosis_export import to_frame, to_json
+from r2med.results.diagnosis import CAUSES, diagnose
+from r2med.results.diagnosis.slices import slices
+from tests.results.diagnosis.collections import ranking_of, task_of
+
+FILLER = {f"filler{n}": f"Unrelated note number {n} on hospital parking." for n in range(12)}
+CORPUS = {
+    "decoy": "Severe belly pain with vomiting after a crash diet suggests the appendix.",
+    "porphyria": "Porphobilinogen excretion proves a defect of haem synthesis.",
+    "porphyria-copy": "Porphobilinogen excretion proves a defect of haem synthesis!",
+    **FILLER,
+}
+QUERY = {"q1": "Severe belly pain and vomiting after a crash diet. What is it?"}
+
+
+def test_an_answer_in_other_words_is_missed_for_few_shared_terms(tmp_path: Path) -> None:
+    task = task_of(tmp_path, CORPUS, QUERY, {"q1": {"porphyria": 1, "decoy": 0}})
+    ranking = ranking_of({"q1": ["decoy", *FILLER, "porphyria"]})
+
+    found = diagnose(ranking, task).queries[0]
+
+    (positive,) = found.positives
+    assert (positive.rank, positive.cause, positive.witness) == (14, "few-shared-terms", "decoy")
+    assert positive.coverage == 0
+    assert (found.outcome, found.cause, found.holes) == ("none found", "few-shared-terms", 9)
+    assert found.top[0].label == "not relevant"
+    assert set(found.top[0].shared) >= {"belly", "vomiting", "crash"}
+
+
+def test_an_unjudged_copy_in_the_top_is_a_twin(tmp_path: Path) -> None:
+    task = task_of(tmp_path, CORPUS, QUERY, {"q1": {"porphyria": 1}})
+    ranking = ranking_of({"q1": ["porphyria-copy", *FILLER]})
+
+    diagnosis = diagnose(ranking, task)
+
+    (positive,) = diagnosis.queries[0].positives
+    assert (positive.rank, positive.cause) == (None, "twin-retrieved")
+    assert positive.witness == "porphyria-copy"
+    assert diagnosis.out_of_reach == 1
+
+
+def test_a_copy_that_is_judged_not_relevant_is_no_twin(tmp_path: Path) -> None:
+    task = task_of(tmp_path, CORPUS, QUERY, {"q1": {"porphyria": 1, "porphyria-copy": 0}})
+    ranking = ranking_of({"q1": ["porphyria-copy", *FILLER]})
+
+    assert diagnose(ranking, task).queries[0].cause == "same-subject"
+
+
+def test_a_query_that_the_run_lacks_has_all_its_positives_out_of_reach(tmp_path: Path) -> None:
+    queries = {**QUERY, "q2": "haem defect"}
+    task = task_of(tmp_path, CORPUS, queries, {"q1": {"decoy": 1}, "q2": {"porphyria": 2}})
+
+    diagnosis = diagnose(ranking_of({"q1": ["decoy"]}), task)
+
+    assert [query.outcome for query in diagnosis.queries] == ["all found", "none found"]
+    assert diagnosis.out_of_reach == 1
+    assert diagnosis.looked_at == 1
+
+
+def test_queries_without_positives_are_an_error_that_says_so(tmp_path: Path) -> None:
+    task = task_of(tmp_path, CORPUS, QUERY, {"q1": {"decoy": 0}})
+
+    with pytest.raises(DataError, match="no query has a positive"):
+        diagnose(ranking_of({"q1": ["decoy"]}), task)
+
+
+def test_the_data_forms_say_the_same(tmp_path: Path) -> None:
+    task = task_of(tmp_path, CORPUS, QUERY, {"q1": {"porphyria": 1, "decoy": 2}})
+    diagnosis = diagnose(ranking_of({"q1": ["decoy", *FILLER, "porphyria"]}), task)
+
+    frame, told = to_frame([diagnosis]), to_json([diagnosis])
+
+    (query,) = told["tasks"][0]["queries"]
+    assert frame["document_id"].to_list() == [p["document_id"] for p in query["positives"]]
+    assert frame["cause"].to_list() == [None, "few-shared-terms"]
+    assert told["tasks"][0]["missed"] == {"few-shared-terms": 1}
+    assert set(told["causes"]) == set(CAUSES)
+
+
+def test_slices_cover_every_query_once(tmp_path: Path) -> None:
+    queries = {f"q{n}": "pain " * n for n in range(1, 10)}
+    judged = {name: {"decoy": 1} for name in queries}
+    task = task_of(tmp_path, CORPUS, queries, judged)
+    ranking = ranking_of({name: ["filler1", "decoy"] for name in queries})
+
+    found = slices([diagnose(ranking, task)])
+
+    lengths = [each for each in found if each.by == "query length"]
+    assert [each.queries for each in lengths] == [3, 3, 3]
+    assert [each.value for each in lengths] == ["1 to 3 words", "4 to 6 words", "7 to 9 words"]
+    assert all(each.interval is None for each in lengths)

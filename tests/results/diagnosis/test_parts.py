@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from r2med.results.diagnosis.lexicon import Lexicon
+from r2med.results.diagnosis.limits import Limits, limits_of
+from r2med.results.diagnosis.sources import sources_of
+from tests.building import texts
+from tests.results.diagnosis.collections import task_of
+
+CORPUS = {
+    "porphyria": "Porphobilinogen in the urine proves acute porphyria.",
+    "appendix": "Belly pain and vomiting point to the appendix.",
+    "empty": "",
+}
+
+
+def lexicon(folder: Path) -> Lexicon:
+    return Lexicon(task_of(folder, CORPUS, {"q": "pain"}, {"q": {"appendix": 1}}).corpus)
+
+
+def test_coverage_is_the_weighted_share_of_the_querys_terms(tmp_path: Path) -> None:
+    words = lexicon(tmp_path)
+    (query,) = words.queries(texts("Vomiting, belly pains and dark urine"))
+
+    coverage = words.coverage(query)
+
+    weights = words.rarity[query.known]
+    assert query.unknown == 1
+    assert coverage[1] == np.float64(weights.sum() * 3 / 4 / weights.sum())
+    assert coverage[0] == np.float64(1 / 4)
+    assert coverage[2] == 0
+
+
+def test_a_query_without_known_terms_covers_nothing(tmp_path: Path) -> None:
+    words = lexicon(tmp_path)
+    (query,) = words.queries(texts("zzz"))
+
+    assert words.coverage(query).tolist() == [0, 0, 0]
+
+
+def test_key_terms_are_those_that_the_query_lacks(tmp_path: Path) -> None:
+    words = lexicon(tmp_path)
+    (query,) = words.queries(texts("acute porphyria"))
+
+    keys = words.key_terms(0, query)
+
+    assert not set(keys.tolist()) & set(query.known.tolist())
+    assert words.share(keys, 0) == 1
+    assert words.share(keys, 1) == 0
+
+
+def test_shared_terms_are_spelled_as_the_query_spells_them(tmp_path: Path) -> None:
+    words = lexicon(tmp_path)
+    text = "Repeated vomiting with PAINS in the belly"
+    (query,), (spelling,) = words.queries(texts(text)), words.spellings([text])
+
+    shared = words.spelled(words.shared(query, 1), spelling)
+
+    assert sorted(shared) == ["PAINS", "belly", "vomiting"]
+
+
+def test_equal_texts_are_wholly_alike_and_strangers_not_at_all(tmp_path: Path) -> None:
+    words = lexicon(tmp_path)
+
+    assert words.likeness(0, 0) == 1
+    assert words.likeness(0, 1) == 0
+
+
+def test_a_dense_retriever_reads_as_much_as_its_identity_says() -> None:
+    told = {"retriever": {"engine": "dense", "max_length": 512, "query_max_length": 64}}
+
+    assert limits_of(told) == Limits(query=64, document=512)
+
+
+def test_bm25_reads_everything() -> None:
+    assert limits_of({"retriever": {"engine": "bm25", "k1": 0.9}}) == Limits()
+
+
+def test_a_fusion_reads_as_much_as_its_most_patient_member() -> None:
+    short = {"retriever": {"max_length": 128}}
+    long = {"retriever": {"max_length": 512}}
+
+    assert limits_of({"members": [short, long]}) == Limits(512, 512)
+    assert limits_of({"members": [short, {"retriever": {"engine": "bm25"}}]}) == Limits()
+
+
+def test_a_reranker_reads_query_and_document_together() -> None:
+    told = {"reranker": {"max_length": 512}, "first": {"retriever": {"max_length": 128}}}
+
+    assert limits_of(told) == Limits(pair=512)
+
+
+def test_an_expanded_query_is_not_held_against_the_querys_limit() -> None:
+    told = {"expander": {}, "first": {"retriever": {"max_length": 128}}}
+
+    assert limits_of(told) == Limits(document=128)
+
+
+def test_numbered_passages_share_their_source() -> None:
+    ids = [f"PMC{article}_{part}" for article in range(60) for part in range(3)]
+
+    assert sources_of(ids)["PMC7_2"] == "PMC7"
+
+
+def test_a_stem_that_covers_the_corpus_is_no_source() -> None:
+    assert sources_of([f"medqa-diag-{number:03}" for number in range(100)]) == {}
+
+
+def test_plain_ids_name_no_source() -> None:
+    assert sources_of(["alpha", "beta", "17"]) == {}

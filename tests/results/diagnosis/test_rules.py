@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r2med.results.diagnosis.causes import CAUSES, TOP
+from r2med.results.diagnosis.rules import Case, cause_of
+
+MISSED = Case(
+    rank=40,
+    in_corpus=True,
+    coverage=0.3,
+    as_well=0.05,
+    top_coverage=0.3,
+    likeness=0.0,
+    twin_witness=None,
+    subject=0.0,
+    subject_witness=None,
+    source_witness=None,
+    surface_witness="decoy",
+    query_words=100,
+    words=100,
+    query_limit=None,
+    limit=None,
+    reranked=None,
+    first_stage_rank=None,
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({"in_corpus": False}, "not-in-corpus"),
+        ({"likeness": 0.8}, "twin-retrieved"),
+        ({"reranked": 30}, "not-offered"),
+        ({"reranked": 30, "rank": None}, "not-offered"),
+        ({"reranked": 100, "first_stage_rank": 10}, "demoted"),
+        ({"query_limit": 99}, "query-cut"),
+        ({"limit": 99}, "document-cut"),
+        ({"source_witness": "other"}, "same-source"),
+        ({"subject": 0.2}, "same-subject"),
+        ({"coverage": 0.09}, "few-shared-terms"),
+        ({"coverage": 0.0, "top_coverage": 0.0}, "few-shared-terms"),
+        ({"coverage": 0.2, "as_well": 0.3}, "few-shared-terms"),
+        ({"coverage": 0.2}, "surface-match"),
+        ({}, "outranked"),
+    ],
+)
+def test_each_cause_follows_from_its_numbers(change: dict[str, object], cause: str) -> None:
+    assert cause_of(replace(MISSED, **change))[0] == cause  # type: ignore[arg-type]
+
+
+def test_limits_that_are_just_kept_cut_nothing() -> None:
+    assert cause_of(replace(MISSED, query_limit=100, limit=100))[0] == "outranked"
+
+
+def test_the_witness_is_the_document_that_shows_the_cause() -> None:
+    case = replace(MISSED, likeness=0.9, twin_witness="twin", source_witness="other")
+
+    assert cause_of(case) == ("twin-retrieved", "twin")
+
+
+shares = st.floats(0, 1)
+names = st.none() | st.sampled_from(["a", "b"])
+cases = st.builds(
+    Case,
+    rank=st.none() | st.integers(1, 200),
+    in_corpus=st.booleans(),
+    coverage=shares,
+    as_well=shares,
+    top_coverage=shares,
+    likeness=shares,
+    twin_witness=names,
+    subject=shares,
+    subject_witness=names,
+    source_witness=names,
+    surface_witness=names,
+    query_words=st.integers(0, 900),
+    words=st.integers(0, 900),
+    query_limit=st.none() | st.integers(1, 900),
+    limit=st.none() | st.integers(1, 900),
+    reranked=st.none() | st.integers(1, 200),
+    first_stage_rank=st.none() | st.integers(1, 200),
+)
+
+
+@given(cases)
+def test_a_positive_has_a_known_cause_exactly_when_it_is_missed(case: Case) -> None:
+    cause, _ = cause_of(case)
+
+    found = case.rank is not None and case.rank <= TOP
+    assert (cause is None) == found
+    assert cause is None or cause in CAUSES
