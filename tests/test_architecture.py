@@ -78,7 +78,9 @@ def test_the_ground_floor_stands_on_nothing_but_itself(name: str) -> None:
 
 def loaded_after(code: str) -> set[str]:
     listing = f"{code}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
-    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", listing], capture_output=True, text=True, check=True
+    )
     return set(done.stdout.split())
 
 

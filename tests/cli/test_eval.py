@@ -43,7 +43,7 @@ def test_tables_fit_eighty_columns_and_say_demo(by: str) -> None:
         (("eval", "bm25", "--task", "Biology"), 1, "r2med fetch"),
         (("eval", "bm25", "--metrics", "ndgc@10"), 2, "ndcg@10"),
         (("eval", "bm25", "--by", "families"), 2, "'family'"),
-        (("eval",), 2, "SYSTEM"),
+        (("eval",), 2, "no system is given"),
         (("results", "export", "--out", "x"), 1, "no stored result"),
         (("evil",), 2, "evil"),
     ],

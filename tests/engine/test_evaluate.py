@@ -117,7 +117,7 @@ def test_fusing_is_indifferent_to_the_order_of_its_members() -> None:
 def test_unknown_systems_options_and_tasks_are_refused_with_what_is_near() -> None:
     with pytest.raises(UsageError, match="'bm25'"):
         r2med.evaluate("bm52", TASK)
-    with pytest.raises(UsageError, match="no option 'k'.*'k1'"):
+    with pytest.raises(UsageError, match=r"no option 'k'.*'k1'"):
         r2med.evaluate("bm25[k=1]", TASK)
     with pytest.raises(UsageError, match="medqa-diag"):
         r2med.evaluate("bm25", "demo/medqadiagg")

@@ -36,9 +36,7 @@ def test_hit_and_micro_recall_follow_the_nano_protocol() -> None:
     assert scores.micro_recall(100) == 0.25
 
 
-@pytest.mark.parametrize(
-    "ties, first", [("trec", "b"), ("id-ascending", "a"), ("list", "a")]
-)
+@pytest.mark.parametrize("ties, first", [("trec", "b"), ("id-ascending", "a"), ("list", "a")])
 def test_ties_are_broken_as_each_protocol_says(ties: str, first: str) -> None:
     run = Run.from_lists({"1": [("a", 0.5), ("b", 0.5 + 1e-9)]})
     if ties == "id-ascending":

@@ -17,6 +17,7 @@ from r2med.systems.registry import find_entry
 from r2med.systems.spec import Spec, Unit, parse
 from r2med.tasks.task import Task
 
+
 @dataclass(frozen=True)
 class Generating:
     """A method and a model, ready to write for any task."""

@@ -72,7 +72,11 @@ class Session:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._http: aiohttp.ClientSession | None = None
-        self.pace: Pace = self._wait_for(self._open())
+        try:
+            self.pace: Pace = self._wait_for(self._open())
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """End the connections and the thread."""

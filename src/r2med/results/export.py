@@ -53,7 +53,7 @@ def export_csv(results: Iterable[Result], out: Path) -> list[Path]:
 
 
 def export_mteb(results: Iterable[Result], out: Path) -> list[Path]:
-    """mteb's result files, `OUT/<system>/<revision>/<task>.json`, one a result."""
+    """Files as mteb stores results, `OUT/<system>/<revision>/<task>.json`, one a result."""
     written = []
     for result in results:
         revision, name = _mteb_task(result)

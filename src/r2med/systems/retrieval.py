@@ -26,8 +26,9 @@ class Retrieval:
         return {"retriever": dict(self.retriever.identity), "depth": self.depth}
 
     def ties(self, task: Task) -> str:
-        """As the entry's protocol says."""
-        return self.entry.ties
+        """As the entry's protocol says; the Nano protocol orders equal scores by id, ascending."""
+        nano = task.suite == "nano" and self.entry.ties == "trec"
+        return "id-ascending" if nano else self.entry.ties
 
     def run(self, work: Work) -> Run:
         """Prepare the corpus, then search it."""

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+import r2med
 from r2med.errors import DataError
 from r2med.report.diagnosis_export import to_frame, to_json
 from r2med.results.diagnosis import CAUSES, diagnose
 from r2med.results.diagnosis.slices import slices
+from r2med.results.ranking import find_ranking
 from tests.results.diagnosis.collections import ranking_of, task_of
 
 FILLER = {f"filler{n}": f"Unrelated note number {n} on hospital parking." for n in range(12)}
@@ -82,6 +85,33 @@ def test_the_data_forms_say_the_same(tmp_path: Path) -> None:
     assert frame["cause"].to_list() == [None, "few-shared-terms"]
     assert told["tasks"][0]["missed"] == {"few-shared-terms": 1}
     assert set(told["causes"]) == set(CAUSES)
+
+
+class ByLength:
+    """A reranker that puts short documents first, whatever they say."""
+
+    identity = "by length"
+
+    def predict(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        return [-float(len(document)) for _, document in pairs]
+
+
+def test_what_a_reranker_lost_is_told_from_what_it_never_got(tmp_path: Path) -> None:
+    task = r2med.load_task("demo/medqa-diag")
+    first = r2med.evaluate("bm25", task, results=tmp_path)
+    result = r2med.evaluate("bm25 | mine@20", task, results=tmp_path, models={"mine": ByLength()})
+    ranking = find_ranking(result.system, [result], task, tmp_path)
+
+    alone = diagnose(ranking, task, results=[result])
+    beside = diagnose(ranking, task, results=[result, first])
+
+    positives = [each for query in beside.queries for each in query.missed]
+    assert {each.cause for each in positives if (each.rank or 99) > 20} == {"not-offered"}
+    demoted = [each for each in positives if each.cause == "demoted"]
+    assert demoted
+    assert all((each.first_stage_rank or 99) <= 10 < (each.rank or 99) for each in demoted)
+    assert "demoted" not in alone.causes
+    assert any("r2med eval 'bm25'" in told for told in alone.open)
 
 
 def test_slices_cover_every_query_once(tmp_path: Path) -> None:

@@ -88,6 +88,15 @@ def test_the_name_of_a_model_does_not_part_its_embeddings(bert: Path) -> None:
     assert facts["documents"]["reused"] == 4
 
 
+def test_a_text_of_another_task_is_not_encoded_again(bert: Path) -> None:
+    on = retriever("contriever", checkpoint=bert)
+    on.prepare(own_task())
+
+    facts: Any = on.prepare(own_task({"n1": "insulin therapy and dose", "n2": "gene"})).facts()
+
+    assert (facts["documents"]["reused"], facts["texts"]) == (1, 1)
+
+
 def test_of_an_id_given_twice_the_last_text_counts(bert: Path) -> None:
     twice = own_task()
     corpus = type(twice.corpus)(texts("a", "b", "a"), texts("gene", "protein", "renal biopsy"))

@@ -15,25 +15,28 @@ def ranked_rows(board: Leaderboard, top: int | None) -> list[Standing]:
 
 
 def labels(rows: Sequence[Standing]) -> dict[tuple[str, str], str]:
-    """A label a row, by system and origin: where published and measured meet, each says which."""
+    """A label a row, by system and origin; a star where a mark below the title qualifies it."""
     mixed = len({row.origin for row in rows}) > 1
     return {
-        (row.system, row.origin): f"{row.system} (here)"
-        if mixed and row.origin == "measured"
-        else row.system
+        (row.system, row.origin): row.system
+        + (" (here)" if mixed and row.origin == "measured" else "")
+        + (" *" if row.marks else "")
         for row in rows
     }
 
 
 def subtitle(board: Leaderboard, rows: Sequence[Standing], *more: str) -> list[str]:
-    """What every such plot must say: which mean, whose figures, how many are left out."""
+    """What every such plot must say: which mean, whose figures, and what qualifies some."""
     origins = {row.origin for row in rows}
     whose = " and ".join(ORIGINS[origin] for origin in sorted(origins, reverse=True))
-    left = sum(row.mean is not None for row in board.rows) - len(rows)
     lines = [f"{board.mean_title}; {whose}"]
-    if left:
-        lines.append(f"the best {len(rows)} of {len(rows) + left} systems")
     if board.suite.name == "demo":
         lines.append("demo suite: not comparable with published figures")
     marked = sorted({mark for row in rows for mark in row.marks})
-    return [*lines, *more, *marked[:2]]
+    return [*lines, *more, *(f"* {mark}" for mark in marked)]
+
+
+def left_out(board: Leaderboard, rows: Sequence[Standing]) -> list[str]:
+    """A line on systems below the last one shown."""
+    ranked = sum(row.mean is not None for row in board.rows)
+    return [f"the best {len(rows)} of {ranked} systems"] if ranked > len(rows) else []

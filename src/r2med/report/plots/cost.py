@@ -7,7 +7,7 @@ from typing import Any, Literal
 import altair as alt
 
 from r2med.errors import MissingError
-from r2med.report.plots.boards import subtitle
+from r2med.report.plots.boards import labels, subtitle
 from r2med.report.plots.theme import Theme
 from r2med.report.standing import Leaderboard, Standing
 from r2med.results.lineage import KIND_TITLES
@@ -38,9 +38,10 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
             f"No measured system of the {board.suite.name} suite has a mean over all its tasks "
             f"and {by} recorded; published figures come without cost.\n{remedy}"
         )
+    names_of = labels(rows)
     points: list[dict[str, Any]] = [
         {
-            "system": row.system,
+            "system": names_of[row.system, row.origin],
             "kind": KIND_TITLES[row.kind],
             "cost": max(_LEAST, _spent(row, by) or 0.0),
             "mean": 100 * (row.mean or 0),
@@ -90,7 +91,7 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
         height=380,
         title={
             "text": f"{board.suite.title}: quality against {by}",
-            "subtitle": subtitle(board, rows, told)[: 3 + (board.suite.name == "demo")],
+            "subtitle": subtitle(board, rows, told),
         },
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from r2med.report.plots.boards import labels, ranked_rows, subtitle
+from r2med.report.plots.boards import labels, left_out, ranked_rows, subtitle
 from r2med.report.plots.theme import Theme
 from r2med.report.standing import Leaderboard
 
@@ -43,7 +43,7 @@ def heatmap(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
         .properties(
             title={
                 "text": f"{board.suite.title}: {board.metric} × 100 by system and task",
-                "subtitle": subtitle(board, rows),
+                "subtitle": subtitle(board, rows, *left_out(board, rows)),
             }
         )
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from r2med.report.plots.boards import ORIGINS, labels, ranked_rows, subtitle
+from r2med.report.plots.boards import ORIGINS, labels, left_out, ranked_rows, subtitle
 from r2med.report.plots.theme import Theme
 from r2med.report.standing import Leaderboard
 
@@ -29,7 +29,7 @@ def means(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
         for row in rows
     ]
     known = [name for name in ORIGINS.values() if any(p["origin"] == name for p in points)]
-    told = []
+    told = left_out(board, rows)
     if any(row.interval for row in rows):
         told.append("bars: 95 % bootstrap interval over queries")
     if any(row.origin == "published" for row in rows):
@@ -80,4 +80,4 @@ def means(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
 
 def _legend(known: list[str]) -> Any:
     """A legend only where there is something to tell apart."""
-    return alt.Legend(title=None, values=known) if len(known) > 1 else None
+    return alt.Legend(title=None, values=known, symbolOpacity=1) if len(known) > 1 else None

@@ -280,14 +280,19 @@ def _first_stage(
     ranking: Ranking, task: Task, results: Sequence[Result]
 ) -> tuple[Run | None, list[str]]:
     """The run of the system without its outermost stage, or why it is not here."""
-    if ranking.result is None:
-        return None, []
-    spec = parse(ranking.result.system)
-    below = first_stage(spec, kind_of(spec))
+    below = _below(ranking.result) if ranking.result else None
     if below is None:
         return None, []
     same = [result for result in results if result.record.task.hash == task.hash]
-    if not any(result.system == str(below) for result in same):
-        told = f"demoted: {below} alone has no stored result (r2med eval '{below}')."
-        return None, [told]
-    return find_ranking(str(below), same, task, task.source).run, []
+    if not any(result.system == below for result in same):
+        return None, [f"demoted: {below} alone has no stored result (r2med eval '{below}')."]
+    return find_ranking(below, same, task, task.source).run, []
+
+
+def _below(result: Result) -> str | None:
+    """What the outermost stage stands upon: a reranker's record says, an expander's text does."""
+    if result.record.reranking:
+        return result.record.reranking.first
+    spec = parse(result.system)
+    below = first_stage(spec, kind_of(spec))
+    return None if below is None else str(below)

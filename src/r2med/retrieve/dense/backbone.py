@@ -141,14 +141,16 @@ def best_device() -> str:
 
 @contextmanager
 def quiet_loading() -> Iterator[None]:
-    """Transformers' loading bars off, and back to what they were."""
+    """Transformers' bars and warnings off, and back to what they were; errors are raised."""
     logging: Any = importlib.import_module("transformers.utils.logging")
 
-    shown = logging.is_progress_bar_enabled()
+    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()
 

@@ -16,7 +16,7 @@ from r2med.atomic import atomic_folder
 from r2med.errors import MissingError, R2MedError
 from r2med.home import shelf
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.backbone import Backbone, load_model
+from r2med.retrieve.dense.backbone import Backbone, load_model, quiet_loading
 from r2med.retrieve.dense.settings import Settings
 from r2med.retrieve.dense.tokens import Features
 
@@ -196,7 +196,8 @@ def _quiet() -> Iterator[None]:
 
     level = logging.root.level
     try:
-        with warnings.catch_warnings():
+        logging.root.setLevel(logging.ERROR)
+        with warnings.catch_warnings(), quiet_loading():
             warnings.simplefilter("ignore")
             yield
     except R2MedError:
