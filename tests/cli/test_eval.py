@@ -67,3 +67,15 @@ def test_stored_results_are_listed_and_exported(tmp_path: Path) -> None:
     assert json.loads(listed.out)[0]["task"] == "demo/biology"
     assert exported.code == 0
     assert (tmp_path / "out" / "scores.csv").is_file()
+
+
+def test_a_dry_run_estimates_and_stores_nothing() -> None:
+    systems = ("openai", "hyde:gpt4 | bm25", "bm25")
+
+    done = run("eval", *systems, "--task", "demo/biology", "--dry-run", "--json")
+
+    rows = json.loads(done.out)
+    assert done.code == 0
+    assert [row["part"] for row in rows] == ["openai", "hyde:gpt4"]
+    assert all(row["calls"] > 0 and row["money"] > 0 for row in rows)
+    assert not Path("r2med-results").exists()

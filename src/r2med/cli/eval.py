@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from r2med.cli.estimate import estimate
 from r2med.cli.llm_options import (
     Concurrency,
     Fresh,
@@ -74,6 +75,9 @@ def evaluate(
     max_tokens: MaxTokens = None,
     max_cost: MaxCost = None,
     concurrency: Concurrency = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what paid models would be asked.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Run systems on tasks and show their scores.
@@ -96,6 +100,9 @@ def evaluate(
         max_cost=max_cost,
         concurrency=concurrency,
     )
+    if dry_run:
+        estimate(named, task, data_root, lambda plain: running(asking(plain)), as_json=as_json)
+        return
     again = force or fresh
     found = _run(
         named,

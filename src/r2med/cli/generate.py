@@ -111,17 +111,9 @@ def _tasks(names: str, root: Path | None) -> list[Task]:
 
 
 def _estimated(generating: Generating, task: Task) -> dict[str, object]:
-    estimate, turns = generating.estimate(task)
-    return {
-        "task": task.name,
-        "calls": estimate.calls,
-        "already_here": estimate.cached,
-        "prompt_tokens": estimate.prompt_tokens,
-        "completion_tokens": estimate.completion_tokens,
-        "money": estimate.money,
-        "basis": estimate.basis,
-        "most_turns": turns,
-    }
+    from r2med.report.generation_table import estimate_row
+
+    return estimate_row(task.name, *generating.estimate(task))
 
 
 def _written(generating: Generating, task: Task, out: Path) -> dict[str, object]:

@@ -9,6 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from r2med.remote.spending import Estimate
+
 Row = Mapping[str, object]
 
 _WRITTEN = {
@@ -32,6 +34,20 @@ def generation_table(rows: Sequence[Row], title: str) -> RenderableType:
     """What was written, and where."""
     files = [Text(f"{row['file']}", overflow="fold") for row in rows]
     return Group(_table(rows, title, _WRITTEN), Text("written to", style="dim"), *files)
+
+
+def estimate_row(task: str, estimate: Estimate, turns: int) -> dict[str, object]:
+    """What one task would use, for the table and as JSON."""
+    return {
+        "task": task,
+        "calls": estimate.calls,
+        "already_here": estimate.cached,
+        "prompt_tokens": estimate.prompt_tokens,
+        "completion_tokens": estimate.completion_tokens,
+        "money": estimate.money,
+        "basis": estimate.basis,
+        "most_turns": turns,
+    }
 
 
 def estimate_table(rows: Sequence[Row], title: str) -> RenderableType:

@@ -8,7 +8,9 @@ import pytest
 
 from r2med.errors import MissingError
 from r2med.report.plots.extra import needed
+from r2med.tasks.registry import find_suite
 from tests.cli.running import run
+from tests.results.storing import ranks, store
 
 BOARDS = [("heatmap",), ("means",), ("cost", "--suite", "demo")]
 
@@ -121,3 +123,16 @@ def test_cost_without_measured_systems_names_the_command() -> None:
     assert done.code == 1
     assert "published figures come without cost" in done.err
     assert "r2med eval" in done.err
+
+
+def test_a_system_measured_on_other_data_is_marked_beside_published_ones() -> None:
+    drawing()
+    for task in find_suite("full").entries:
+        store(Path("results"), "bm25", task.name, ranks(1, 0, 2), documents=5)
+
+    done = run("plot", "means", "--results", "results", "--top", "99", "--out", "x.svg")
+
+    words = _words(Path("x.svg").read_text(encoding="utf-8"))
+    assert done.code == 0, done.err
+    assert "bm25" in words and "bm25 (here) *" in words
+    assert any(word.startswith("* ") and "differs from the manifest" in word for word in words)

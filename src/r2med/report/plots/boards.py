@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from r2med.report.standing import Leaderboard, Standing
 
 ORIGINS = {"published": "published figures", "measured": "measured here"}
+_MARKS = 2
 
 
 def ranked_rows(board: Leaderboard, top: int | None) -> list[Standing]:
@@ -33,7 +34,10 @@ def subtitle(board: Leaderboard, rows: Sequence[Standing], *more: str) -> list[s
     if board.suite.name == "demo":
         lines.append("demo suite: not comparable with published figures")
     marked = sorted({mark for row in rows for mark in row.marks})
-    return [*lines, *more, *(f"* {mark}" for mark in marked)]
+    shown = [f"* {mark}" for mark in marked[:_MARKS]]
+    if len(marked) > _MARKS:
+        shown.append(f"* and {len(marked) - _MARKS} more marks: r2med leaderboard lists them")
+    return [*lines, *more, *shown]
 
 
 def left_out(board: Leaderboard, rows: Sequence[Standing]) -> list[str]:
