@@ -11,7 +11,7 @@ from r2med.systems.spec import Spec, Unit, parse
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,8}", fullmatch=True)
 keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True)
-values = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+values = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 units = st.builds(
     Unit,
     names,

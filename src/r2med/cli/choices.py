@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from r2med.errors import UsageError, nearest
 
@@ -13,4 +13,4 @@ def chosen(text: str, allowed: tuple[Choice, ...], option: str) -> Choice:
     """The word, when it is one of the allowed ones."""
     if text not in allowed:
         raise UsageError(f"{option} {text!r} is not known. {nearest(text, allowed)}")
-    return cast("Choice", text)
+    return allowed[allowed.index(text)]
