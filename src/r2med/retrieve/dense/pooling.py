@@ -63,7 +63,8 @@ def _weights(folder: Path) -> dict[str, torch.Tensor]:
     if safe.is_file():
         from safetensors.torch import load_file
 
-        return load_file(safe)
+        tensors: dict[str, torch.Tensor] = load_file(safe)
+        return tensors
     if not plain.is_file():
         raise MissingError(f"{folder}: neither model.safetensors nor pytorch_model.bin is there.")
     loaded: dict[str, torch.Tensor] = torch.load(plain, map_location="cpu", weights_only=True)
