@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from r2med.cli.analyze import analyze
 from r2med.cli.cache import cache
 from r2med.cli.card import card
 from r2med.cli.compare import compare
@@ -42,6 +43,7 @@ app.command()(fetch)
 app.command()(verify)
 app.add_typer(results, name="results")
 app.add_typer(cache, name="cache")
+app.command()(analyze)
 app.command()(info)
 app.command()(leaderboard)
 app.command()(compare)
