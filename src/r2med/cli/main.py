@@ -35,28 +35,29 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("eval")(evaluate)
 app.command()(tasks)
 app.command()(fetch)
-app.command()(verify)
+app.command(short_help="Check data against what the manifest says of it.")(verify)
 app.add_typer(results, name="results")
 app.add_typer(cache, name="cache")
 app.command()(analyze)
 app.command()(info)
 app.command()(leaderboard)
-app.command()(compare)
+app.command(short_help="Compare systems query by query, with intervals and tests.")(compare)
 app.command()(diagnose)
 app.command()(diff)
 app.command()(plot)
-app.command()(reproduce)
-app.add_typer(nano, name="nano")
+app.command(short_help="Run a published system and set it beside its figures.")(reproduce)
+app.add_typer(nano, name="nano", short_help="Build Nano tasks, add candidates, upload them.")
 app.command()(profile)
-app.command()(card)
-app.command()(exclusions)
-app.command()(run)
-app.command()(generate)
+app.command(short_help="Write a task's page in Markdown, HTML and JSON.")(card)
+app.command(short_help="Write what training data must leave out.")(exclusions)
+app.command(short_help="Take a command line of the reference scripts.")(run)
+app.command(short_help="Have a model write for the queries of tasks.")(generate)
 app.command()(show)
 
 
