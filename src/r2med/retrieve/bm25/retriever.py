@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from r2med.errors import DamagedError, UsageError, nearest
 from r2med.retrieve.bm25.analysis import ANALYZERS, find_analyzer
 from r2med.retrieve.bm25.index import Index, build_index
-from r2med.retrieve.bm25.scoring import Scorer, Weighting, top
+from r2med.retrieve.bm25.scoring import Scorer, Weighting
 from r2med.retrieve.bm25.storage import index_path, read_index, write_index
 from r2med.retrieve.bm25.weighting import IDFS, QUERIES, UNMATCHED, Weights
 from r2med.retrieve.conditions import Conditions
@@ -89,16 +89,14 @@ class Bm25Searcher:
         Where an id repeats, its last row's score counts, at its first row's place.
         """
         last_rows = self._corpus.last_rows
-        every_row = len(last_rows) == len(self._corpus)
+        among = None if len(last_rows) == len(self._corpus) else last_rows
         documents: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
         scores: list[Weights] = [np.empty(0)]
-        for row_scores in self._scorer.scores(self._analyzer.analyze(queries.texts)):
-            found = row_scores if every_row else row_scores[last_rows]
-            best = top(found, depth)
-            if self._retriever.unmatched == "drop":
-                best = best[found[best] > 0]
-            documents.append(best)
-            scores.append(found[best])
+        asked = self._analyzer.analyze(queries.texts)
+        for best, found in self._scorer.best(asked, depth, among=among):
+            kept = found > 0 if self._retriever.unmatched == "drop" else slice(None)
+            documents.append(best[kept])
+            scores.append(found[kept])
         return Run(
             query_ids=queries.ids,
             document_ids=self._corpus.document_ids,

@@ -1,4 +1,4 @@
-"""Scores and rankings: sum the postings of a query's terms, then select without sorting."""
+"""Scores and rankings: sum the postings of a query's terms, keep the best documents."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from r2med.retrieve.bm25.analysis import TokenColumns
 from r2med.retrieve.bm25.index import Index, distinct
+from r2med.retrieve.bm25.selection import top
 from r2med.retrieve.bm25.weighting import IDFS, Weights, length_norms, saturation
 
 Rows = NDArray[np.int64]
-
-_GROUPS = 4
-"""Groups a wanted document: more make a sharper bound and cost more to look through."""
+Ranked = tuple[Rows, Weights]
 
 
 @dataclass(frozen=True)
@@ -44,14 +43,19 @@ class Scorer:
         average = self._index.average_length
         return length_norms(lengths, average, k1=weighting.k1, b=weighting.b)
 
-    def scores(self, queries: TokenColumns) -> Iterator[Weights]:
-        """For each query the score of every document.
+    def best(
+        self, queries: TokenColumns, depth: int, *, among: Rows | None = None
+    ) -> Iterator[Ranked]:
+        """For each query the best documents and their scores, ties in the order of documents.
 
-        Terms are added in the order of their numbers, so that equal documents score equal.
+        `among` says which rows are ranked, and in which order they stand; all of them if None.
+        Equal documents score equal: their terms are added in the same order.
         """
         for terms, counts in _query_terms(queries, self._index):
-            weights = self._query_weights(terms, counts)
-            yield self._sum(terms, weights)
+            sums = self._sum(terms, self._query_weights(terms, counts))
+            scores = sums if among is None else sums[among]
+            places = top(scores, depth)
+            yield places, scores[places]
 
     def contributions(self, query: TokenColumns, row: int) -> dict[str, float]:
         """What each term of one query adds to the score of one document."""
@@ -79,7 +83,8 @@ class Scorer:
         rows = np.concatenate([self._rows[a:b] for a, b in postings], dtype=np.int64)
         impacts = np.concatenate([self._impacts[a:b] for a, b in postings])
         impacts *= np.repeat(weights, ends - starts)
-        return np.bincount(rows, impacts, minlength=len(self._index)).astype(np.float64, copy=False)
+        sums = np.bincount(rows, impacts, minlength=len(self._index))
+        return sums.astype(np.float64, copy=False)
 
 
 def _query_terms(queries: TokenColumns, index: Index) -> Iterator[tuple[Rows, Rows]]:
@@ -93,35 +98,3 @@ def _query_terms(queries: TokenColumns, index: Index) -> Iterator[tuple[Rows, Ro
     pairs &= (1 << bits) - 1
     for first, last in pairwise(bounds):
         yield pairs[first:last], counts[first:last]
-
-
-def top(scores: Weights, depth: int) -> Rows:
-    """The places of the `depth` highest scores, best first; of equal ones the earlier place.
-
-    Scores are never negative; places that score nothing come last, in order.
-    """
-    places = np.flatnonzero(scores)
-    if len(places) > depth:
-        return _best(scores, np.flatnonzero(scores >= _bound(scores, depth)), depth)
-    ranked = _best(scores, places, depth)
-    lacking = depth - len(ranked)
-    return np.concatenate([ranked, np.flatnonzero(scores[: depth + len(ranked)] == 0)[:lacking]])
-
-
-def _best(scores: Weights, places: Rows, depth: int) -> Rows:
-    """The best of some places, in ascending order; sorts only what can be among them."""
-    candidates = scores[places]
-    if len(places) > 2 * depth:
-        kept = np.flatnonzero(candidates >= np.partition(candidates, -depth)[-depth])
-        places, candidates = places[kept], candidates[kept]
-    return places[np.argsort(-candidates, kind="stable")[:depth]]
-
-
-def _bound(scores: Weights, depth: int) -> float:
-    """A score that at least `depth` documents reach: as many groups hold one so high."""
-    groups = _GROUPS * depth
-    size = len(scores) // groups
-    if size < 2:
-        return 0.0
-    best = scores[: size * groups].reshape(size, groups).max(axis=0)
-    return float(np.partition(best, groups - depth)[groups - depth])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -91,8 +91,8 @@ def _stopped(words: ByteWords, name: str) -> NDArray[np.bool_]:
 
 @cache
 def _stop_words(name: str) -> frozenset[str]:
-    text = (files(__package__) / f"{name}_stop_words.txt").read_text(encoding="utf-8")
-    return frozenset(text.split())
+    path = Path(__file__).with_name(f"{name}_stop_words.txt")
+    return frozenset(path.read_text(encoding="utf-8").split())
 
 
 #: The known analyzers. A test pins what they answer: change an answer, then raise the identity.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +75,7 @@ def classes_of(text: str) -> str:
 
 
 def _lines(name: str) -> Iterator[tuple[str, str]]:
-    for line in (files(__package__) / name).read_text(encoding="utf-8").splitlines():
+    for line in Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             head, rest = line.split(" ", 1)
             yield head, rest
