@@ -16,7 +16,8 @@ demo: $(VENV)/.installed   ## Evaluate on the embedded demo suite.
 	@printf '%s\n' \
 	  'Try next:' \
 	  '  .venv/bin/r2med tasks                         every task and whether its data is here' \
-	  '  .venv/bin/r2med eval bm25 --task demo --by family' \
+	  '  .venv/bin/r2med diagnose bm25 --task demo/medqa-diag   where it fails, and why' \
+	  '  .venv/bin/r2med leaderboard                   what others reached on R2MED' \
 	  '  .venv/bin/r2med eval bm25 --task FOLDER       your own collection (docs/data.md)' \
 	  '  .venv/bin/r2med fetch full                    the real benchmark, from the hub'
 
@@ -31,6 +32,7 @@ lint: $(VENV)/.developed   ## Check style and types.
 check: lint test           ## Style, types and tests.
 
 bench: $(VENV)/.benched    ## Benchmarks against peers (DATA=folder of collections).
+	@test -n "$(DATA)" || { echo 'Say where collections are: make bench DATA="folder ..."'; exit 2; }
 	@$(BIN)/python bench/bm25.py $(DATA)
 
 clean:                     ## Remove the virtual environment and caches.
