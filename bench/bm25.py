@@ -3,10 +3,10 @@
     python bench/bm25.py DATA [DATA ...] [--rounds 3]
 
 DATA is a folder with corpus.jsonl.gz, query.jsonl.gz and qrels.jsonl.gz. Every figure is a new
-process, from the data files to a written run of 100 documents a query: wall seconds (best of the
-rounds, which take turns so that all see the same machine), processor seconds, peak memory. `x4`
-is the corpus four times over, with fresh ids. Floors are the project's promises; the exit status
-tells.
+process, from the data files to a written run of 100 documents a query: wall seconds and processor
+seconds (best of the rounds, which take turns so that all see the same machine) and peak memory.
+`x4` is the corpus four times over, with fresh ids. Floors are the project's promises, in wall
+seconds; the exit status tells whether all are met.
 """
 
 from __future__ import annotations

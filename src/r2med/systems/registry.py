@@ -10,25 +10,27 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, cast
 
 from r2med.errors import UsageError, nearest
 
+_PACKAGE = Path(__file__).parents[1]
+
 StageKind = Literal["retriever", "given", "fusion", "expander", "reranker"]
 
-#: Where entries are declared: (package, file). Adding a model adds data to one of these.
-SOURCES: tuple[tuple[str, str], ...] = (
-    ("r2med.retrieve.bm25", "variants.toml"),
-    ("r2med.retrieve.dense", "encoders.toml"),
-    ("r2med.retrieve.api", "encoders.toml"),
-    ("r2med.retrieve.sparse", "encoders.toml"),
-    ("r2med.retrieve.late", "encoders.toml"),
-    ("r2med.retrieve.given", "names.toml"),
-    ("r2med.retrieve", "fusions.toml"),
-    ("r2med.expand", "methods.toml"),
-    ("r2med.rerank", "rerankers.toml"),
+#: Where entries are declared, below the package. Adding a model adds data to one of these.
+SOURCES: tuple[str, ...] = (
+    "retrieve/bm25/variants.toml",
+    "retrieve/dense/encoders.toml",
+    "retrieve/api/encoders.toml",
+    "retrieve/sparse/encoders.toml",
+    "retrieve/late/encoders.toml",
+    "retrieve/given/names.toml",
+    "retrieve/fusions.toml",
+    "expand/methods.toml",
+    "rerank/rerankers.toml",
 )
 
 _SHARED = (
@@ -95,8 +97,8 @@ def find_entry(name: str) -> Entry:
 def entries() -> Mapping[str, Entry]:
     """All registered names."""
     found: dict[str, Entry] = {}
-    for package, file in SOURCES:
-        declared = tomllib.loads((files(package) / file).read_text(encoding="utf-8"))
+    for source in SOURCES:
+        declared = tomllib.loads((_PACKAGE / source).read_text(encoding="utf-8"))
         defaults = declared.pop("defaults", {})
         for name, table in declared.items():
             found[name] = _entry(name, defaults.get(table["engine"], {}) | table)
