@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,10 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 from r2med.retrieve.bm25.analysis import TokenColumns
 from r2med.retrieve.bm25.index import Index, distinct
 from r2med.retrieve.bm25.selection import top
+from r2med.retrieve.bm25.summing import add_postings
+from r2med.retrieve.bm25.threads import in_threads
 from r2med.retrieve.bm25.weighting import IDFS, Weights, length_norms, saturation
 
 Rows = NDArray[np.int64]
 Ranked = tuple[Rows, Weights]
+QueryTerms = tuple[Rows, Rows]
+"""A query's known terms, ascending, and how often it says each."""
+
+_QUERIES_A_PART = 16
+"""Queries that a thread takes at once: the fewer, the more evenly threads are loaded."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,6 @@ class Scorer:
 
     def __init__(self, index: Index, weighting: Weighting) -> None:
         self._index = index
-        self._rows = index.rows
         self._weighting = weighting
         self._idf = IDFS[weighting.idf](index.document_frequencies, len(index))
         self._impacts = saturation(index.counts, self._norms(index.lengths)[index.rows])
@@ -51,11 +57,25 @@ class Scorer:
         `among` says which rows are ranked, and in which order they stand; all of them if None.
         Equal documents score equal: their terms are added in the same order.
         """
-        for terms, counts in _query_terms(queries, self._index):
-            sums = self._sum(terms, self._query_weights(terms, counts))
-            scores = sums if among is None else sums[among]
-            places = top(scores, depth)
-            yield places, scores[places]
+
+        def ranked(asked: Sequence[QueryTerms]) -> list[Ranked]:
+            sums = np.empty(len(self._index))
+            return [self._ranked(query, depth, among, sums) for query in asked]
+
+        asked = _query_terms(queries, self._index)
+        for part in in_threads(ranked, iter(lambda: list(islice(asked, _QUERIES_A_PART)), [])):
+            yield from part
+
+    def _ranked(self, query: QueryTerms, depth: int, among: Rows | None, sums: Weights) -> Ranked:
+        """Rank one query; `sums` is space to work in, because fresh memory costs more than sums."""
+        terms, counts = query
+        sums.fill(0.0)
+        bounds = self._index.offsets[terms], self._index.offsets[terms + 1]
+        weights = self._query_weights(terms, counts)
+        add_postings(sums, self._index.rows, self._impacts, bounds, weights)
+        scores = sums if among is None else sums[among]
+        places = top(scores, depth)
+        return places, scores[places]
 
     def contributions(self, query: TokenColumns, row: int) -> dict[str, float]:
         """What each term of one query adds to the score of one document."""
@@ -63,8 +83,8 @@ class Scorer:
         added = {}
         for term, weight in zip(terms, self._query_weights(terms, counts), strict=True):
             start, end = self._index.offsets[term : term + 2]
-            place = start + np.searchsorted(self._rows[start:end], row)
-            if place < end and self._rows[place] == row:
+            place = start + np.searchsorted(self._index.rows[start:end], row)
+            if place < end and self._index.rows[place] == row:
                 added[self._index.words.text(int(term))] = float(weight * self._impacts[place])
         return added
 
@@ -74,20 +94,8 @@ class Scorer:
             return idf * counts
         return idf * idf * saturation(counts, self._norms(counts.sum()))
 
-    def _sum(self, terms: Rows, weights: Weights) -> Weights:
-        starts = self._index.offsets[terms]
-        ends = self._index.offsets[terms + 1]
-        if not len(terms):
-            return np.zeros(len(self._index))
-        postings = list(zip(starts.tolist(), ends.tolist(), strict=True))
-        rows = np.concatenate([self._rows[a:b] for a, b in postings], dtype=np.int64)
-        impacts = np.concatenate([self._impacts[a:b] for a, b in postings])
-        impacts *= np.repeat(weights, ends - starts)
-        sums = np.bincount(rows, impacts, minlength=len(self._index))
-        return sums.astype(np.float64, copy=False)
 
-
-def _query_terms(queries: TokenColumns, index: Index) -> Iterator[tuple[Rows, Rows]]:
+def _query_terms(queries: TokenColumns, index: Index) -> Iterator[QueryTerms]:
     """Each query's known terms and their counts; unknown terms are as if never said."""
     numbers = index.find(queries.keys)[queries.terms]
     rows = np.repeat(np.arange(len(queries)), np.diff(queries.offsets))

@@ -18,11 +18,12 @@ def top(scores: Weights, depth: int) -> Places:
 
     Scores are never negative; places that score nothing come last, in order.
     """
-    places = np.flatnonzero(scores)
-    if len(places) > depth:
-        return _best_of(scores, np.flatnonzero(scores >= _reached(scores, depth)), depth)
+    reached = _reached(scores, depth)
+    places = np.flatnonzero(scores >= reached if reached > 0 else scores > 0)
     ranked = _best_of(scores, places, depth)
     lacking = depth - len(ranked)
+    if not lacking:
+        return ranked
     return np.concatenate([ranked, np.flatnonzero(scores[: depth + len(ranked)] == 0)[:lacking]])
 
 
@@ -36,7 +37,10 @@ def _best_of(scores: Weights, places: Places, depth: int) -> Places:
 
 
 def _reached(scores: Weights, depth: int) -> float:
-    """A score that at least `depth` documents reach: as many groups hold one so high."""
+    """A score that at least `depth` documents reach: as many groups hold one.
+
+    0 where there are too few documents to form groups.
+    """
     groups = _GROUPS * depth
     size = len(scores) // groups
     if size < 2:

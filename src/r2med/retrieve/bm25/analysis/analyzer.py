@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.retrieve.bm25.analysis.blocks import Block, Texts, in_threads, text_blocks
+from r2med.retrieve.bm25.analysis.blocks import Block, Texts, text_blocks
 from r2med.retrieve.bm25.analysis.byte_words import ByteWords
 from r2med.retrieve.bm25.analysis.intern import PADDING, Keys, Numbering, word_keys
 from r2med.retrieve.bm25.analysis.spans import Spans
 from r2med.retrieve.bm25.analysis.tokens import TokenColumns
+from r2med.retrieve.bm25.threads import in_threads
 
 _LOWER = bytes(range(256)).lower()
 

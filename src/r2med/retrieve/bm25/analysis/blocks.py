@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain, islice, pairwise
-from typing import TypeAlias, TypeVar
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-_BLOCK = 1 << 19
+_BLOCK = 1 << 20
 """Bytes of text a block: the arrays made of it stay in the processor's cache."""
-
-_THREADS = 2
-"""Array operations release the interpreter, so that a second thread pays; more do not."""
 
 Texts: TypeAlias = pa.Array | pa.ChunkedArray
 Block: TypeAlias = tuple[bytes, NDArray[np.int64]]
-T = TypeVar("T")
-U = TypeVar("U")
 
 
 def text_blocks(texts: Texts, *, padding: int) -> Iterator[Block]:
@@ -48,20 +41,3 @@ def _offsets(column: pa.LargeStringArray) -> NDArray[np.int64]:
         return np.zeros(1, dtype=np.int64)
     offsets = np.frombuffer(column.buffers()[1], dtype=np.int64)
     return offsets[column.offset : column.offset + len(column) + 1]
-
-
-def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
-    """Do work on items in a few threads; results come in order, and only a few wait at a time."""
-    items = iter(items)
-    first = list(islice(items, 2))
-    if len(first) < 2:
-        yield from map(work, first)
-        return
-    with ThreadPoolExecutor(_THREADS) as pool:
-        waiting: deque[Future[U]] = deque()
-        for item in chain(first, items):
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > 2 * _THREADS:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
