@@ -22,7 +22,7 @@ def sorted_out(scores: np.ndarray, depth: int) -> np.ndarray:
 def test_the_best_are_those_of_a_full_sort_with_ties_to_the_earlier(
     queries: int, documents: int, depth: int, block: int, seed: int
 ) -> None:
-    scores = np.random.default_rng(seed).integers(0, 5, (queries, documents)).astype(np.float32)
+    scores = np.random.default_rng(seed).integers(-2, 3, (queries, documents)).astype(np.float32)
 
     best, found = top_scored(
         lambda start, stop: scores[:, start:stop], scores.shape, depth=depth, block=block
@@ -53,3 +53,19 @@ def test_an_empty_corpus_gives_empty_lists() -> None:
     )
 
     assert best.shape == (2, 0)
+
+
+def test_zero_and_minus_zero_are_a_tie() -> None:
+    scores = np.array([[-0.0, 0.0, -1.0, -0.0]], dtype=np.float32)
+
+    best, _ = top_scored(lambda a, b: scores[:, a:b], scores.shape, depth=3, block=2)
+
+    assert best.tolist() == [[0, 1, 3]]
+
+
+def test_a_corpus_of_nothing_but_ties_keeps_its_order() -> None:
+    best, _ = top_scored(
+        lambda a, b: np.ones((3, b - a), dtype=np.float32), (3, 5000), depth=7, block=900
+    )
+
+    assert best.tolist() == [list(range(7))] * 3

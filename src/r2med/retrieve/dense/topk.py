@@ -15,7 +15,11 @@ Score = Callable[[int, int], Matrix]
 
 _MOST_QUERIES = 1024
 _SMALLEST_BLOCK = 1024
-_LARGEST_BLOCK = 8192
+_LARGEST_BLOCK = 32768
+_GROUPS = 4
+"""Groups of documents for each that is wanted: more make a higher floor and cost more."""
+_CROWD = 16
+"""Candidates for each wanted document that may wait to be sorted."""
 
 
 def top(
@@ -45,56 +49,101 @@ def top_scored(
 ) -> tuple[NDArray[np.int64], Matrix]:
     """As `top`, with scores by any rule, asked for by blocks of documents.
 
-    All that reaches a query's depth-th best score so far is kept, and only that is sorted: after
-    the first block few scores reach it, so a block costs little more than its scores.
+    All that reaches a score known to be reached `depth` times is kept, and only that is sorted,
+    so that a block costs little more than its scores.
     """
     rows, count = shape
     depth = min(depth, count)
     pool = _Pool(rows, depth)
-    floor = np.full(rows, -np.inf, dtype=np.float32)
-    for start in range(0, count if depth else 0, block):
-        stop = min(start + block, count)
-        scores = score(start, stop)
-        if start == 0 and stop - start > depth:
-            floor = np.partition(scores, stop - start - depth, axis=1)[:, stop - start - depth]
-        found, columns = np.nonzero(scores >= floor[:, None])
-        pool.add(found, columns + start, scores[found, columns])
-        floor = pool.floor(floor)
+    if not depth:
+        return pool.best()
+    floor = _Floor(rows, depth)
+    for start in range(0, count, block):
+        scores = score(start, min(start + block, count))
+        reached = floor.raised_by(scores)
+        pool.add(scores, np.flatnonzero(scores >= reached[:, None]), start)
+        pool.shrink(reached)
     return pool.best()
 
 
-class _Pool:
-    """Candidates of all queries as flat columns, cut back to the best `depth` after each block."""
+class _Floor:
+    """For each query, a score that at least `depth` of the documents seen so far reach.
+
+    Documents are dealt into groups, of which only the best scores are known: as many groups as
+    hold one so high, as many documents do.
+    """
 
     def __init__(self, queries: int, depth: int) -> None:
-        self.queries = queries
-        self.depth = depth
-        self.rows = np.zeros(0, dtype=np.int64)
-        self.documents = np.zeros(0, dtype=np.int64)
-        self.scores = np.zeros(0, dtype=np.float32)
+        self._last = (_GROUPS - 1) * depth
+        self._best = np.full((queries, _GROUPS * depth), -np.inf, dtype=np.float32)
 
-    def add(self, rows: NDArray[np.int64], documents: NDArray[np.int64], scores: Matrix) -> None:
-        rows = np.concatenate([self.rows, rows])
-        documents = np.concatenate([self.documents, documents])
-        scores = np.concatenate([self.scores, scores])
-        order = np.lexsort((documents, -scores, rows))
-        rows = rows[order]
-        places = np.arange(len(rows)) - np.searchsorted(rows, np.arange(self.queries))[rows]
-        kept = places < self.depth
-        self.rows, order = rows[kept], order[kept]
-        self.documents, self.scores = documents[order], scores[order]
-
-    def floor(self, before: Matrix) -> Matrix:
-        """The depth-th best score of each query that has so many, else what it was."""
-        ends = np.searchsorted(self.rows, np.arange(self.queries), side="right")
-        full = np.diff(ends, prepend=0) == self.depth
-        floor = before.copy()
-        floor[full] = self.scores[ends[full] - 1]
+    def raised_by(self, scores: Matrix) -> Matrix:
+        """The floor once these scores are counted in."""
+        queries, groups = self._best.shape
+        even = scores.shape[1] // groups * groups
+        if even:
+            dealt = scores[:, :even].reshape(queries, -1, groups)
+            np.maximum(self._best, dealt.max(axis=1), out=self._best)
+        rest = scores[:, even:]
+        first = self._best[:, : rest.shape[1]]
+        np.maximum(first, rest, out=first)
+        floor: Matrix = np.partition(self._best, self._last, axis=1)[:, self._last]
         return floor
 
+
+class _Pool:
+    """Candidates of all queries as flat columns, each query's in the order of documents."""
+
+    def __init__(self, queries: int, depth: int) -> None:
+        self._shape = (queries, depth)
+        self._enough = _CROWD * queries * depth
+        self._rows = np.zeros(0, dtype=np.int64)
+        self._documents = np.zeros(0, dtype=np.int64)
+        self._scores = np.zeros(0, dtype=np.float32)
+
+    def add(self, scores: Matrix, places: NDArray[np.int64], start: int) -> None:
+        """Take these places of a block of scores, whose first document has number `start`."""
+        rows, columns = np.divmod(places, scores.shape[1])
+        self._rows = np.concatenate([self._rows, rows])
+        self._documents = np.concatenate([self._documents, columns + start])
+        self._scores = np.concatenate([self._scores, scores[rows, columns]])
+
+    def shrink(self, floor: Matrix) -> None:
+        """Let go of what a raised floor leaves behind, and of ties that crowd in."""
+        kept = np.flatnonzero(self._scores >= floor[self._rows])
+        if len(kept) > self._enough:
+            kept = np.sort(self._leading())
+        self._keep(kept)
+
     def best(self) -> tuple[NDArray[np.int64], Matrix]:
-        shape = (self.queries, self.depth)
-        return self.documents.reshape(shape), self.scores.reshape(shape)
+        """The best of every query, best first."""
+        self._keep(self._leading())
+        return self._documents.reshape(self._shape), self._scores.reshape(self._shape)
+
+    def _leading(self) -> NDArray[np.int64]:
+        """Where the best `depth` candidates of each query are, best first."""
+        queries, depth = self._shape
+        order = _best_first(self._rows, self._scores)
+        rows = self._rows[order]
+        ranks = np.arange(len(rows)) - np.searchsorted(rows, np.arange(queries))[rows]
+        leading: NDArray[np.int64] = order[ranks < depth]
+        return leading
+
+    def _keep(self, places: NDArray[np.int64]) -> None:
+        self._rows = self._rows[places]
+        self._documents = self._documents[places]
+        self._scores = self._scores[places]
+
+
+def _best_first(rows: NDArray[np.int64], scores: Matrix) -> NDArray[np.int64]:
+    """Order by row, then by falling score, ties as they come.
+
+    The bits of a float ascend as it does, those of negative ones the other way round; so row and
+    score make one number, and one sort does.
+    """
+    bits = (scores + np.float32(0)).view(np.int32).astype(np.int64)
+    ascending = np.where(bits < 0, bits ^ 0x7FFF_FFFF, bits)
+    return np.argsort((rows << 32) - ascending, kind="stable")
 
 
 def _block_size(queries: Matrix, memory: int) -> int:
