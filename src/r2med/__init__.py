@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from r2med.errors import R2MedError
     from r2med.measure import Scores, measure
     from r2med.results import Result, Store
+    from r2med.retrieve.conditions import Conditions
     from r2med.runs import Run
     from r2med.systems.pipeline import System
     from r2med.tasks.load import load_task
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 #: Public names and where they live; imported on first use, so that `import r2med` stays light.
 _HOMES = {
+    "Conditions": "r2med.retrieve.conditions",
     "Corpus": "r2med.tasks.task",
     "Judgements": "r2med.tasks.task",
     "Queries": "r2med.tasks.task",
@@ -42,6 +44,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Conditions",
     "Corpus",
     "Judgements",
     "Queries",

@@ -133,3 +133,15 @@ def test_data_the_user_has_is_taken_as_the_registered_task(tmp_path: Path) -> No
 
     assert (result.task, result.suite) == ("MedQA-Diag", "full")
     assert any("manifest" in message for message in told)
+
+
+def test_conditions_reach_systems_given_as_text(tmp_path: Path) -> None:
+    (tmp_path / "run.trec").write_text("nobody Q0 nothing 1 1.0 x\n", encoding="utf-8")
+    spec = f"run:{tmp_path / 'run.trec'}"
+    heard: list[str] = []
+
+    with pytest.raises(r2med.R2MedError, match="nobody"):
+        r2med.evaluate(spec, TASK, conditions=r2med.Conditions(strict=True))
+    r2med.evaluate(spec, TASK, conditions=r2med.Conditions(tell=heard.append))
+
+    assert any("nobody" in message for message in heard)

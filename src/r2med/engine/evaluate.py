@@ -36,6 +36,8 @@ class Options(TypedDict, total=False):
     """Fail on judgements and given runs with unknown ids instead of warning."""
     models: Mapping[str, object]
     """Objects of the caller's own by the names that the systems' texts use for them."""
+    conditions: Conditions
+    """How systems given as text work: device, remote code, limits of language models."""
     tell: Tell
     """Hears what a reader of the scores should know."""
 
@@ -72,9 +74,11 @@ def each_result(
 ) -> Iterator[Result]:
     """The results as they come, so that a caller can show progress."""
     store = Store(options.get("results", DEFAULT_FOLDER))
-    tell: Tell = options.get("tell", _unheard)
+    allowed = options.get("conditions", Conditions())
+    tell = options.get("tell", allowed.tell)
+    strict = options.get("strict", False) or allowed.strict
+    conditions = replace(allowed, tell=tell, strict=strict)
     extra = [parse_metric(name) for name in options.get("metrics", ())]
-    conditions = Conditions(tell=tell, strict=options.get("strict", False))
     models = options.get("models", {})
     built = [
         system
@@ -90,14 +94,9 @@ def each_result(
             tell(f"{task.name}: {notice}")
         evaluation = Evaluation(task, store, loading, tell, options.get("force", False))
         for system in built:
-            strict = options.get("strict", False) or system.conditions.strict
             heard = tell if "tell" in options else system.conditions.tell
-            told = replace(system.conditions, strict=strict, tell=heard)
+            told = replace(system.conditions, strict=strict or system.conditions.strict, tell=heard)
             yield evaluation.result(system.part, told, extra=extra)
-
-
-def _unheard(message: str) -> None:
-    return None
 
 
 def _loaded(like: TaskLike, options: Options) -> Task:

@@ -21,6 +21,7 @@ from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.backbone import Backbone, load_backbone
 from r2med.retrieve.dense.checkpoint import Checkpoint, locate
 from r2med.retrieve.dense.encoder import Encoder, Inputs
+from r2med.retrieve.dense.exported import EXPORT_FORMAT
 from r2med.retrieve.dense.form import Form
 from r2med.retrieve.dense.recipe import Recipe, read_recipe
 from r2med.retrieve.dense.settings import Settings
@@ -47,6 +48,7 @@ class TransformerEncoder:
         """The checkpoint's content, the recipe and the arithmetic."""
         recipe = asdict(self.recipe)
         del recipe["max_length"], recipe["backbone"]
+        exported = self.settings.backend != "torch"
         return {
             "library": "transformers",
             "checkpoint": self.checkpoint.fingerprint(),
@@ -56,6 +58,7 @@ class TransformerEncoder:
             "autocast": self.settings.autocast,
             "backend": self.settings.backend,
             "weights": self.settings.weights,
+            **({"export": EXPORT_FORMAT} if exported else {}),
         }
 
     def inputs(self, texts: Sequence[str], form: Form) -> TokenInputs:
