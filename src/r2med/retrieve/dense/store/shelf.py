@@ -135,19 +135,6 @@ class DiskShelf(Shelf):
         self._bad: set[str] = set()
         self.refresh()
 
-    def add(
-        self,
-        addresses: NDArray[np.uint8],
-        vectors: NDArray[np.float32],
-        tokens: NDArray[np.int64],
-        truncated: NDArray[np.bool_],
-    ) -> None:
-        """Append a batch to this process's shard; a kill after that does not lose it."""
-        counts = tokens.astype(np.uint32) | np.where(truncated, TRUNCATED, np.uint32(0))
-        self._writer.append(
-            Block(addresses, counts, np.ascontiguousarray(vectors, dtype=self.dtype))
-        )
-
     def refresh(self) -> None:
         """Read the shards' new blocks, newest shard first, so that a redone text wins."""
         fresh: list[Block] = []
@@ -179,6 +166,10 @@ class DiskShelf(Shelf):
         """Bring this process's shard to the disk itself; the next batch opens a new one."""
         self._writer.close()
         self._writer = Writer(self.folder, self._what)
+
+    def _keep(self, block: Block) -> None:
+        """Append to this process's shard; a kill after that does not lose it."""
+        self._writer.append(block)
 
     def _damaged(self, places: NDArray[np.int64]) -> set[int]:
         damaged = set()
