@@ -79,3 +79,17 @@ def test_a_dry_run_estimates_and_stores_nothing() -> None:
     assert [row["part"] for row in rows] == ["openai", "hyde:gpt4"]
     assert all(row["calls"] > 0 and row["money"] > 0 for row in rows)
     assert not Path("r2med-results").exists()
+
+
+def test_titles_show_options_and_odd_names_as_they_are() -> None:
+    done = run("eval", "bm25[k1=1.2]", "--task", "demo/biology")
+
+    assert done.out.startswith("bm25[k1=1.2] · demo suite")
+    assert done.code == 0
+
+
+def test_a_suite_where_one_task_is_wanted_is_named_as_such() -> None:
+    done = run("show", "demo", "1", "--system", "hyde:expert | bm25")
+
+    assert done.code == 2
+    assert "'demo' is a suite; name one task of it, such as demo/biology" in done.err

@@ -237,3 +237,12 @@ def test_the_exports_hold_every_row_and_both_means() -> None:
     assert float(table[0]["Biology"]) == told["rows"][0]["values"]["Biology"]
     assert told["rows"][-1]["marks"] == ["2 of 8 tasks measured: no mean, no rank"]
     assert page[4].startswith("| 1 | `query2doc:gpt4 \\| nv` | published | 41.65 |")
+
+
+def test_a_stored_result_that_names_no_system_is_noted_and_left_out() -> None:
+    measured = [*stored_on(TASKS, "bm25", 1, 2), *stored_on(TASKS, "a | b[x", 1, 2)]
+
+    board = leaderboard(Selection(suite="demo"), measured)
+
+    assert [r.system for r in board.rows] == ["bm25"]
+    assert any("'a | b[x' is no system's text" in note for note in board.notes)

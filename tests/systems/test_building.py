@@ -102,3 +102,17 @@ def test_members_keep_their_own_texts() -> None:
 
     assert isinstance(stage, Fused)
     assert [member.text for member in stage.members] == ["bm25 | mine@5", "bm25-nano"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("bm25", "the name of another system"),
+        ("a | b[x", "cannot stand in a system's text"),
+        ("two words", "cannot stand in a system's text"),
+        ("mine@10", "cannot stand in a system's text"),
+    ],
+)
+def test_a_model_of_ones_own_needs_a_name_of_its_own(name: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        System.from_model(lambda texts: [[1.0] for _ in texts], name=name)

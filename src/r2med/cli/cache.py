@@ -45,14 +45,19 @@ def show(
     for name, holds in SHELVES.items():
         table.add_row(name, _megabytes(sizes[name]), holds)
     out = console()
-    out.print(str(home()), markup=False, soft_wrap=True)
+    out.print(str(home()), soft_wrap=True)
     out.print(table)
-    held = list(stored_models())
+    held = sorted(stored_models(), key=lambda model: (model.name, model.folder.name))
     if held:
-        by_model = Table("embeddings of", "texts", "size", "precision", box=None, pad_edge=False)
+        columns = ("embeddings of", "folder", "texts", "size", "precision")
+        by_model = Table(*columns, box=None, pad_edge=False)
         for model in held:
             by_model.add_row(
-                model.name, f"{model.texts():,}", _megabytes(model.bytes), model.storage
+                model.name,
+                f"{model.folder.name[:8]}…",
+                f"{model.texts():,}",
+                _megabytes(model.bytes),
+                model.storage,
             )
         out.print()
         out.print(by_model)

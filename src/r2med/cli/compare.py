@@ -63,7 +63,7 @@ def _pairs(
     from r2med.errors import UsageError
     from r2med.measure.pooled import compare_tasks
     from r2med.report.comparison_table import Versus
-    from r2med.report.console import notice_console
+    from r2med.report.console import notice
     from r2med.results.contenders import aligned, contender, is_run_file
     from r2med.results.stored import stored_results
     from r2med.tasks.load import load_task
@@ -76,8 +76,7 @@ def _pairs(
     if any(is_run_file(system) for system in systems):
         asked = [item if isinstance(item, Path) else item.name for item in named]
         tasks = [load_task(name, root=root) for name in asked[:2]]
-    notices = notice_console()
-    stored = stored_results(folder, lambda told: notices.print(f"note: {told}", markup=False))
+    stored = stored_results(folder, notice)
     found = [contender(system, stored, tasks, metric, folder) for system in systems]
     names = [each.name for each in found]
     if len(set(names)) < len(names):

@@ -59,7 +59,7 @@ def _diagnosed(
     system: str, named: str, folder: Path, root: Path | None
 ) -> list[tuple[Diagnosis, Task]]:
     from r2med.errors import UsageError
-    from r2med.report.console import notice_console
+    from r2med.report.console import notice
     from r2med.results.contenders import is_run_file
     from r2med.results.diagnosis import diagnose as look_into
     from r2med.results.ranking import find_ranking
@@ -67,11 +67,10 @@ def _diagnosed(
     from r2med.tasks.load import load_task
     from r2med.tasks.registry import resolve
 
-    notices = notice_console()
     wanted = [item if isinstance(item, Path) else item.name for item in resolve(named)]
     if is_run_file(system) and len(wanted) > 1:
         raise UsageError(f"{system} is a run file: give exactly one --task.")
-    stored = stored_results(folder, lambda told: notices.print(f"note: {told}", markup=False))
+    stored = stored_results(folder, notice)
     found = []
     for name in wanted:
         task = load_task(name, root=root)

@@ -31,7 +31,7 @@ def info(
         return
     out = console()
     for title, value in facts.items():
-        out.print(f"[bold]{title}[/bold]")
+        out.print(title, style="bold")
         out.print(_lines(value if isinstance(value, dict) else {"": value}))
 
 

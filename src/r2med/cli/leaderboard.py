@@ -80,13 +80,10 @@ def leaderboard(
 def _stored(folder: Path, suite: str) -> list[Result]:
     if not (folder / suite).is_dir():
         return []
-    from r2med.report.console import notice_console
+    from r2med.report.console import notice
     from r2med.results.stored import stored_results
 
-    notices = notice_console()
-    return stored_results(
-        folder, lambda told: notices.print(f"note: {told}", markup=False), suite=suite
-    )
+    return stored_results(folder, notice, suite=suite)
 
 
 def _tie_bounds(metric: str, root: Path | None) -> BoundsOf:

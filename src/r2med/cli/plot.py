@@ -77,11 +77,10 @@ def plot(
 
 
 def _stored(folder: Path) -> list[Result]:
-    from r2med.report.console import notice_console
+    from r2med.report.console import notice
     from r2med.results.stored import stored_results
 
-    notices = notice_console()
-    return stored_results(folder, lambda told: notices.print(f"note: {told}", markup=False))
+    return stored_results(folder, notice)
 
 
 def _board(suite: str, metric: str, kind: str | None, stored: list[Result]) -> Leaderboard:

@@ -30,11 +30,11 @@ class Versus:
 
 def print_pair(versus: Versus, metric: str, out: Console) -> None:
     """One table: a row a task, then both poolings, each under its own name."""
-    out.print(f"A = {versus.a}\nB = {versus.b}", style="bold", markup=False)
-    out.print(_data(versus), markup=False)
+    out.print(f"A = {versus.a}\nB = {versus.b}", style="bold")
+    out.print(_data(versus))
     print_fitting((_pair_grid(versus, metric, narrow=narrow) for narrow in (False, True)), out)
     for line in _legend(versus):
-        out.print(line, markup=False, style="dim")
+        out.print(line, style="dim")
 
 
 def _pair_grid(versus: Versus, metric: str, *, narrow: bool) -> Grid:
@@ -67,7 +67,7 @@ def print_matrix(pairs: Sequence[Versus], names: Sequence[str], metric: str, out
     """Row minus column, by task mean; a star where Holm's correction over all pairs leaves it."""
     cells, means = _matrix_cells(pairs), _means(pairs)
     numbers = [f"[{number}]" for number in range(1, len(names) + 1)]
-    out.print(f"{metric} × 100 {_data(pairs[0])}, row minus column", style="bold", markup=False)
+    out.print(f"{metric} × 100 {_data(pairs[0])}, row minus column", style="bold")
     columns = [Column("", right=False), Column("mean"), *map(Column, numbers)]
     rows = [
         [
@@ -83,7 +83,6 @@ def print_matrix(pairs: Sequence[Versus], names: Sequence[str], metric: str, out
     out.print(
         f"{over}, {pairs[0].pooled.by_query.queries} queries. *: p < {_SIGNIFICANT} after Holm's "
         f"correction over {len(pairs)} pairs (paired randomisation test).",
-        markup=False,
         style="dim",
     )
 

@@ -13,8 +13,12 @@ PLAIN_WIDTH = 80
 
 
 def console() -> Console:
-    """Standard output; off a terminal plain text as wide as `COLUMNS` says, or 80 columns."""
-    return Console(width=None if sys.stdout.isatty() else plain_width(), highlight=False)
+    """Standard output; off a terminal plain text as wide as `COLUMNS` says, or 80 columns.
+
+    Words are shown as they are: brackets belong to system names, colons to ids.
+    """
+    width = None if sys.stdout.isatty() else plain_width()
+    return Console(width=width, highlight=False, markup=False, emoji=False)
 
 
 def plain_width() -> int:
@@ -26,19 +30,26 @@ def plain_width() -> int:
 def notice_console() -> Console:
     """Standard error, for all that is not the answer itself."""
     width = None if sys.stderr.isatty() else PLAIN_WIDTH
-    return Console(stderr=True, width=width, highlight=False, soft_wrap=width is not None)
+    return Console(
+        stderr=True,
+        width=width,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=width is not None,
+    )
 
 
 def notice(message: str) -> None:
     """Tell something that is not the answer itself."""
-    notice_console().print(f"note: {message}", markup=False)
+    notice_console().print(f"note: {message}")
 
 
 def progress() -> Progress:
     """A progress bar that leaves no trace when done and is silent off a terminal."""
     shown = notice_console()
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

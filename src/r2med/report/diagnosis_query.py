@@ -17,12 +17,12 @@ from r2med.tasks.task import Task
 def print_query(diagnosis: Diagnosis, query: QueryFinding, task: Task, out: Console) -> None:
     """The whole story of one query."""
     title = f"{diagnosis.task} · query {snippet(query.query_id, 30)} · {diagnosis.system}"
-    out.print(snippet(title, out.width), style="bold", markup=False)
+    out.print(snippet(title, out.width), style="bold")
     _indented(plain(task.query(query.query_id)).strip(), out)
     if query.answer:
         of = f" ({query.body_system})" if query.body_system else ""
-        out.print(f"asked for: {plain(query.answer + of)}", markup=False)
-    out.print(f"{diagnosis.metric} × 100 = {100 * query.score:.2f}, {query.outcome}", markup=False)
+        out.print(f"asked for: {plain(query.answer + of)}")
+    out.print(f"{diagnosis.metric} × 100 = {100 * query.score:.2f}, {query.outcome}")
     out.print("\npositives", style="bold")
     for positive in query.positives:
         _positive(query, positive, task, out)
@@ -34,7 +34,7 @@ def print_query(diagnosis: Diagnosis, query: QueryFinding, task: Task, out: Cons
 def _positive(query: QueryFinding, positive: PositiveFinding, task: Task, out: Console) -> None:
     rank = f"rank {positive.rank}" if positive.rank else "not listed"
     title = CAUSES[positive.cause].title if positive.cause else "found"
-    out.print(f"{rank} · {plain(positive.document_id)} · {title}", markup=False)
+    out.print(f"{rank} · {plain(positive.document_id)} · {title}")
     _indented(_document(task, positive.document_id, out.width - 4), out, style="dim")
     _indented(plain(evidence(query, positive)), out)
 
@@ -42,7 +42,7 @@ def _positive(query: QueryFinding, positive: PositiveFinding, task: Task, out: C
 def _ranked(ranked: RankedFinding, task: Task, out: Console) -> None:
     covered = f"{100 * ranked.coverage:.0f} % of the query"
     head = f"{ranked.rank} · {plain(ranked.document_id)} · {ranked.label} · {covered}"
-    out.print(head, markup=False)
+    out.print(head)
     _indented(_document(task, ranked.document_id, out.width - 4), out, style="dim")
     if ranked.answers and ranked.label != "positive":
         _indented(f"evidence for: {plain('; '.join(ranked.answers))}", out)

@@ -19,16 +19,16 @@ _RANKS_SHOWN = 5
 
 def print_diagnosis(diagnosis: Diagnosis, out: Console, *, limit: int) -> None:
     """One task: summary, causes and the worst queries."""
-    out.print(f"{diagnosis.task} · {snippet(diagnosis.system, 60)}", style="bold", markup=False)
+    out.print(f"{diagnosis.task} · {snippet(diagnosis.system, 60)}", style="bold")
     for line in _summary(diagnosis):
-        out.print(line, markup=False)
+        out.print(line)
     if diagnosis.causes:
         out.print()
         out.print(_causes(diagnosis).table())
     out.print()
     out.print(_queries(diagnosis, out.width, limit).table())
     for line in diagnosis.open:
-        out.print(f"not told apart: {line}", markup=False, style="dim")
+        out.print(f"not told apart: {line}", style="dim")
 
 
 def print_slices(diagnoses: Sequence[Diagnosis], out: Console) -> None:

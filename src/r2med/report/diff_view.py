@@ -45,12 +45,11 @@ def to_json(difference: Difference) -> dict[str, Any]:
 
 def print_difference(difference: Difference, task: Task, out: Console, *, limit: int) -> None:
     """A summary and the first `limit` queries that moved at all."""
-    out.print(f"A = {difference.a}\nB = {difference.b}", style="bold", markup=False)
+    out.print(f"A = {difference.a}\nB = {difference.b}", style="bold")
     better, equal, worse = difference.counts
     out.print(
         f"on {difference.task}, {difference.metric} × 100; from A to B "
         f"{better} better, {equal} equal, {worse} worse",
-        markup=False,
     )
     moved = [query for query in difference.queries if abs(query.moved) > _STILL]
     for query in moved[:limit]:
@@ -58,7 +57,7 @@ def print_difference(difference: Difference, task: Task, out: Console, *, limit:
         _query(query, task, out)
     if len(moved) > limit:
         left = len(moved) - limit
-        out.print(f"\n{left} more queries moved; --limit or --json", markup=False, style="dim")
+        out.print(f"\n{left} more queries moved; --limit or --json", style="dim")
 
 
 def _query(query: QueryMovement, task: Task, out: Console) -> None:
@@ -66,7 +65,7 @@ def _query(query: QueryMovement, task: Task, out: Console) -> None:
         f"query {snippet(query.query_id, 30)}: A {100 * query.score_a:.1f}, "
         f"B {100 * query.score_b:.1f} ({100 * query.moved:+.1f})"
     )
-    out.print(head, style="green" if query.moved > 0 else "red", markup=False)
+    out.print(head, style="green" if query.moved > 0 else "red")
     _line("asked", task.query(query.query_id), out)
     for shift in query.positives[:_POSITIVES_SHOWN]:
         _line(f"wanted {_ranks(shift)}", _document(task, shift.document_id), out)
@@ -86,7 +85,7 @@ def _ranks(shift: Shift) -> str:
 
 def _line(label: str, text: str, out: Console) -> None:
     start = f"  {plain(label):<16} "
-    out.print(start + snippet(text, out.width - len(start)), markup=False)
+    out.print(start + snippet(text, out.width - len(start)))
 
 
 def _document(task: Task, document_id: str) -> str:

@@ -81,8 +81,13 @@ def _table(rows: Sequence[Row], title: str, columns: Mapping[str, str]) -> Table
 
 def _cells(row: Row, columns: Mapping[str, str]) -> list[str]:
     money = row["money"]
-    cost = "unknown" if money is None else f"${float(str(money)):,.2f}"
+    cost = "unknown" if money is None else _dollars(float(str(money)))
     return [*(f"{int(str(row[name])):,}" for name in columns), cost]
+
+
+def _dollars(money: float) -> str:
+    """Two decimals; small sums with as many as it takes not to read as nothing."""
+    return f"${money:,.2f}" if money == 0 or money >= 0.1 else f"${money:.2g}"
 
 
 def _sum(rows: Sequence[Row], columns: Mapping[str, str]) -> Row:

@@ -12,6 +12,7 @@ from string import ascii_lowercase
 
 import numpy as np
 
+from r2med.errors import UsageError
 from r2med.measure.intervals import Column, Interval, Matrix, task_mean_intervals
 from r2med.measure.pooled import task_mean_p
 from r2med.report.standing import Averaging, BoundsOf, Standing
@@ -64,11 +65,18 @@ def entrants(results: Sequence[Result], tasks: Sequence[str]) -> tuple[list[Entr
         by_task.setdefault(result.task, result)
     usual = _usual_data(chosen)
     found = []
+    notes = []
     for system, by_task in chosen.items():
+        try:
+            kind = kind_of(parse(system))
+        except UsageError:
+            folder = next(iter(by_task.values())).folder
+            notes.append(f"{folder}: {system!r} is no system's text; it is not shown.")
+            continue
         ordered = {task: by_task[task] for task in tasks if task in by_task}
         marks = tuple(dict.fromkeys(m for r in ordered.values() if (m := _data_mark(r, usual))))
-        found.append(Entrant(system, kind_of(parse(system)), ordered, marks))
-    notes = [
+        found.append(Entrant(system, kind, ordered, marks))
+    notes += [
         f"{system}: {count} older result(s) of other data or settings are not shown."
         for system, count in older.items()
     ]

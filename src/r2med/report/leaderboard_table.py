@@ -45,10 +45,10 @@ _FAMILIES_SHOWN = "Q&A, evidence, case: task means by family; wider output shows
 def print_leaderboard(board: Leaderboard, out: Console, *, cost: bool = False) -> None:
     """Print the board and its legend."""
     marks = _footnotes(board.rows)
-    out.print(f"{board.suite.title} leaderboard · {board.metric} × 100", style="bold", markup=False)
-    out.print(f"ranked by the {board.mean_title}", markup=False)
+    out.print(f"{board.suite.title} leaderboard · {board.metric} × 100", style="bold")
+    out.print(f"ranked by the {board.mean_title}")
     if not board.rows:
-        out.print(_nothing(board), markup=False)
+        out.print(_nothing(board))
         return
     leading = _leading(board, marks)
     layouts = _cost_layouts() if cost else _layouts(board)
@@ -56,7 +56,7 @@ def print_leaderboard(board: Leaderboard, out: Console, *, cost: bool = False) -
         (_grid(board.rows, [*leading, *columns], gap, told) for columns, gap, told in layouts), out
     )
     for line in _legend(board, marks):
-        out.print(line, markup=False, style="dim")
+        out.print(line, style="dim")
 
 
 def _layouts(board: Leaderboard) -> Iterator[_Layout]:

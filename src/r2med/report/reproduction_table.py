@@ -27,14 +27,14 @@ def print_reproduction(
     """Print the table, the reasons for differences, and what is missing."""
     told = "" if system == published.spec else f", published as {published.spec}"
     origins = ", ".join(dict.fromkeys(published.origins.values()))
-    out.print(f"{system}{told} · {metric} × 100", style="bold", markup=False)
-    out.print(f"published in {origins}", markup=False)
+    out.print(f"{system}{told} · {metric} × 100", style="bold")
+    out.print(f"published in {origins}")
     lines = [*map(_cells, rows), *([_mean_cells(rows)] if len(rows) > 1 else [])]
     columns = [Column(title, right=title not in ("task", "verdict")) for title in _TITLES]
     ends = frozenset([len(rows) - 1])
     print_fitting((Grid(columns, lines, gap, ends) for gap in (2, 1)), out)
     for line in _notes(rows, published.decimals):
-        out.print(line, markup=False)
+        out.print(line)
 
 
 def reproduction_json(

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from r2med.errors import R2MedError
+from r2med.report.system_name import SystemName
 from r2med.results import Result
 from r2med.tasks.registry import TaskEntry, find_task
 
@@ -178,12 +179,12 @@ def _table(
         title_style="bold",
     )
     longest = max(len(row.label) for row in rows)
-    table.add_column(
-        first, overflow="fold", no_wrap=longest <= min(_LABEL_WIDTH, 80 - 10 * len(columns))
-    )
+    table.add_column(first, no_wrap=longest <= min(_LABEL_WIDTH, 80 - 10 * len(columns)))
     for column in columns:
         short = column == _CEILING or _heading(column) != column
-        table.add_column(_heading(column), justify="right", overflow="fold", no_wrap=short)
+        heading = _heading(column)
+        shown = heading if short else SystemName(heading)
+        table.add_column(shown, justify="right", no_wrap=short)
     reached = {at for at, column in enumerate(columns) if column != _CEILING}
     best = _best(rows, best_in, reached)
     for place, row in enumerate(rows):
@@ -194,7 +195,7 @@ def _table(
         style = "dim" if row.label.strip() == _CEILING else ""
         texts = [_cell(value, (place, at) in best) for at, value in enumerate(row.values)]
         label = f" {row.label}" if named else row.label
-        table.add_row(Text(label), *texts, end_section=last, style=style)
+        table.add_row(SystemName(label), *texts, end_section=last, style=style)
     return table
 
 

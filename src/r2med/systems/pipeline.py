@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from r2med.errors import UsageError
 from r2med.retrieve.conditions import Conditions
 from r2med.systems.building import Builder
-from r2med.systems.registry import Entry
+from r2med.systems.registry import Entry, entries
 from r2med.systems.retrieval import Retrieval
 from r2med.systems.spec import Spec, Unit, parse
 from r2med.systems.stage import Part, Stage
@@ -52,10 +53,26 @@ class System:
         from r2med.retrieve.custom import retriever_of
 
         retriever = retriever_of(model, name=name, conditions=conditions)
-        unit = Unit(retriever.name)
+        unit = Unit(_own_name(retriever.name))
         entry = Entry(unit.name, "retriever", "custom", "a model given as a Python object")
         stage = Retrieval(unit.name, entry, retriever, entry.depth)
         return cls(Spec((unit,)), Part(unit.name, stage), conditions)
 
     def __str__(self) -> str:
         return str(self.spec)
+
+
+def _own_name(name: str) -> str:
+    """The name, if a system's text can hold it and it belongs to no other system."""
+    if name.lower() in entries():
+        raise UsageError(f"name={name!r} is the name of another system. Give one of its own.")
+    try:
+        plain = parse(name) == Spec((Unit(name),))
+    except UsageError:
+        plain = False
+    if not plain:
+        raise UsageError(
+            f"name={name!r} cannot stand in a system's text. Use letters, digits, '.', '_' and "
+            "'-', as in name='my-model'."
+        )
+    return name

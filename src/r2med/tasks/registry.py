@@ -98,6 +98,9 @@ def find_suite(name: str) -> Suite:
 def find_task(name: str) -> TaskEntry:
     """A task by name or alias; case, hyphens, underscores and spaces do not matter."""
     entry = _index().get(_key(name))
+    if entry is None and name.lower() in _SUITES:
+        first = _suite(name.lower()).entries[0].name
+        raise UsageError(f"{name!r} is a suite; name one task of it, such as {first}.")
     if entry is None:
         raise UsageError(
             f"There is no task {name!r}. {nearest(name, _names())}\n"

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import r2med
-from tests.retrieve.checkpoints import save_tokenizer
+from r2med.errors import DataError
+from tests.retrieve.checkpoints import save_model, save_tokenizer
 from tests.retrieve.small_task import DOCUMENTS, QUERIES, own_task
 
 library = pytest.importorskip("sentence_transformers")
@@ -61,3 +62,16 @@ def test_a_second_run_takes_its_weights_from_the_store(splade: Path) -> None:
     facts = again[f"splade:{splade}"]
     assert facts["documents"]["reused"] == 4
     assert facts["queries"]["first"] == "[CLS] why does the heart cough [SEP]"
+
+
+@pytest.mark.parametrize("kind", ["splade", "colbert"])
+def test_a_checkpoint_of_another_kind_is_refused_instead_of_completed_at_random(
+    kind: str, tmp_path: Path
+) -> None:
+    if kind == "colbert" and not hasattr(library, "MultiVectorEncoder"):
+        pytest.skip("needs sentence-transformers with MultiVectorEncoder")
+    dense = library.SentenceTransformer(str(save_model(tmp_path / "bert", "bert")), device="cpu")
+    dense.save_pretrained(str(tmp_path / "dense"))
+
+    with pytest.raises(DataError, match=r"lacks .* they would be random"):
+        r2med.evaluate(f"{kind}:{tmp_path / 'dense'}", own_task())

@@ -64,26 +64,53 @@ class LibraryModel:
             raise MissingError(
                 "this checkpoint needs sentence-transformers: pip install 'r2med[dense]'."
             ) from None
-        from r2med.retrieve.dense.backbone import best_device, quiet_loading
-
         if not hasattr(sentence_transformers, self.kind):
             raise MissingError(
                 f"this checkpoint needs sentence-transformers with {self.kind}: "
                 "pip install --upgrade sentence-transformers."
             )
+        model = self._whole(getattr(sentence_transformers, self.kind))
+        if self.max_length:
+            model.max_seq_length = self.max_length
+        return model.eval()
+
+    def _whole(self, library_class: Any) -> Any:
+        """The model, all of whose weights come from the checkpoint.
+
+        The library fills what a checkpoint lacks with random weights: where loading draws random
+        numbers, a second load with others tells whether any of them stayed.
+        """
+        model, drew = self._load(library_class, seed=0)
+        if drew:
+            again = self._load(library_class, seed=1)[0].state_dict()
+            drawn = [
+                name for name, held in model.state_dict().items() if not held.equal(again[name])
+            ]
+            if drawn:
+                raise DataError(
+                    f"{self.checkpoint.folder}: the checkpoint lacks {len(drawn)} of the weights of a "
+                    f"{self.kind}, such as {drawn[0]}; they would be random."
+                )
+        return model
+
+    def _load(self, library_class: Any, *, seed: int) -> tuple[Any, bool]:
+        """A model, and whether loading it drew random numbers; the caller's are left alone."""
+        import torch
+
+        from r2med.retrieve.dense.backbone import best_device, quiet_loading
+
         try:
-            with quiet_loading():
-                model = getattr(sentence_transformers, self.kind)(
+            with quiet_loading(), torch.random.fork_rng(devices=[]):
+                before = torch.manual_seed(seed).get_state()
+                model = library_class(
                     str(self.checkpoint.folder),
                     device=self.conditions.device or best_device(),
                     trust_remote_code=self.conditions.trust_remote_code,
                     model_kwargs={"dtype": self.dtype},
                 )
+                return model, not torch.get_rng_state().equal(before)
         except (OSError, ValueError, KeyError) as problem:
             raise _refused(self.checkpoint, problem) from None
-        if self.max_length:
-            model.max_seq_length = self.max_length
-        return model.eval()
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
         """The texts, with their tokens counted where the tokeniser allows it."""
