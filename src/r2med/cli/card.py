@@ -40,7 +40,7 @@ def card(
     notices = notice_console()
 
     def tell(told: str) -> None:
-        notices.print(f"note: {told}", markup=False)
+        notices.print(f"note: {told}")
 
     group = wanted(task)
     written = write_cards(

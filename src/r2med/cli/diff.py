@@ -43,7 +43,7 @@ def diff(
     item = wanted[0]
     loaded = load_task(item if isinstance(item, Path) else item.name, root=data_root)
     notices = notice_console()
-    stored = stored_results(results, lambda told: notices.print(f"note: {told}", markup=False))
+    stored = stored_results(results, lambda told: notices.print(f"note: {told}"))
     first, second = (find_ranking(each, stored, loaded, results) for each in (a, b))
     moved = movements(first, second, loaded, chosen)
     difference = Difference(first.name, second.name, loaded.name, chosen, tuple(moved))

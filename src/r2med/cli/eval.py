@@ -148,7 +148,7 @@ def _run(
     with progress() as bar:
 
         def tell(message: str) -> None:
-            notices.print(f"note: {message}", markup=False)
+            notices.print(f"note: {message}")
 
         plain = Conditions(strict=strict, tell=tell, progress=work_line(bar))
         built = [System.from_spec(system, conditions(plain)) for system in systems]
@@ -200,4 +200,4 @@ def _show(found: list[Result], metrics: list[str], by: Grouping) -> None:
     for table in score_tables(found, metrics, by=by):
         out.print(table)
     for note in reranking_notes(found, metrics):
-        out.print(note, markup=False, soft_wrap=False)
+        out.print(note, soft_wrap=False)

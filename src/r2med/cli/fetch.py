@@ -55,7 +55,7 @@ def fetch(
 
     out = console()
     for row in rows:
-        out.print(f"{row['task']}: {row['told']}", markup=False, soft_wrap=True)
+        out.print(f"{row['task']}: {row['told']}", soft_wrap=True)
 
 
 def _entries(names: list[str]) -> list[TaskEntry]:
@@ -79,7 +79,7 @@ def _take(source: Path, entries: list[TaskEntry]) -> list[dict[str, object]]:
     notices = notice_console()
     for item in taken:
         for notice in item.notices:
-            notices.print(f"note: {notice}", markup=False)
+            notices.print(f"note: {notice}")
     return [
         {
             "task": item.entry.name,

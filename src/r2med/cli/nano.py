@@ -231,4 +231,4 @@ def _notices() -> Callable[[str], None]:
     from r2med.report.console import notice_console
 
     shown = notice_console()
-    return lambda told: shown.print(f"note: {told}", markup=False)
+    return lambda told: shown.print(f"note: {told}")

@@ -47,7 +47,7 @@ def profile(
         profiled(
             loaded,
             None if dense == "none" else dense,
-            tell=lambda told: notices.print(f"note: {told}", markup=False),
+            tell=lambda told: notices.print(f"note: {told}"),
         )[0]
         for loaded in group.load(data_root)
     ]
@@ -73,7 +73,7 @@ def _show_published(entries: Sequence[TaskEntry]) -> None:
 
     out = console()
     out.print(published_table(entries))
-    out.print(f"Bring the data here with: r2med fetch {entries[0].name}", markup=False)
+    out.print(f"Bring the data here with: r2med fetch {entries[0].name}")
 
 
 def _json(found: Sequence[Profile]) -> dict[str, object]:

@@ -69,7 +69,7 @@ def _selected(folder: Path, task: str | None, system: str | None) -> list[Result
         try:
             result = store.read(place)
         except DamagedError as problem:
-            notice_console().print(f"note: {problem} It will be run again.", markup=False)
+            notice_console().print(f"note: {problem} It will be run again.")
             continue
         if _matches(result, task, system):
             found.append(result)
@@ -108,7 +108,7 @@ def _show(found: list[Result], folder: Path) -> None:
 
     out = console()
     if not found:
-        out.print(f"No stored result in {folder}. Try: r2med eval bm25 --task demo", markup=False)
+        out.print(f"No stored result in {folder}. Try: r2med eval bm25 --task demo")
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("suite", "task", "system"):
