@@ -34,24 +34,19 @@ def card(
     """
     from r2med.nano.wanted import wanted
     from r2med.report.cards.writing import write_cards
-    from r2med.report.console import notice_console
+    from r2med.report.console import notice
     from r2med.results.stored import stored_results
-
-    notices = notice_console()
-
-    def tell(told: str) -> None:
-        notices.print(f"note: {told}")
 
     group = wanted(task)
     written = write_cards(
         group.load(data_root),
         out,
         group.title,
-        results=stored_results(results, tell),
+        results=stored_results(results, notice),
         folder=results,
         dense=None if dense == "none" else dense,
         force=force,
-        tell=tell,
+        tell=notice,
     )
     pages = [name for name in written if name.endswith(".html")]
     typer.echo(

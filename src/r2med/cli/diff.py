@@ -28,7 +28,7 @@ def diff(
     """List the queries that moved most from A to B, with snippets."""
     from r2med.errors import UsageError
     from r2med.measure.names import parse_metric
-    from r2med.report.console import console, notice_console
+    from r2med.report.console import console, notice
     from r2med.report.diff_view import Difference, print_difference, to_json
     from r2med.results.movement import movements
     from r2med.results.ranking import find_ranking
@@ -42,8 +42,7 @@ def diff(
         raise UsageError(f"--task {task}: diff looks at exactly one task, this names several.")
     item = wanted[0]
     loaded = load_task(item if isinstance(item, Path) else item.name, root=data_root)
-    notices = notice_console()
-    stored = stored_results(results, lambda told: notices.print(f"note: {told}"))
+    stored = stored_results(results, notice)
     first, second = (find_ranking(each, stored, loaded, results) for each in (a, b))
     moved = movements(first, second, loaded, chosen)
     difference = Difference(first.name, second.name, loaded.name, chosen, tuple(moved))

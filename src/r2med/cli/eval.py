@@ -136,21 +136,16 @@ def _run(
     conditions: Callable[[Conditions], Conditions],
 ) -> list[Result]:
     from r2med.engine.evaluate import each_result
-    from r2med.report.console import notice_console, progress
+    from r2med.report.console import notice, progress
     from r2med.report.work_line import work_line
     from r2med.retrieve.conditions import Conditions
     from r2med.systems.pipeline import System
     from r2med.tasks.registry import resolve
 
-    notices = notice_console()
     wanted = [item if isinstance(item, Path) else item.name for item in resolve(tasks)]
     found = []
     with progress() as bar:
-
-        def tell(message: str) -> None:
-            notices.print(f"note: {message}")
-
-        plain = Conditions(strict=strict, tell=tell, progress=work_line(bar))
+        plain = Conditions(strict=strict, tell=notice, progress=work_line(bar))
         built = [System.from_spec(system, conditions(plain)) for system in systems]
         line = bar.add_task("evaluating", total=len(wanted) * len(built))
         for result in each_result(
@@ -161,7 +156,7 @@ def _run(
             metrics=metrics,
             force=force,
             strict=strict,
-            tell=tell,
+            tell=notice,
         ):
             found.append(result)
             bar.update(line, advance=1, description=f"{result.task} · {result.system}")

@@ -72,14 +72,13 @@ def _entries(names: list[str]) -> list[TaskEntry]:
 
 
 def _take(source: Path, entries: list[TaskEntry]) -> list[dict[str, object]]:
-    from r2med.report.console import notice_console
+    from r2med.report.console import notice
     from r2med.tasks.archive import import_from
 
     taken = import_from(source, entries)
-    notices = notice_console()
     for item in taken:
-        for notice in item.notices:
-            notices.print(f"note: {notice}")
+        for remark in item.notices:
+            notice(remark)
     return [
         {
             "task": item.entry.name,

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from r2med.nano.building import Built
     from r2med.nano.fidelity import Fidelity
 
@@ -66,6 +64,7 @@ def build(
     from r2med.nano.building import build as build_folder
     from r2med.nano.recipe import FILLS, Recipe
     from r2med.nano.staging import check_free
+    from r2med.report.console import notice
     from r2med.tasks.load import load_task
     from r2med.tasks.registry import resolve
 
@@ -76,9 +75,7 @@ def build(
     check_free(out, force=force)
     names = [item if isinstance(item, Path) else item.name for item in resolve(tasks)]
     loaded = [load_task(name, root=data_root) for name in names]
-    built = build_folder(
-        loaded, out, recipe, layout=form, force=force, strict=strict, tell=_notices()
-    )
+    built = build_folder(loaded, out, recipe, layout=form, force=force, strict=strict, tell=notice)
     if as_json:
         typer.echo(json.dumps([_built_json(one) for one in built], indent=2))
         return
@@ -107,9 +104,10 @@ def candidates(
     where those hold no positive, one is appended at rank 101.
     """
     from r2med.nano.candidates import add_candidates
+    from r2med.report.console import notice
     from r2med.retrieve.conditions import Conditions
 
-    conditions = Conditions(tell=_notices())
+    conditions = Conditions(tell=notice)
     made = add_candidates(folder, dense, force=force, conditions=conditions)
     if as_json:
         rows = {
@@ -172,10 +170,11 @@ def fidelity(
 
     from r2med.measure import parse_metric
     from r2med.nano.fidelity import fidelity as compare
+    from r2med.report.console import notice
     from r2med.results.stored import stored_results
 
     names = _fidelity_names(full, nano_task)
-    stored = stored_results(results, _notices())
+    stored = stored_results(results, notice)
     found = compare(*names, stored, metric=str(parse_metric(metric)), resamples=resamples)
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=2))
@@ -225,10 +224,3 @@ def _built_json(one: Built) -> dict[str, object]:
         "report": asdict(one.pool.report),
         "notices": list(one.notices),
     }
-
-
-def _notices() -> Callable[[str], None]:
-    from r2med.report.console import notice_console
-
-    shown = notice_console()
-    return lambda told: shown.print(f"note: {told}")

@@ -36,9 +36,8 @@ def profile(
     """
     from r2med.nano.measured import profiled
     from r2med.nano.wanted import wanted
-    from r2med.report.console import notice_console
+    from r2med.report.console import notice
 
-    notices = notice_console()
     if data_root is None and not as_json and (entries := _only_published(task)):
         _show_published(entries)
         return
@@ -47,7 +46,7 @@ def profile(
         profiled(
             loaded,
             None if dense == "none" else dense,
-            tell=lambda told: notices.print(f"note: {told}"),
+            tell=notice,
         )[0]
         for loaded in group.load(data_root)
     ]

@@ -60,7 +60,7 @@ def export(
 def _selected(folder: Path, task: str | None, system: str | None) -> list[Result]:
     """The readable results that match; damaged ones are named on standard error."""
     from r2med.errors import DamagedError
-    from r2med.report.console import notice_console
+    from r2med.report.console import notice
     from r2med.results import Store
 
     store = Store(folder)
@@ -69,7 +69,7 @@ def _selected(folder: Path, task: str | None, system: str | None) -> list[Result
         try:
             result = store.read(place)
         except DamagedError as problem:
-            notice_console().print(f"note: {problem} It will be run again.")
+            notice(f"{problem} It will be run again.")
             continue
         if _matches(result, task, system):
             found.append(result)
