@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from r2med.engine import evaluate
+    from r2med.engine.evaluate import evaluate
     from r2med.errors import R2MedError
     from r2med.measure import Scores, measure
     from r2med.results import Result, Store
@@ -38,7 +38,7 @@ _HOMES = {
     "Store": "r2med.results",
     "System": "r2med.systems.pipeline",
     "Task": "r2med.tasks.task",
-    "evaluate": "r2med.engine",
+    "evaluate": "r2med.engine.evaluate",
     "load_task": "r2med.tasks.load",
     "measure": "r2med.measure",
 }

@@ -85,8 +85,11 @@ def test_a_server_that_refuses_the_key_is_an_error_in_words(server: LLMServer) -
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["hyde"], "which model? Write it after a colon"),
+        (["hyde"], "which model? Name it with --llm"),
         (["bm25", "--llm", "gpt4"], "bm25 does not generate"),
+        (["bm25", "--write-prompts", "x"], "bm25 does not generate"),
+        (["hyd", "--write-prompts", "x"], "method 'hyd' is not known. Did you mean 'hyde'?\n"),
+        (["hydee", "--llm", "gpt4"], "method 'hydee' is not known. Did you mean 'hyde'?\n"),
         (["hyde:gpt4", "--llm", "qwen-7b"], "two models are named"),
         (["hyde | bm25", "--llm", "gpt4"], "generate takes one method"),
         (["hyde[generations=x]", "--llm", "gpt4"], "generate always asks the model"),
@@ -104,6 +107,25 @@ def test_wrong_usage_of_generate_is_said_in_words(
 
     assert failed.code == 2
     assert complaint in failed.err
+    assert not Path("x").exists()
+
+
+@pytest.mark.parametrize("method", ["hyde:qwen-7b", "HYDE:qwen-7b", "hyde[llm=qwen-7b]"])
+def test_the_model_may_be_named_in_the_method(server: LLMServer, method: str) -> None:
+    [row] = json.loads(run("generate", method, "--task", TASK, "--json").out)
+
+    assert row["file"].endswith("/hyde/qwen-7b/query_with_hydoc.jsonl")
+
+
+def test_a_server_that_lacks_the_model_is_answered_with_what_can_be_done(server: LLMServer) -> None:
+    server.script += [fails(404, "no such model")] * 40
+
+    failed = run("generate", "hyde", "--llm", "qwen-7b", "--task", TASK)
+
+    assert failed.code == 1
+    assert "serves 'Qwen/Qwen2.5-7B-Instruct'" in failed.err
+    assert "--llm-url" in failed.err and "R2MED_LLM_CONFIG" in failed.err
+    assert "[model=" not in failed.err
 
 
 def test_prompts_can_be_copied_edited_and_used(server: LLMServer) -> None:

@@ -62,12 +62,19 @@ def test_traces_lie_beside_the_generations(tmp_path: Path) -> None:
     ("line", "complaint"),
     [
         ('{"id": "1"}', 'field "hy_doc" is missing, expected a string'),
+        ('{"id": "1", "hy_doc": null}', 'field "hy_doc" is null, expected a string'),
+        ('{"id": "1", "hy_doc": 3}', 'field "hy_doc" is the number 3, expected a string'),
         ('{"id": "1", "hy_doc": ["a"]}', 'field "hy_doc" is a list, expected a string'),
-        ('{"hy_doc": "a"}', 'field "id" is missing, expected a string'),
-        ('{"id": "1", "hy_doc": "a", "hy_docs": "a"}', 'field "hy_docs" is a str'),
-        ('{"id": "1", "hy_doc": "a", "finish": ["odd"]}', 'field "finish" is a list'),
-        ("[1]", "found a list, expected an object"),
-        ('{"id": "1", ', "this is not JSON"),
+        ('{"hy_doc": "a"}', 'field "id" is missing, expected a string or an integer'),
+        ('{"id": "", "hy_doc": "a"}', 'field "id" is empty, expected a string or an integer'),
+        ('{"id": "1", "hy_docs": "a"}', 'field "hy_docs" is the string "a", expected a list'),
+        ('{"id": "1", "hy_docs": ["a", null]}', 'field "hy_docs" holds null, expected strings'),
+        ('{"id": "1", "hy_docs": []}', 'field "hy_docs" is empty'),
+        ('{"id": "1", "hy_doc": "b", "hy_docs": ["a"]}', '"hy_doc" is not the first of "hy_docs"'),
+        ('{"id": "1", "hy_doc": "a", "finish": ["odd"]}', 'field "finish" holds the string "odd"'),
+        ('{"id": "1", "hy_doc": "a", "finish": [[]]}', 'field "finish" holds a list'),
+        ("[1]", "the line is a list, expected an object"),
+        ('{"id": "1", ', "not valid JSON (expecting property name"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, line: str, complaint: str) -> None:
@@ -79,6 +86,37 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str, complaint: str) -> Non
 
     assert f"{file}, line 3: " in str(caught.value)
     assert complaint in str(caught.value)
+    assert "line 1" not in str(caught.value)
+
+
+def test_a_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "g.jsonl"
+    file.write_bytes(b'{"id": "1", "hy_doc": "a"}\n{"id": "2", "hy_doc": "caf\xe9"}\n')
+
+    with pytest.raises(DataError, match=r"g\.jsonl, line 2: byte \d+ .* is not UTF-8"):
+        read_generations(file)
+
+
+def test_a_byte_order_mark_is_dropped(tmp_path: Path) -> None:
+    file = tmp_path / "g.jsonl"
+    file.write_text('{"id": "1", "hy_doc": "a"}\r\n', encoding="utf-8-sig", newline="")
+
+    assert read_generations(file)["1"].raws == ("a",)
+
+
+@pytest.mark.parametrize("first", [{"hy_doc": "a"}, {"hy_doc": None}, {}])
+def test_hy_docs_are_the_samples_and_hy_doc_repeats_the_first(
+    tmp_path: Path, first: dict[str, object]
+) -> None:
+    file = tmp_path / "g.jsonl"
+    write(file, [{"id": "1", **first, "hy_docs": ["a", "b"]}])
+
+    assert read_generations(file)["1"].raws == ("a", "b")
+
+
+def test_a_file_that_is_not_there_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match="does not exist"):
+        read_generations(tmp_path / "g.jsonl")
 
 
 def test_a_query_may_not_occur_twice(tmp_path: Path) -> None:

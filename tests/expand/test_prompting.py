@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.errors import DataError, MissingError
-from r2med.expand.prompting import KINDS, TaskKind, kind_of, read_prompt, trimmed, write_prompts
+from r2med.errors import DataError, MissingError, UsageError
+from r2med.expand.prompting import (
+    KINDS,
+    TaskKind,
+    kind_of,
+    methods,
+    read_prompt,
+    shape_of,
+    trimmed,
+    write_prompts,
+)
 from r2med.tasks.registry import all_entries, find_task
 
 METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
@@ -89,35 +98,129 @@ def test_writing_out_leaves_what_is_there(tmp_path: Path) -> None:
     assert read_prompt("hyde", "exam", tmp_path).first(kind="", query="Q") == "mine Q"
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("user = 'no place'", "has no place for {query}"),
-        ("user = '{query} {passage}'", "has a place {passage} that is never filled"),
-        ("user = '{query}'\nsystm = 'x'", "'systm' is not known"),
-        ("user = 3", "'user' is a int, expected a string"),
-        ("user = '{query}", "this is not TOML"),
-        ("user = '{query} {examples}'", "one is missing"),
-        ("user = '{query} {examples}'\n[[examples]]\nquery = 'a'", "example 1 needs"),
-    ],
-)
-def test_a_broken_prompt_file_is_named_with_what_is_wrong(
-    tmp_path: Path, text: str, complaint: str
-) -> None:
-    file = tmp_path / "hyde" / "exam.toml"
+def own_prompt(folder: Path, text: str, *, method: str = "hyde") -> Path:
+    file = folder / method / "exam.toml"
     file.parent.mkdir()
     file.write_text(text)
+    return file
+
+
+ASKS = "user = '{query} {examples}'\nexample = '{query} {passage}'\n"
+
+
+@pytest.mark.parametrize(
+    ("method", "text", "complaint"),
+    [
+        ("hyde", "user = 'none'", "'user' lacks {query}, which hyde needs there"),
+        ("hyde", "user = '{query} {foo}'", "never fills in; known there: {kind}, {query}."),
+        ("hyde", "user = '{query} {Kind}'", "'user' holds {Kind}, which hyde never fills in"),
+        ("hyde", "user = '{query} {turns}'", "'user' holds {turns}, which hyde never fills in"),
+        ("hyde", "user = '{query} {passages}'", "holds {passages}, which hyde never fills in"),
+        ("hyde", "user = '{query}'\nsystm = 'x'", "'systm' is not known to hyde, expected user."),
+        ("hyde", "user = '{query}'\n[[examples]]\n", "'examples' is not known to hyde"),
+        ("hyde", "user = 3", "'user' is the number 3, expected a string"),
+        ("hyde", "user = '{query}", "this is not TOML"),
+        (
+            "lamer",
+            "user = '{query}'\npassage = '{passage}'",
+            "'user' lacks {passages}, which lamer",
+        ),
+        ("lamer", "user = '{query} {passages}'", "'passage' is missing, lamer needs it"),
+        ("lamer", "user = '{query} {passages}'\npassage = 'x'", "'passage' lacks {passage}"),
+        ("query2doc", "user = '{query}'\nexample = 'x'\nexamples = []", "'user' lacks {examples}"),
+        ("query2doc", ASKS, "'examples' is missing, query2doc needs it"),
+        ("query2doc", ASKS + "examples = []", "'examples' is empty, expected tables"),
+        ("query2doc", ASKS + "examples = 3", "'examples' is the number 3, expected tables"),
+        ("query2doc", ASKS + "[[examples]]\nquery = 'a'", "example 1 needs"),
+        ("search-o1", "user = '{query}'", "'results' is missing, search-o1 needs it"),
+    ],
+)
+def test_a_broken_prompt_file_is_named_with_what_is_wrong_for_its_method(
+    tmp_path: Path, method: str, text: str, complaint: str
+) -> None:
+    file = own_prompt(tmp_path, text, method=method)
 
     with pytest.raises(DataError) as caught:
-        read_prompt("hyde", "exam", tmp_path)
+        read_prompt(method, "exam", tmp_path)
 
     assert str(file) in str(caught.value)
     assert complaint in str(caught.value)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_what_only_helps_the_wording_may_be_left_out(tmp_path: Path, method: str) -> None:
+    write_prompts(method, tmp_path)
+    file = tmp_path / method / "exam.toml"
+    text = file.read_text()
+    for place in ("{kind}", "{number}", "{turns}"):
+        text = text.replace(place, "")
+    file.write_text(text)
+
+    assert "Q" in read_prompt(method, "exam", tmp_path).first(kind="", query="Q")
+
+
+def test_all_prompts_of_a_method_have_the_same_texts_and_places() -> None:
+    for method in methods():
+        for kind in KINDS:
+            read = read_prompt(method, kind)
+            assert read.texts.keys() == shape_of(method).places.keys()
+
+
+def test_the_methods_that_prompts_ship_for_are_the_registered_ones() -> None:
+    assert set(methods()) == set(METHODS)
+
+
+def test_a_prompt_file_that_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> None:
+    file = own_prompt(tmp_path, "")
+    file.write_bytes(b"# ours\nuser = 'caf\xe9 {query}'\n")
+
+    with pytest.raises(DataError, match=r"exam\.toml, line 2: byte 12 .* is not UTF-8"):
+        read_prompt("hyde", "exam", tmp_path)
+
+
+def test_a_prompt_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    own_prompt(tmp_path, "").write_text("user = 'é {query}'", encoding="utf-8-sig")
+
+    assert read_prompt("hyde", "exam", tmp_path).first(kind="", query="Q") == "é Q"
+
+
+@pytest.mark.parametrize("kind", ["exam", "question"])
+def test_a_misnamed_prompt_file_is_an_error(tmp_path: Path, kind: TaskKind) -> None:
+    own_prompt(tmp_path, "user = '{query}'")
+    (tmp_path / "hyde" / "qestion.toml").write_text("user = '{query}'")
+
+    with pytest.raises(DataError, match=r"hyde/qestion\.toml: .* Did you mean 'question'"):
+        read_prompt("hyde", kind, tmp_path)
+
+
+def test_a_folder_of_prompts_that_is_no_method_is_an_error(tmp_path: Path) -> None:
+    own_prompt(tmp_path, "user = '{query}'")
+    own_prompt(tmp_path, "user = '{query} {passages}'", method="lammer")
+
+    with pytest.raises(DataError, match=r"lammer holds prompts, .* Did you mean 'lamer'"):
+        read_prompt("hyde", "exam", tmp_path)
+
+
+def test_what_is_no_prompt_of_an_expander_may_lie_beside_them(tmp_path: Path) -> None:
+    own_prompt(tmp_path, "user = 'mine {query}'")
+    (tmp_path / "listwise.txt").write_text("{query} {passages}")
+    (tmp_path / "hyde" / ".exam.toml").write_text("")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "why.md").write_text("")
+
+    assert read_prompt("hyde", "exam", tmp_path).first(kind="", query="Q") == "mine Q"
+
+
 def test_a_folder_without_prompts_of_the_method_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match=r"holds no prompt for hyde.*hyde/exam\.toml"):
         read_prompt("hyde", "exam", tmp_path)
+
+
+def test_prompts_of_an_unknown_method_are_not_written(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"method 'hyd' is not known\. Did you mean 'hyde'"):
+        write_prompts("hyd", tmp_path)
+
+    assert not any(tmp_path.iterdir())
 
 
 @given(st.lists(st.text("ab", min_size=1), max_size=12), st.integers(1, 10))

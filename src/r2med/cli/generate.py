@@ -93,9 +93,10 @@ def generate(
 
 
 def _write_prompts(method: str, folder: Path) -> None:
+    from r2med.engine.generating import find_method
     from r2med.expand.prompting import write_prompts
 
-    name = method.partition(":")[0].partition("[")[0]
+    name = find_method(method).name
     written = write_prompts(name, folder)
     typer.echo(f"{len(written)} prompts written to {folder / name}; what was there is untouched.")
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from r2med.errors import UsageError
+from r2med.errors import UsageError, nearest
 from r2med.expand.expanded import Expansion
 from r2med.expand.expander import FromModel, GenerationExpander
 from r2med.expand.generations import place, write_generations
@@ -13,7 +14,7 @@ from r2med.remote.spending import Estimate
 from r2med.retrieve.conditions import Conditions
 from r2med.systems.expanding import Expanding
 from r2med.systems.pipeline import System
-from r2med.systems.registry import find_entry
+from r2med.systems.registry import entries
 from r2med.systems.spec import Spec, Unit, parse
 from r2med.tasks.task import Task
 
@@ -34,7 +35,7 @@ class Generating:
         unit = _unit(method, llm, samples)
         system = System.from_spec(Spec((unit,), (Unit("bm25"),)), conditions)
         assert isinstance(system.stage, Expanding)
-        return cls(unit.name.lower(), str(unit.argument), system.stage)
+        return cls(unit.name, str(unit.argument), system.stage)
 
     def estimate(self, task: Task) -> tuple[Estimate, int]:
         """What the first requests would use, and how many turns a query may take at most."""
@@ -55,19 +56,41 @@ class Generating:
         return self.stage.expander.live(task, self.stage.finders)
 
 
-def _unit(method: str, llm: str | None, samples: int | None) -> Unit:
-    spec = parse(method)
+def find_method(text: str) -> Unit:
+    """The method that a text names, options and all; anything else is a UsageError."""
+    spec = parse(text)
     unit = spec.fused[0]
     if len(spec.fused) > 1 or spec.stages or not isinstance(unit, Unit):
-        raise UsageError(f"generate takes one method, such as hyde or lamer; got {method!r}.")
-    if find_entry(unit.name).stage != "expander":
-        raise UsageError(f"{unit.name} does not generate: expected a method such as hyde or lamer.")
-    if llm is not None and unit.argument not in (None, llm):
-        raise UsageError(f"two models are named: {unit.argument} in {method!r}, and --llm {llm}.")
+        raise UsageError(f"generate takes one method, such as hyde or lamer; got {text!r}.")
+    known = entries()
+    methods = [name for name, entry in known.items() if entry.stage == "expander"]
+    name = unit.name.lower()
+    if name in methods:
+        return replace(unit, name=name)
+    if name in known:
+        raise UsageError(f"{name} does not generate: expected one of {', '.join(methods)}.")
+    raise UsageError(f"method {unit.name!r} is not known. {nearest(name, methods)}")
+
+
+def _unit(method: str, llm: str | None, samples: int | None) -> Unit:
+    unit = find_method(method)
     options = dict(unit.options)
     if "generations" in options:
         raise UsageError("generate always asks the model: leave [generations=...] out.")
     if samples is not None:
         options["n"] = str(samples)
-    argument = llm if llm is not None else unit.argument
-    return Unit(unit.name, argument, tuple(sorted(options.items())))
+    model = _model(unit.name, [llm, unit.argument, options.pop("llm", None)])
+    return Unit(unit.name, model, tuple(sorted(options.items())))
+
+
+def _model(method: str, named: Iterable[str | None]) -> str:
+    """The one model among what --llm, the argument and the option [llm=...] say."""
+    models = sorted({name for name in named if name})
+    if not models:
+        raise UsageError(
+            f"{method}: which model? Name it with --llm, as in `r2med generate {method} --llm "
+            "qwen-7b`; docs/llms.md lists the names."
+        )
+    if len(models) > 1:
+        raise UsageError(f"two models are named: {' and '.join(models)}. Name one, with --llm.")
+    return models[0]

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NoReturn, get_args
 
 from r2med.atomic import atomic_file
 from r2med.errors import DataError, MissingError
 from r2med.expand.expanded import Expanded, Outcome
 from r2med.expand.trace import Trace
 from r2med.tasks.location import GENERATIONS
+from r2med.tasks.reading.blocks import lines
+from r2med.tasks.reading.exact import described, json_object
 from r2med.tasks.task import Task
 
 FILE = GENERATIONS
 TRACES = "traces.jsonl"
-_OUTCOMES: frozenset[str] = frozenset({"ok", "truncated", "empty", "refused"})
+_OUTCOMES = get_args(Outcome)
+_ROW_HINT = 'Each line is {"id": "...", "text": "...", "hy_doc": "..."}; see docs/generation.md.'
+_TRACE_HINT = "Each line is the trace of an agent; see docs/generation.md."
 
 
 @dataclass(frozen=True)
@@ -41,9 +46,7 @@ def place(folder: Path, method: str, llm: str) -> Path:
 def read_generations(path: Path) -> dict[str, Generated]:
     """The rows of a file by query id; an error names file, line and field."""
     rows: dict[str, Generated] = {}
-    for number, line in enumerate(_lines(path), start=1):
-        if not line.strip():
-            continue
+    for number, line in _lines(path):
         where = f"{path}, line {number}"
         query_id, row = _row(line, where)
         if query_id in rows:
@@ -107,68 +110,66 @@ def read_traces(path: Path) -> dict[str, tuple[Trace, ...]]:
     if not beside.is_file():
         return {}
     found: dict[str, list[Trace]] = {}
-    for number, line in enumerate(_lines(beside), start=1):
-        if not line.strip():
-            continue
+    for number, line in lines(beside):
         where = f"{beside}, line {number}"
-        row = _object(line, where)
+        row = json_object(line, where, _TRACE_HINT)
         found.setdefault(str(row.get("id")), []).append(Trace.from_json(row, where))
     return {query_id: tuple(traces) for query_id, traces in found.items()}
 
 
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").split("\n")
-    except FileNotFoundError:
-        raise MissingError(f"{path} does not exist.") from None
-    except UnicodeDecodeError as problem:
-        raise DataError(f"{path}: this is not UTF-8 text ({problem.reason}).") from None
-    except OSError as problem:
-        raise DataError(f"{path} cannot be read: {problem.strerror}.") from None
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    if not path.exists():
+        raise MissingError(f"{path} does not exist.")
+    return lines(path)
 
 
-def _object(line: str, where: str) -> dict[str, object]:
-    try:
-        row = json.loads(line)
-    except ValueError as problem:
-        raise DataError(f"{where}: this is not JSON ({problem}).") from None
-    if not isinstance(row, dict):
-        raise DataError(f"{where}: found a {type(row).__name__}, expected an object.")
-    return row
-
-
-def _row(line: str, where: str) -> tuple[str, Generated]:
-    row = _object(line, where)
+def _row(line: bytes, where: str) -> tuple[str, Generated]:
+    row = json_object(line, where, _ROW_HINT)
     query_id, text = row.get("id"), row.get("text")
     if not isinstance(query_id, str | int) or isinstance(query_id, bool) or query_id == "":
-        raise DataError(_wrong(where, "id", query_id, "a string"))
-    raws = _raws(row, where)
-    finish = row.get("finish", [])
-    if not isinstance(finish, list) or any(word not in _OUTCOMES for word in finish):
-        known = ", ".join(sorted(_OUTCOMES))
-        raise DataError(_wrong(where, "finish", finish, f"a list of {known}"))
+        _refuse(where, "id", _found(row, "id"), "a string or an integer")
+    raws, finish = _raws(row, where), _members(row.get("finish", []), where, "finish")
+    for word in finish:
+        if word not in _OUTCOMES:
+            _refuse(where, "finish", f"holds {described(word)}", " or ".join(_OUTCOMES))
     own = text if isinstance(text, str) else None
     return str(query_id), Generated(own, raws, tuple(finish))
 
 
 def _raws(row: Mapping[str, object], where: str) -> tuple[str, ...]:
-    several = row.get("hy_docs")
-    if several is not None:
-        if not isinstance(several, list) or not all(isinstance(text, str) for text in several):
-            raise DataError(_wrong(where, "hy_docs", several, "a list of strings"))
-        return tuple(several)
-    one = row.get("hy_doc")
-    if not isinstance(one, str):
-        raise DataError(_wrong(where, "hy_doc", one, "a string"))
-    return (one,)
+    one, several = row.get("hy_doc"), row.get("hy_docs")
+    if several is None:
+        if not isinstance(one, str):
+            _refuse(where, "hy_doc", _found(row, "hy_doc"), "a string")
+        return (one,)
+    texts = _members(several, where, "hy_docs")
+    if not texts:
+        _refuse(where, "hy_docs", "is empty", "a list of strings")
+    for text in texts:
+        if not isinstance(text, str):
+            _refuse(where, "hy_docs", f"holds {described(text)}", "strings")
+    if one not in (None, texts[0]):
+        raise DataError(
+            f'{where}: field "hy_doc" is not the first of "hy_docs", expected them equal.\n'
+            'Correct the one that is wrong, or leave "hy_doc" out.'
+        )
+    return tuple(texts)
 
 
-def _wrong(where: str, name: str, value: object, expected: str) -> str:
-    found = "is missing" if value is None else f"is a {type(value).__name__}"
-    return (
-        f'{where}: field "{name}" {found}, expected {expected}.\n'
-        'Each line is {"id": "...", "text": "...", "hy_doc": "..."}; see docs/generation.md.'
-    )
+def _members(value: object, where: str, name: str) -> list[Any]:
+    if not isinstance(value, list):
+        _refuse(where, name, f"is {described(value)}", "a list of strings")
+    return value
+
+
+def _found(row: Mapping[str, object], name: str) -> str:
+    if name not in row:
+        return "is missing"
+    return "is empty" if row[name] == "" else f"is {described(row[name])}"
+
+
+def _refuse(where: str, name: str, found: str, expected: str) -> NoReturn:
+    raise DataError(f'{where}: field "{name}" {found}, expected {expected}.\n{_ROW_HINT}')
 
 
 def _as_row(query: Expanded) -> dict[str, object]:

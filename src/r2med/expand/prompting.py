@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
-import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from r2med.errors import DataError, MissingError
+from r2med.errors import DataError, MissingError, UsageError, nearest
+from r2med.expand.prompt_shape import EXAMPLES, PLACE, Shape
+from r2med.tasks.reading.blocks import file_errors
+from r2med.tasks.reading.exact import decoded, described
 
 if TYPE_CHECKING:
     from r2med.tasks.registry import TaskEntry
@@ -21,19 +25,7 @@ KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 
 #: What a task that is not registered is called in a prompt.
 _UNREGISTERED = "question"
-_PLACE = re.compile(r"\{([a-z]+)\}")
-_EXAMPLES = "{examples}"
-
-#: Which texts a prompt file may hold, and what may be filled into each.
-_TEXTS: Mapping[str, frozenset[str]] = {
-    "user": frozenset({"kind", "query", "examples", "passages", "turns"}),
-    "example": frozenset({"kind", "query", "passage"}),
-    "results": frozenset({"passages"}),
-    "passage": frozenset({"number", "passage"}),
-    "nothing": frozenset(),
-    "malformed": frozenset(),
-    "last": frozenset(),
-}
+_FILES = tuple(f"{kind}.toml" for kind in KINDS)
 
 
 @dataclass(frozen=True)
@@ -95,72 +87,103 @@ def called(entry: TaskEntry | None) -> str:
     return entry.kind if entry else _UNREGISTERED
 
 
+@cache
+def methods() -> tuple[str, ...]:
+    """The methods that prompts ship for."""
+    folders = files("r2med.expand.prompts").iterdir()
+    return tuple(sorted(folder.name for folder in folders if (folder / _FILES[0]).is_file()))
+
+
+@cache
+def shape_of(method: str) -> Shape:
+    """What the prompt files of a method may and must say."""
+    return Shape.of(method, tomllib.loads(_shipped(method, _FILES[-1])))
+
+
 def read_prompt(method: str, kind: TaskKind, folder: Path | None = None) -> Prompt:
     """The prompt of a method for a kind of task; a user's folder may hold some and not others."""
-    own = folder / method / f"{kind}.toml" if folder else None
-    if own and own.is_file():
-        return _parsed(own.read_text(encoding="utf-8"), str(own))
-    if folder and not any((folder / method).glob("*.toml")):
-        raise MissingError(
-            f"{folder} holds no prompt for {method}, expected {method}/{kind}.toml (or another of "
-            f"{', '.join(KINDS)}).\n`r2med generate {method} --write-prompts {folder}` puts ours "
-            "there to start from."
-        )
-    name = f"{method}/{kind}.toml"
-    return _parsed(_shipped(method, kind), f"r2med/expand/prompts/{name}")
+    file = f"{kind}.toml"
+    if folder:
+        _check_names(folder, method)
+        own = folder / method / file
+        if own.is_file():
+            return _parsed(_text(own), str(own), method)
+        if not any(_prompt_files(own.parent)):
+            raise MissingError(
+                f"{folder} holds no prompt for {method}, expected {method}/{file} (or another of "
+                f"{', '.join(KINDS)}).\n`r2med generate {method} --write-prompts {folder}` puts "
+                "ours there to start from."
+            )
+    return _parsed(_shipped(method, file), f"r2med/expand/prompts/{method}/{file}", method)
 
 
 def write_prompts(method: str, folder: Path) -> list[Path]:
     """Copy the shipped prompts of a method for editing; what is there already stays."""
     written = []
-    for kind in KINDS:
-        target = folder / method / f"{kind}.toml"
+    for file in _FILES:
+        target, shipped = folder / method / file, _shipped(method, file)
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(_shipped(method, kind), encoding="utf-8")
+            target.write_text(shipped, encoding="utf-8")
             written.append(target)
     return written
 
 
-def _shipped(method: str, kind: str) -> str:
-    return (files("r2med.expand.prompts") / method / f"{kind}.toml").read_text(encoding="utf-8")
+def _shipped(method: str, file: str) -> str:
+    if method not in methods():
+        raise UsageError(f"method {method!r} is not known. {nearest(method, methods())}")
+    return (files("r2med.expand.prompts") / method / file).read_text(encoding="utf-8")
 
 
-def _parsed(text: str, where: str) -> Prompt:
+def _check_names(folder: Path, method: str) -> None:
+    """Refuse prompt files that would never be read, since nothing has their name."""
+    for inner in sorted(path for path in folder.iterdir() if path.is_dir()):
+        if inner.name not in methods() and any(_prompt_files(inner)):
+            raise DataError(
+                f"{inner} holds prompts, but {inner.name!r} is not a method. "
+                f"{nearest(inner.name, methods())}"
+            )
+    for file in _prompt_files(folder / method):
+        if file.name not in _FILES:
+            raise DataError(
+                f"{file}: a prompt file is called after a kind of task, such as {_FILES[0]}. "
+                f"{nearest(file.stem, KINDS)}"
+            )
+
+
+def _prompt_files(folder: Path) -> Iterator[Path]:
+    """The prompt files of one method; names that begin with a dot are an editor's own."""
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    return (path for path in found if path.suffix.lower() == ".toml" and path.name[0] != ".")
+
+
+def _text(path: Path) -> str:
+    with file_errors(path):
+        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
+    return "\n".join(
+        decoded(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)
+    )
+
+
+def _table(text: str, where: str) -> dict[str, Any]:
     try:
-        table = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         raise DataError(f"{where}: this is not TOML: {problem}.") from None
-    examples = table.pop("examples", [])
-    for name, value in table.items():
-        _check(name, value, where)
-    if "{query}" not in table.get("user", ""):
-        raise DataError(f'{where}: the text "user" is missing or has no place for {{query}}.')
-    prompt = Prompt(
-        {name: value.strip("\n") for name, value in table.items()},
-        tuple(_example(row, where, number) for number, row in enumerate(examples, start=1)),
-        where,
-    )
-    if prompt.examples and "example" not in table:
-        raise DataError(f'{where}: there are examples, but no text "example" says how to put them.')
-    if (_EXAMPLES in table["user"]) != bool(prompt.examples):
-        raise DataError(f'{where}: examples and {_EXAMPLES} in "user" go together; one is missing.')
-    return prompt
 
 
-def _check(name: str, value: object, where: str) -> None:
-    if name not in _TEXTS:
-        known = ", ".join(_TEXTS)
-        raise DataError(f"{where}: {name!r} is not known, expected {known} or examples.")
-    if not isinstance(value, str):
-        raise DataError(f"{where}: {name!r} is a {type(value).__name__}, expected a string.")
-    unknown = [place for place in _PLACE.findall(value) if place not in _TEXTS[name]]
-    if unknown:
-        allowed = ", ".join(f"{{{place}}}" for place in sorted(_TEXTS[name])) or "none"
-        raise DataError(
-            f"{where}: {name!r} has a place {{{unknown[0]}}} that is never filled; "
-            f"known: {allowed}."
-        )
+def _parsed(text: str, where: str, method: str) -> Prompt:
+    table = _table(text, where)
+    shape_of(method).check(table, where)
+    examples = _examples(table.pop(EXAMPLES), where) if EXAMPLES in table else ()
+    return Prompt({name: value.strip("\n") for name, value in table.items()}, examples, where)
+
+
+def _examples(rows: object, where: str) -> tuple[tuple[str, str], ...]:
+    if not isinstance(rows, list) or not rows:
+        found = "empty" if rows == [] else described(rows)
+        raise DataError(f"{where}: 'examples' is {found}, expected tables [[examples]].")
+    return tuple(_example(row, where, number) for number, row in enumerate(rows, start=1))
 
 
 def _example(row: object, where: str, number: int) -> tuple[str, str]:
@@ -174,4 +197,4 @@ def _example(row: object, where: str, number: int) -> tuple[str, str]:
 
 def _filled(template: str, values: Mapping[str, str]) -> str:
     """All places at once, so that braces in a query or passage are left alone."""
-    return _PLACE.sub(lambda place: values.get(place[1], place[0]), template)
+    return PLACE.sub(lambda place: values.get(place[1], place[0]), template)

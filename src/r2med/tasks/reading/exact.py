@@ -24,7 +24,7 @@ def read_exactly(path: Path, fields: Sequence[Field]) -> Rows:
     repaired = 0
     for number, line in lines(path):
         where = f"{path}, line {number}"
-        record = _record(line, where, fields)
+        record = json_object(line, where, record_hint(tuple(fields)))
         numbers.append(number)
         for field in fields:
             value = _value(record, field, where, fields)
@@ -48,35 +48,45 @@ def decoded(line: bytes, where: str) -> str:
         ) from None
 
 
+def json_object(line: bytes, where: str, hint: str) -> dict[str, object]:
+    """The object that a line is; `hint` says in an error how a line should look."""
+    text = decoded(line, where)
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(_broken(error, line, where, hint)) from None
+    except RecursionError:
+        raise DataError(f"{where}: not readable as JSON (nested too deeply).") from None
+    except ValueError:
+        raise DataError(f"{where}: not readable as JSON (a number is too long).") from None
+    if not isinstance(record, dict):
+        raise DataError(f"{where}: the line is {described(record)}, expected an object.\n{hint}")
+    return record
+
+
+def described(value: object) -> str:
+    """What a JSON value is, in the words of an error."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"the number {value}" if len(str(value)) < 30 else "a very long number"
+    if isinstance(value, str):
+        return f"the string {json.dumps(value)}" if len(value) < 30 else "a string"
+    return "a list" if isinstance(value, list) else "an object"
+
+
 def whole_number(value: float) -> int | None:
     """The score as a judgement can have it, or None."""
     fits = 0 <= value <= LARGEST_SCORE and value == int(value)
     return int(value) if fits else None
 
 
-def _record(line: bytes, where: str, fields: Sequence[Field]) -> dict[str, object]:
-    text = decoded(line, where)
-    try:
-        record = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(_broken(error, line, where, fields)) from None
-    except RecursionError:
-        raise DataError(f"{where}: not readable as JSON (nested too deeply).") from None
-    except ValueError:
-        raise DataError(f"{where}: not readable as JSON (a number is too long).") from None
-    if not isinstance(record, dict):
-        raise DataError(
-            f"{where}: the line is {_described(record)}, expected an object.\n"
-            f"{record_hint(tuple(fields))}"
-        )
-    return record
-
-
-def _broken(error: json.JSONDecodeError, line: bytes, where: str, fields: Sequence[Field]) -> str:
+def _broken(error: json.JSONDecodeError, line: bytes, where: str, hint: str) -> str:
     if b"\0" in line:
         return f"{where}: the line holds NUL bytes.\n{_encoding_advice(_UTF16_MARKS[0])}"
     reason = error.msg[:1].lower() + error.msg[1:]
-    hint = record_hint(tuple(fields))
     return f"{where}: not valid JSON ({reason}, column {error.colno}).\n{hint}"
 
 
@@ -101,16 +111,16 @@ def _value(
         score = whole_number(value) if _is_number(value) else None  # type: ignore[arg-type]
         if score is not None:
             return score
-        problem = f"is {_described(value)}, expected {NUMBER_WORDS}"
+        problem = f"is {described(value)}, expected {NUMBER_WORDS}"
     elif isinstance(value, str) and (value or field.kind == "text"):
         return value
     elif field.kind == "id":
         if type(value) is int:
             return str(value)
-        problem = "is empty" if value == "" else f"is {_described(value)}"
+        problem = "is empty" if value == "" else f"is {described(value)}"
         problem += ", expected a string or an integer"
     else:
-        problem = f"is {_described(value)}, expected a string"
+        problem = f"is {described(value)}, expected a string"
     raise DataError(f'{where}: field "{field.name}" {problem}.\n{record_hint(tuple(fields))}')
 
 
@@ -123,18 +133,6 @@ def _note(value: object) -> str | None:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
-
-
-def _described(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return f"the number {value}" if len(str(value)) < 30 else "a very long number"
-    if isinstance(value, str):
-        return f"the string {json.dumps(value)}" if len(value) < 30 else "a string"
-    return "a list" if isinstance(value, list) else "an object"
 
 
 def _without_surrogates(value: str, field: Field, where: str) -> str:
