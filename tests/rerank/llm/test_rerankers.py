@@ -143,3 +143,17 @@ def test_a_prompt_without_its_places_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match=r"listwise\.txt: the place \{passages\} is missing"):
         ListwiseReranker("l", Scripted(by_number), Conditions(prompts=tmp_path))
+
+
+def test_a_prompt_with_a_place_that_is_never_filled_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pointwise.txt").write_text("{query} {passage} {hint}", encoding="utf-8")
+
+    with pytest.raises(DataError, match=r"pointwise\.txt: \{hint\} is never filled in"):
+        PointwiseReranker("p", Scripted(by_number), Conditions(prompts=tmp_path))
+
+
+def test_a_prompt_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pointwise.txt").write_bytes("{query} {passage} é".encode("latin-1"))
+
+    with pytest.raises(DataError, match=r"pointwise\.txt"):
+        PointwiseReranker("p", Scripted(by_number), Conditions(prompts=tmp_path))

@@ -7,18 +7,30 @@ from importlib.resources import files
 from pathlib import Path
 
 from r2med.errors import DataError
+from r2med.tasks.reading.exact import decoded
+
+_PLACE = re.compile(r"\{(\w+)\}")
 
 
 def load_prompt(name: str, places: tuple[str, ...], folder: Path | None) -> str:
-    """The prompt `name`.txt of a folder of the user's where it is there, else the package's."""
+    """The prompt `name`.txt of a folder of the user's where it is there, else the package's.
+
+    One of the user's own must hold `places`, and no place that the package's does not.
+    """
+    shipped = (files("r2med.rerank.llm") / "prompts" / f"{name}.txt").read_text(encoding="utf-8")
     own = folder / f"{name}.txt" if folder else None
-    if own and own.is_file():
-        text = own.read_text(encoding="utf-8")
-        for place in places:
-            if "{" + place + "}" not in text:
-                raise DataError(f"{own}: the place {{{place}}} is missing from the prompt.")
-        return text
-    return (files("r2med.rerank.llm") / "prompts" / f"{name}.txt").read_text(encoding="utf-8")
+    if own is None or not own.is_file():
+        return shipped
+    text = decoded(own.read_bytes(), str(own))
+    for place in places:
+        if place not in _PLACE.findall(text):
+            raise DataError(f"{own}: the place {{{place}}} is missing from the prompt.")
+    known = dict.fromkeys(_PLACE.findall(shipped))
+    for place in _PLACE.findall(text):
+        if place not in known:
+            listed = ", ".join(f"{{{one}}}" for one in known)
+            raise DataError(f"{own}: {{{place}}} is never filled in; known: {listed}.")
+    return text
 
 
 def filled(prompt: str, **values: str) -> str:
