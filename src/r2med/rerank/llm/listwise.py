@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 from r2med.errors import UsageError
 from r2med.rerank.interface import Candidates, ListScores
 from r2med.rerank.llm.answers import read_order
 from r2med.rerank.llm.completing import Opener
-from r2med.rerank.llm.prompting import filled, load_prompt, shortened
+from r2med.rerank.llm.prompting import filled, shortened
 from r2med.rerank.llm.reranker import (
     Asking,
+    LlmReranker,
     Tally,
     opener_of,
-    prompt_identity,
     scores_of,
     whole_number,
 )
 from r2med.retrieve.conditions import Conditions
 
 
-class ListwiseReranker:
+class ListwiseReranker(LlmReranker):
     """Windows of passages, ordered by a language model."""
+
+    style = "listwise"
+    places = ("query", "passages")
 
     def __init__(
         self,
@@ -40,24 +42,13 @@ class ListwiseReranker:
                 f"{name}: step={step} is larger than window={window}, so passages between two "
                 "windows would never be seen."
             )
-        self.name = name
-        self.opener = opener
-        self.conditions = conditions
-        self.window, self.step, self.words = window, step, words
-        self.prompt = load_prompt("listwise", ("query", "passages"), conditions.prompts)
-        self._facts: dict[str, object] = {}
+        super().__init__(name, opener, conditions, words=words)
+        self.window, self.step = window, step
 
     @property
     def identity(self) -> Mapping[str, object]:
         """The model, the prompt and the windows."""
-        return {
-            "reranker": "listwise",
-            "llm": dict(self.opener.identity),
-            "prompt": prompt_identity(self.prompt),
-            "window": self.window,
-            "step": self.step,
-            "words": self.words,
-        }
+        return {**super().identity, "window": self.window, "step": self.step}
 
     def scores(self, lists: Sequence[Candidates]) -> list[ListScores]:
         """All lists go up together, a window each at a time, so that calls can run side by side."""
@@ -79,13 +70,8 @@ class ListwiseReranker:
                 for row, span, answer in zip(rows, spans, answers, strict=True):
                     orders[row][span] = _reordered(orders[row][span], answer, tally)
             costs = dict(completer.costs())
-        tally.tell(self.name, self.conditions)
-        self._facts = {"texts": sum(map(len, orders)), **costs, **asdict(tally)}
+        self._note(sum(map(len, orders)), costs, tally)
         return [scores_of(order) for order in orders]
-
-    def facts(self) -> Mapping[str, object]:
-        """Costs, and how many answers could not be read."""
-        return self._facts
 
     def _prompt(self, one: Candidates, places: Sequence[int]) -> str:
         passages = [

@@ -4,45 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 from r2med.rerank.interface import Candidates, ListScores
 from r2med.rerank.llm.answers import read_grade
 from r2med.rerank.llm.completing import Opener
-from r2med.rerank.llm.prompting import filled, load_prompt, shortened
+from r2med.rerank.llm.prompting import filled, shortened
 from r2med.rerank.llm.reranker import (
     Asking,
+    LlmReranker,
     Tally,
     opener_of,
-    prompt_identity,
     scores_of,
     whole_number,
 )
 from r2med.retrieve.conditions import Conditions
 
 
-class PointwiseReranker:
+class PointwiseReranker(LlmReranker):
     """Grades from a language model; equal grades keep the order of the first stage."""
+
+    style = "pointwise"
+    places = ("query", "passage")
 
     def __init__(
         self, name: str, opener: Opener, conditions: Conditions, *, words: int = 400
     ) -> None:
-        self.name = name
-        self.opener = opener
-        self.conditions = conditions
-        self.words = words
-        self.prompt = load_prompt("pointwise", ("query", "passage"), conditions.prompts)
-        self._facts: dict[str, object] = {}
-
-    @property
-    def identity(self) -> Mapping[str, object]:
-        """The model and the prompt."""
-        return {
-            "reranker": "pointwise",
-            "llm": dict(self.opener.identity),
-            "prompt": prompt_identity(self.prompt),
-            "words": self.words,
-        }
+        super().__init__(name, opener, conditions, words=words)
 
     def scores(self, lists: Sequence[Candidates]) -> list[ListScores]:
         """Grade every passage, then order each list."""
@@ -55,13 +42,8 @@ class PointwiseReranker:
                 done += len(answers)
                 found.append(scores_of(_order([_grade(answer, tally) for answer in answers])))
             costs = dict(completer.costs())
-        tally.tell(self.name, self.conditions)
-        self._facts = {"texts": total, **costs, **asdict(tally)}
+        self._note(total, costs, tally)
         return found
-
-    def facts(self) -> Mapping[str, object]:
-        """Costs, and how many answers could not be read."""
-        return self._facts
 
     def _prompt(self, one: Candidates, text: str) -> str:
         passage = shortened(text, self.words)

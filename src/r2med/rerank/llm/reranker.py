@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from r2med.errors import UsageError
 from r2med.remote.registry import find_llm
 from r2med.rerank.interface import ListScores
 from r2med.rerank.llm.completing import ChatOpener, Completer, Opener
+from r2med.rerank.llm.prompting import load_prompt
 from r2med.retrieve.conditions import Conditions, Progress
 
 #: Prompts given to a model at a time, so that progress shows and memory stays small.
@@ -62,6 +64,42 @@ class Asking:
         return answers
 
 
+class LlmReranker:
+    """A model and a prompt; how lists are asked about is a subclass's own."""
+
+    style: ClassVar[str]
+    """The prompt's name, and the kind of reranker in identities."""
+    places: ClassVar[tuple[str, ...]]
+    """What the prompt must have room for."""
+
+    def __init__(self, name: str, opener: Opener, conditions: Conditions, *, words: int) -> None:
+        self.name = name
+        self.opener = opener
+        self.conditions = conditions
+        self.words = words
+        self.prompt = load_prompt(self.style, self.places, conditions.prompts)
+        self._facts: Mapping[str, object] = {}
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """The model, the prompt and how much of a passage is shown."""
+        return {
+            "reranker": self.style,
+            "llm": dict(self.opener.identity),
+            "prompt": hashlib.sha256(self.prompt.encode()).hexdigest()[:16],
+            "words": self.words,
+        }
+
+    def facts(self) -> Mapping[str, object]:
+        """Costs, and how many answers could not be read."""
+        return self._facts
+
+    def _note(self, texts: int, costs: Mapping[str, object], tally: Tally) -> None:
+        """Keep what the work took, and say what a reader of the scores must know."""
+        tally.tell(self.name, self.conditions)
+        self._facts = {"texts": texts, **costs, **asdict(tally)}
+
+
 def opener_of(name: str, fields: Mapping[str, object], conditions: Conditions) -> Opener:
     """The model that an entry names; unless told otherwise as sure of itself as it can be."""
     llm = str(fields["llm"])
@@ -84,11 +122,6 @@ def whole_number(fields: Mapping[str, object], key: str, name: str, least: int) 
     if value < least:
         raise UsageError(f"{name}[{key}={value}]: expected {least} or more.")
     return value
-
-
-def prompt_identity(prompt: str) -> str:
-    """A prompt's place in an identity."""
-    return hashlib.sha256(prompt.encode()).hexdigest()[:16]
 
 
 def scores_of(order: Sequence[int]) -> ListScores:
