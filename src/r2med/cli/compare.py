@@ -10,7 +10,6 @@ import typer
 
 if TYPE_CHECKING:
     from r2med.report.comparison_table import Versus
-    from r2med.tasks.registry import TaskEntry
 
 
 def compare(
@@ -65,6 +64,7 @@ def _pairs(
     from r2med.report.comparison_table import Versus
     from r2med.report.console import notice
     from r2med.results.contenders import aligned, contender, is_run_file
+    from r2med.results.ranking import stored_name
     from r2med.results.stored import stored_results
     from r2med.tasks.load import load_task
     from r2med.tasks.registry import resolve
@@ -81,7 +81,7 @@ def _pairs(
     names = [each.name for each in found]
     if len(set(names)) < len(names):
         raise UsageError("compare: the same system is given twice.")
-    wanted = [_task_name(item) for item in named] or None
+    wanted = [stored_name(item) for item in named] or None
     suite, columns = aligned(found, wanted, metric)
     pairs = [
         Versus(
@@ -95,14 +95,6 @@ def _pairs(
         for a, b in combinations(range(len(names)), 2)
     ]
     return names, pairs
-
-
-def _task_name(item: TaskEntry | Path) -> str:
-    """The name under which results of a task are stored; of FOLDER#SPLIT it is the split."""
-    if not isinstance(item, Path):
-        return item.name
-    folder, _, split = item.name.rpartition("#")
-    return split if folder else item.resolve().name
 
 
 def _show(names: list[str], pairs: list[Versus], metric: str) -> None:
