@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,3 +146,15 @@ def test_conditions_reach_systems_given_as_text(tmp_path: Path) -> None:
     r2med.evaluate(spec, TASK, conditions=r2med.Conditions(tell=heard.append))
 
     assert any("nobody" in message for message in heard)
+
+
+@pytest.mark.parametrize("systems", [len, [len], 3, object()])
+def test_a_model_in_place_of_a_system_is_told_how_to_make_it_one(systems: Any) -> None:
+    with pytest.raises(UsageError, match=r"is no system: .* r2med\.System\.from_model"):
+        r2med.evaluate(systems, TASK)
+
+
+@pytest.mark.parametrize("tasks", [3, None, ["demo/biology", 3]])
+def test_what_is_no_task_is_told_what_was_expected(tasks: Any) -> None:
+    with pytest.raises(UsageError, match="is no task: expected a name"):
+        r2med.evaluate("bm25", tasks)

@@ -186,3 +186,14 @@ def test_an_order_that_is_none_names_the_query(order: list[int]) -> None:
 
     with pytest.raises(DataError, match=r"for the 3 documents of query 'q1', expected each"):
         scored(Wrong(), candidates(3))
+
+
+def test_a_failure_inside_a_reranker_of_ones_own_names_its_line() -> None:
+    class Failing:
+        def predict(self, pairs: list[tuple[str, str]]) -> list[float]:
+            raise KeyError("weights")
+
+    reranker = reranker_of("mine", Failing(), Conditions())
+
+    with pytest.raises(DataError, match=r"mine: predict failed in .*test_pairs\.py, line \d+"):
+        reranker.scores([Candidates("q", "query", ("d",), ("text",))])

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 import r2med
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.custom import as_matrix, load_target, retriever_of
+from r2med.retrieve.custom import as_matrix, retriever_of
+from r2med.retrieve.own_code import load_target
 from r2med.systems.pipeline import System
 from tests.retrieve.small_task import own_task
 
@@ -145,10 +146,114 @@ def test_an_encode_corpus_that_fails_both_ways_tells_both_errors() -> None:
         def encode_corpus(self, corpus: Any, **kw: object) -> NDArray[np.float64]:
             raise ValueError(f"cannot take {type(corpus[0]).__name__}")
 
-    with pytest.raises(DataError, match=r"cannot take dict.*cannot take str"):
+    with pytest.raises(DataError, match=r"(?s)cannot take dict.*cannot take str"):
         ranked(Broken())
 
 
 def test_whatever_is_no_matrix_is_told() -> None:
     with pytest.raises(DataError, match="expected one vector of equal length for each text"):
         as_matrix([[1.0], [1.0, 2.0]])
+
+
+def test_complex_vectors_are_refused_as_arrays_and_as_tensors() -> None:
+    with pytest.raises(DataError, match="complex numbers; expected real ones"):
+        as_matrix(np.ones((2, 3), dtype=complex))
+
+    torch = pytest.importorskip("torch")
+    with pytest.raises(DataError, match="complex numbers; expected real ones"):
+        as_matrix(torch.ones(2, 3, dtype=torch.complex64))
+
+
+def test_a_method_that_returns_none_is_named() -> None:
+    class Forgetful(OfDicts):
+        def encode_corpus(self, corpus: Any, **kw: object) -> Any:
+            return None
+
+    with pytest.raises(DataError, match=r"Forgetful\.encode_corpus returned None"):
+        ranked(Forgetful())
+
+
+@pytest.mark.parametrize("identity", ["letters", 3, 0.5, {"name": "letters", "of": {"epoch": 3}}])
+def test_an_identity_is_a_text_a_number_or_a_mapping_of_such(identity: object) -> None:
+    model = OfDicts()
+    model.identity = identity  # type: ignore[attr-defined]
+
+    assert not r2med.evaluate(System.from_model(model, name="mine"), own_task()).reused
+    assert r2med.evaluate(System.from_model(model, name="mine"), own_task()).reused
+
+
+@pytest.mark.parametrize("identity", [object(), {"weights": object()}, {1: "a"}, Path("model.bin")])
+def test_an_identity_that_no_other_run_can_compare_is_refused(identity: object) -> None:
+    model = OfDicts()
+    model.identity = identity  # type: ignore[attr-defined]
+
+    with pytest.raises(UsageError, match="expected a text, a number, or a mapping of such"):
+        _ = retriever_of(model, conditions=PLAIN).identity
+
+
+def notes_of(model: object) -> list[str]:
+    told: list[str] = []
+    system = System.from_model(model, name="mine", conditions=Conditions(tell=told.append))
+    r2med.evaluate(system, own_task())
+    return told
+
+
+def test_a_model_of_one_function_says_once_that_nothing_is_kept() -> None:
+    assert sum("no `identity`" in note for note in notes_of(letters)) == 1
+
+
+@pytest.mark.parametrize(("value", "word"), [(0.0, "zero"), (1.0, "equal")])
+def test_documents_that_nothing_tells_apart_are_noted(value: float, word: str) -> None:
+    class Constant(OfDicts):
+        def encode_corpus(self, corpus: Any, **kw: object) -> NDArray[np.float64]:
+            return np.full((len(corpus), 26), value)
+
+    noted = f"mine: all document vectors are {word}: the ranking is the corpus order."
+    assert noted in notes_of(Constant())
+    assert not any("vectors are" in note for note in notes_of(OfDicts()))
+
+
+def test_queries_that_nothing_tells_apart_are_noted() -> None:
+    class Constant(OfDicts):
+        def encode_queries(self, queries: list[str], **kw: object) -> NDArray[np.float64]:
+            return np.ones((len(queries), 26))
+
+    noted = "mine: all query vectors are equal: the ranking is the same for every query."
+    assert noted in notes_of(Constant())
+
+
+def test_sides_of_different_width_are_told_with_both_widths() -> None:
+    class Uneven(OfDicts):
+        def encode_queries(self, queries: list[str], **kw: object) -> NDArray[np.float64]:
+            return letters(queries)[:, :5]
+
+    with pytest.raises(DataError, match="queries have vectors of 5 numbers, documents of 26"):
+        ranked(Uneven())
+
+
+def test_a_failing_encode_is_told_with_its_line_and_stays_the_cause() -> None:
+    class Broken(OfDicts):
+        def encode_corpus(self, corpus: Any, **kw: object) -> NDArray[np.float64]:
+            raise RuntimeError("out of luck")
+
+    with pytest.raises(
+        DataError, match=r"test_custom\.py, line \d+: RuntimeError: out of luck"
+    ) as e:
+        ranked(Broken())
+
+    assert "Broken.encode_corpus failed in" in str(e.value)
+    assert isinstance(e.value.__cause__, RuntimeError)
+
+
+def test_a_model_that_runs_out_of_memory_gets_smaller_batches() -> None:
+    batches: list[int] = []
+
+    def small(texts: Sequence[str]) -> NDArray[np.float64]:
+        if len(texts) > 1:
+            raise RuntimeError("CUDA out of memory.")
+        batches.append(len(texts))
+        return letters(texts)
+
+    ranked(small)
+
+    assert set(batches) == {1}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypedDict, Unpack, overload
+from typing import Any, TypedDict, Unpack, cast, overload
 
 from r2med.engine.evaluation import Evaluation
+from r2med.errors import UsageError
 from r2med.measure import parse_metric
 from r2med.results import DEFAULT_FOLDER, Result, Store
 from r2med.retrieve.conditions import Conditions
@@ -62,10 +63,8 @@ def evaluate(
     A finished result of the same data and system is returned as it is, unless `force`.
     One system on one task gives one result, lists give a list.
     """
-    several_systems = [systems] if isinstance(systems, str | System) else systems
-    several_tasks = [tasks] if isinstance(tasks, Task | str | Path) else tasks
-    results = list(each_result(several_systems, several_tasks, **options))
-    alone = several_systems is not systems and several_tasks is not tasks
+    results = list(each_result(_several(systems), _several(tasks), **options))
+    alone = isinstance(systems, str | System) and isinstance(tasks, Task | str | Path)
     return results[0] if alone else results
 
 
@@ -73,6 +72,7 @@ def each_result(
     systems: Sequence[str | System], tasks: Sequence[TaskLike], **options: Unpack[Options]
 ) -> Iterator[Result]:
     """The results as they come, so that a caller can show progress."""
+    _refuse_strangers(systems, tasks)
     store = Store(options.get("results", DEFAULT_FOLDER))
     allowed = options.get("conditions", Conditions())
     tell = options.get("tell", allowed.tell)
@@ -97,6 +97,27 @@ def each_result(
             heard = tell if "tell" in options else system.conditions.tell
             told = replace(system.conditions, strict=strict or system.conditions.strict, tell=heard)
             yield evaluation.result(system.part, told, extra=extra)
+
+
+def _several(given: object) -> list[Any]:
+    """One thing as a list of it; a torch model can be iterated over, and is one thing still."""
+    many = isinstance(given, Iterable) and not isinstance(given, str) and not callable(given)
+    return list(cast("Iterable[Any]", given)) if many else [given]
+
+
+def _refuse_strangers(systems: Sequence[object], tasks: Sequence[object]) -> None:
+    for system in systems:
+        if not isinstance(system, str | System):
+            raise UsageError(
+                f"{system!r} is no system: expected a text such as 'bm25', or a System. A model "
+                "of your own becomes one with r2med.System.from_model(model, name='mine')."
+            )
+    for task in tasks:
+        if not isinstance(task, Task | str | Path):
+            raise UsageError(
+                f"{task!r} is no task: expected a name such as 'demo/biology', a folder's path, or "
+                "a Task that r2med.load_task gave."
+            )
 
 
 def _loaded(like: TaskLike, options: Options) -> Task:

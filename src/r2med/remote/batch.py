@@ -132,20 +132,17 @@ class Batch:
     def _failed(self) -> str:
         first = self.failures[0]
         missing = self.total - len(self.found)
+        advice = first.advice(unknown=_unknown(self.llm))
         return (
             f"{self.llm.name} at {self.session.server.url}: {missing:,} of {self.total:,} requests "
-            f"have no answer. The first: {first.why}.\n{self._kept()}; {_advice(first, self.llm)}"
+            f"have no answer. The first: {first.why}.\n{self._kept()}; {advice}"
         )
 
 
-def _advice(failure: Failure, llm: LLM) -> str:
-    if failure.status in (401, 403):
-        return "the server does not accept the key, or wants one: see docs/llms.md."
-    if failure.status == 404:
-        return (
-            f"check the server's address (--llm-url or R2MED_LLM_URL) and that it serves "
-            f"{llm.model!r}.\nIf it calls the model otherwise, write its name in place of "
-            f"{llm.name}, or set model under [{llm.name}] in a file of your own "
-            "(R2MED_LLM_CONFIG); see docs/llms.md."
-        )
-    return "run again to ask for the rest."
+def _unknown(llm: LLM) -> str:
+    return (
+        f"check the server's address (--llm-url or R2MED_LLM_URL) and that it serves "
+        f"{llm.model!r}.\nIf it calls the model otherwise, write its name in place of "
+        f"{llm.name}, or set model under [{llm.name}] in a file of your own "
+        "(R2MED_LLM_CONFIG); see docs/llms.md."
+    )

@@ -57,6 +57,12 @@ class Failure:
     hopeless: bool = False
     """Whether every other request would meet the same: a wrong key, an unknown model."""
 
+    def advice(self, *, unknown: str) -> str:
+        """What to do; `unknown` is said where the server knows no such address or model."""
+        if self.status in (401, 403):
+            return "the server does not accept the key, or wants one: see docs/llms.md."
+        return unknown if self.status == 404 else "run again to ask for the rest."
+
 
 class Session:
     """An open connection to a server; requests run on a thread of its own.

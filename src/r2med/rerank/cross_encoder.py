@@ -18,6 +18,7 @@ from r2med.rerank.pairs import Batch, Pair, PairReranker
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.checkpoint import Checkpoint, locate
 from r2med.retrieve.dense.encoding import out_of_memory
+from r2med.retrieve.dense.loading import load_tokenizer
 from r2med.retrieve.dense.tokens import TokenInputs
 
 _MOST_PAIRS = 256
@@ -101,15 +102,8 @@ class CrossEncoder:
 
     @cached_property
     def _tokenizer(self) -> Any:
-        from transformers import AutoTokenizer
-
         source = self.base or self.checkpoint
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(
-                source.folder, trust_remote_code=self.conditions.trust_remote_code
-            )
-        except (OSError, ValueError) as problem:
-            raise MissingError(f"{source.folder}: no tokeniser ({problem}).") from None
+        tokenizer = load_tokenizer(source.folder, self.conditions)
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.unk_token or tokenizer.eos_token
         tokenizer.padding_side = "right"

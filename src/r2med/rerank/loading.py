@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from r2med.errors import DataError, MissingError, UsageError
+from r2med.errors import DataError
 from r2med.rerank.extras import needed
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.backbone import best_device, quiet_loading
+from r2med.retrieve.dense.backbone import chosen_device, quiet_loading
 from r2med.retrieve.dense.checkpoint import Checkpoint
+from r2med.retrieve.dense.loading import failures_told
 
 
 def load_classifier(
@@ -26,7 +27,7 @@ def load_classifier(
             f"{checkpoint.folder}: the checkpoint lacks {absent[0]}, which would start at random "
             f"in {type(model).__name__}, so it is no reranker."
         )
-    return model.to(conditions.device or best_device()).eval()
+    return model.to(chosen_device(conditions)).eval()
 
 
 def _pretrained(
@@ -37,24 +38,14 @@ def _pretrained(
 
     trust = conditions.trust_remote_code
     told = {} if labels is None else {"num_labels": labels}
-    try:
-        with quiet_loading(), _unwarned():
-            model, info = AutoModelForSequenceClassification.from_pretrained(
-                source.folder,
-                dtype=dtype,
-                trust_remote_code=trust,
-                output_loading_info=True,
-                **told,
-            )
-    except OSError as problem:
-        raise MissingError(f"{source.folder}: {_first_line(problem)}") from None
-    except ValueError as problem:
-        if "trust_remote_code" in str(problem):
-            raise UsageError(
-                f"{source.folder} runs code that comes with the checkpoint. Read it, then allow "
-                "it with --trust-remote-code."
-            ) from None
-        raise DataError(f"{source.folder}: {_first_line(problem)}") from None
+    with failures_told(source.folder), quiet_loading(), _unwarned():
+        model, info = AutoModelForSequenceClassification.from_pretrained(
+            source.folder,
+            dtype=dtype,
+            trust_remote_code=trust,
+            output_loading_info=True,
+            **told,
+        )
     return model, sorted(info["missing_keys"])
 
 
@@ -76,7 +67,3 @@ def _merged(model: Any, adapter: Checkpoint) -> Any:
     from peft import PeftModel
 
     return PeftModel.from_pretrained(model, str(adapter.folder)).merge_and_unload()
-
-
-def _first_line(problem: Exception) -> str:
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import DataError, MissingError, UsageError
+from r2med.errors import DataError, UsageError
 from r2med.rerank.interface import Candidates, ListScores, Reranker
 from r2med.rerank.pairs import Batch, Pair, PairReranker, unidentified
 from r2med.retrieve.conditions import Conditions, Progress
+from r2med.retrieve.own_code import load_target, running
 
 _PAIRS = 1024
 _FORM = (
@@ -45,20 +43,7 @@ def reranker_of(name: str, thing: object, conditions: Conditions) -> Reranker:
 
 def build(name: str, fields: Mapping[str, object], conditions: Conditions) -> Reranker:
     """A reranker from `own:package.module:Class`, made without arguments."""
-    target = str(fields["target"])
-    module_name, _, attribute = target.rpartition(":")
-    if not module_name or not attribute:
-        raise UsageError(f"own:{target}: expected own:package.module:Class.\n{_FORM}")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        thing = getattr(importlib.import_module(module_name), attribute)
-    except ImportError as problem:
-        raise MissingError(f"own:{target}: {problem}.") from None
-    except AttributeError:
-        raise UsageError(f"own:{target}: {module_name} has no {attribute!r}.") from None
-    return reranker_of(name, thing() if isinstance(thing, type) else thing, conditions)
+    return reranker_of(name, load_target(str(fields["target"])), conditions)
 
 
 class _Predictor:
@@ -73,7 +58,9 @@ class _Predictor:
         """In the order given, some at a time."""
         for start in range(0, len(pairs), _PAIRS):
             part = list(pairs[start : start + _PAIRS])
-            scores = _numbers(self.predict(part), self.name, "predict")
+            with running(f"{self.name}: predict"):
+                told = self.predict(part)
+            scores = _numbers(told, self.name, "predict")
             if scores.shape != (len(part),):
                 raise DataError(
                     f"{self.name}: predict gave {_shape(scores)} for {len(part)} pairs, expected "
@@ -120,7 +107,9 @@ class ListReranker:
         scores = np.zeros(count, dtype=np.float32)
         if not count:
             return scores
-        order = [_position(item, self.name) for item in self.rank(one.query, list(one.documents))]
+        with running(f"{self.name}: rank"):
+            told = list(self.rank(one.query, list(one.documents)))
+        order = [_position(item, self.name) for item in told]
         if sorted(order) != list(range(count)):
             raise DataError(
                 f"{self.name}: rank gave {len(order)} positions ({len(set(order))} distinct) for "

@@ -7,17 +7,14 @@ function from a list of texts to a matrix. A class is instantiated without argum
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import DataError, MissingError, R2MedError, UsageError, nearest
+from r2med.errors import DataError, R2MedError, UsageError
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.encoder import Inputs, TextInputs
 from r2med.retrieve.dense.form import Form, Side
@@ -25,6 +22,7 @@ from r2med.retrieve.dense.index import Search
 from r2med.retrieve.dense.retriever import DenseRetriever
 from r2med.retrieve.dense.wording import wording_of
 from r2med.retrieve.interface import Retriever
+from r2med.retrieve.own_code import described, load_target, made, running
 from r2med.tasks.task import Task
 
 Encode = Callable[[list[str]], object]
@@ -42,18 +40,26 @@ class NamedRetriever(Retriever, Protocol):
 class CustomEncoder:
     """One side of a model that somebody else wrote."""
 
-    def __init__(self, model: object, encode: Encode, side: Side | None) -> None:
+    def __init__(self, model: object, encode: Encode, method: str, side: Side | None) -> None:
         self._model = model
         self._encode = encode
+        self._called = _called(model, method)
         self._side = side
 
     @cached_property
     def identity(self) -> Mapping[str, object] | None:
         """The model's own `identity`, if it has one, and the side where the sides differ."""
-        told = getattr(self._model, "identity", None)
-        told = told() if callable(told) else told
+        where = _called(self._model, "identity")
+        with running(where):
+            told = getattr(self._model, "identity", None)
+            told = told() if callable(told) else told
         if told is None:
             return None
+        if not _comparable(told):
+            raise UsageError(
+                f"{where} is {told!r}; expected a text, a number, or a mapping of such, which "
+                "another run can compare. See docs/your-model.md."
+            )
         identity = dict(told) if isinstance(told, Mapping) else {"identity": str(told)}
         return {"library": "custom", **identity, **({"side": self._side} if self._side else {})}
 
@@ -64,7 +70,10 @@ class CustomEncoder:
     def encode(self, inputs: Inputs, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Call the model, and take whatever array it gives as float32."""
         assert isinstance(inputs, TextInputs)
-        return as_matrix(self._encode([inputs.seen(int(row)) for row in rows]))
+        texts = [inputs.seen(int(row)) for row in rows]
+        with running(self._called):
+            vectors = self._encode(texts)
+        return as_matrix(vectors, self._called)
 
     def facts(self) -> Mapping[str, object]:
         """Which object ran."""
@@ -81,7 +90,7 @@ def retriever_of(
     search: Search | None = None,
 ) -> NamedRetriever:
     """A retriever around any model; UsageError says what was expected when it is none."""
-    model = model() if isinstance(model, type) else model
+    model = made(model, name or _type_name(model))
     named = name or str(getattr(model, "name", "") or _plain_name(model))
     if callable(getattr(model, "prepare", None)) and hasattr(model, "identity"):
         return cast("NamedRetriever", model)
@@ -117,49 +126,23 @@ def build(fields: Mapping[str, object], conditions: Conditions) -> Retriever:
     )
 
 
-def load_target(target: str) -> object:
-    """Import `package.module:name`, from the working folder too; a class is made into an object."""
-    module_name, colon, attribute = target.partition(":")
-    if not (colon and module_name and attribute):
-        raise UsageError(
-            f"model {target!r}: expected package.module:Class, as in my_models.encoder:Encoder."
-        )
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as problem:
-        raise MissingError(
-            f"model {target!r}: module {problem.name!r} cannot be imported from {Path.cwd()} or "
-            "the installed packages."
-        ) from None
-    finally:
-        sys.path.pop(0)
-    if not hasattr(module, attribute):
-        public = [name for name in vars(module) if not name.startswith("_")]
-        raise UsageError(
-            f"model {target!r}: {module_name} has no {attribute!r}. {nearest(attribute, public)}"
-        )
-    found = getattr(module, attribute)
-    try:
-        return found() if isinstance(found, type) else found
-    except TypeError as problem:
-        raise UsageError(
-            f"model {target!r}: the class cannot be made without arguments ({problem}).\n"
-            "Give its parameters defaults, or name a ready object of the module instead."
-        ) from None
-
-
-def as_matrix(vectors: object) -> NDArray[np.float32]:
+def as_matrix(vectors: object, source: str = "the model") -> NDArray[np.float32]:
     """Tensors, arrays and lists of vectors as one float32 array."""
+    if vectors is None:
+        raise DataError(f"{source} returned None; expected one vector for each text.")
     if hasattr(vectors, "detach"):
-        vectors = cast("Any", vectors).detach().float().cpu().numpy()
+        tensor = cast("Any", vectors).detach().cpu()
+        vectors = (tensor if tensor.is_complex() else tensor.float()).numpy()
     elif isinstance(vectors, Sequence) and vectors and hasattr(vectors[0], "detach"):
-        vectors = np.stack([as_matrix(vector) for vector in vectors])
+        vectors = np.stack([as_matrix(vector, source) for vector in vectors])
     try:
-        return np.ascontiguousarray(cast("Any", vectors), dtype=np.float32)
+        array = np.asarray(cast("Any", vectors))
+        if np.iscomplexobj(array):
+            raise DataError(f"{source} gave complex numbers; expected real ones.")
+        return np.ascontiguousarray(array, dtype=np.float32)
     except (TypeError, ValueError):
         raise DataError(
-            f"the model gave {type(vectors).__name__} that is no matrix of numbers; expected one "
+            f"{source} gave {type(vectors).__name__} that is no matrix of numbers; expected one "
             "vector of equal length for each text."
         ) from None
 
@@ -171,20 +154,27 @@ def _encoders(model: object) -> tuple[CustomEncoder, CustomEncoder]:
     ):
         queries: Encode = told.encode_queries
         return (
-            CustomEncoder(model, queries, "query"),
-            CustomEncoder(model, _CorpusCall(told.encode_corpus), "document"),
+            CustomEncoder(model, queries, "encode_queries", "query"),
+            CustomEncoder(model, _CorpusCall(model), "encode_corpus", "document"),
         )
     if callable(getattr(model, "encode_query", None)) and callable(
         getattr(model, "encode_document", None)
     ):
-        quiet = {"show_progress_bar": False}
+
+        def of_query(texts: list[str]) -> object:
+            return told.encode_query(texts, show_progress_bar=False)
+
+        def of_document(texts: list[str]) -> object:
+            return told.encode_document(texts, show_progress_bar=False)
+
         return (
-            CustomEncoder(model, lambda texts: told.encode_query(texts, **quiet), "query"),
-            CustomEncoder(model, lambda texts: told.encode_document(texts, **quiet), "document"),
+            CustomEncoder(model, of_query, "encode_query", "query"),
+            CustomEncoder(model, of_document, "encode_document", "document"),
         )
-    encode = getattr(model, "encode", None) or model
+    method = "encode" if getattr(model, "encode", None) else ""
+    encode = getattr(model, method) if method else model
     if callable(encode):
-        both = CustomEncoder(model, cast("Encode", encode), None)
+        both = CustomEncoder(model, cast("Encode", encode), method, None)
         return both, both
     raise UsageError(
         f"{_type_name(model)} is no model: expected encode_queries and encode_corpus, a "
@@ -195,8 +185,9 @@ def _encoders(model: object) -> tuple[CustomEncoder, CustomEncoder]:
 class _CorpusCall:
     """`encode_corpus` with what it takes: the reference hands over dicts, some take plain texts."""
 
-    def __init__(self, encode: Callable[[list[Any]], object]) -> None:
-        self._encode = encode
+    def __init__(self, model: Any) -> None:
+        self._encode: Callable[[list[Any]], object] = model.encode_corpus
+        self._called = _called(model, "encode_corpus")
         self._plain = False
 
     def __call__(self, texts: list[str]) -> object:
@@ -211,12 +202,22 @@ class _CorpusCall:
                 raise
             except Exception as other:
                 raise DataError(
-                    "encode_corpus fails on dicts with a text "
-                    f"({type(problem).__name__}: {problem}) and on plain texts "
-                    f"({type(other).__name__}: {other})."
-                ) from problem
+                    f"{self._called} failed on dicts with a text {described(problem)}\n"
+                    f"and on plain texts {described(other)}"
+                ) from other
             self._plain = True
             return vectors
+
+
+def _comparable(told: object) -> bool:
+    """Whether another run can compare it: an object's address, say, is new every time."""
+    if isinstance(told, Mapping):
+        return all(isinstance(key, str) and _comparable(value) for key, value in told.items())
+    return isinstance(told, str | int | float)
+
+
+def _called(model: object, method: str) -> str:
+    return f"{_type_name(model)}.{method}" if method else _type_name(model)
 
 
 def _type_name(model: object) -> str:

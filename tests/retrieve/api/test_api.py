@@ -248,6 +248,24 @@ def test_no_key_is_in_identity_facts_or_errors(
     assert "sk-secret" not in shown + repr(searching) + str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        (401, "the server does not accept the key, or wants one"),
+        (404, "check the server's address"),
+    ],
+)
+def test_running_again_is_not_advised_where_it_cannot_help(
+    server: LLMServer, status: int, advice: str
+) -> None:
+    server.script = [fails(status, "no")]
+
+    with pytest.raises(MissingError, match=advice) as caught:
+        retriever("openai-raw", server.url).prepare(own_task())
+
+    assert "run again" not in str(caught.value)
+
+
 def test_any_model_of_any_server_can_be_named(server: LLMServer) -> None:
     task = own_task({"d1": "one"}, {"q1": "ask"})
 

@@ -188,6 +188,15 @@ def test_a_checkpoint_with_unusual_modules_is_run_by_its_library(
     assert encoded.facts["tokens"]
 
 
+def test_an_option_is_refused_where_the_library_runs_the_modules(
+    sentence_bert: Path,
+) -> None:
+    on = retriever("dense", checkpoint=sentence_bert, attention="bidirectional")
+
+    with pytest.raises(UsageError, match="attention=bidirectional has no effect on"):
+        on.prepare(own_task())
+
+
 def test_a_checkpoint_that_lacks_weights_is_refused(bert: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import r2med
-from r2med.errors import MissingError
+from r2med.errors import DataError, MissingError, UsageError
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.form import Form
 from r2med.retrieve.dense.settings import Settings
@@ -56,3 +56,34 @@ def test_a_folder_that_is_no_static_model_is_told_what_it_lacks(tmp_path: Path) 
 
     with pytest.raises(MissingError, match=r"tokenizer\.json: missing"):
         encoder.inputs(["a"], Form())
+
+
+@pytest.mark.parametrize(
+    "option", ["pooling=cls", "attention=bidirectional", "append_eos=true", "backend=onnx"]
+)
+def test_an_option_without_effect_is_refused(option: str) -> None:
+    with pytest.raises(UsageError, match=f"{option} has no effect on a static encoder, which has"):
+        r2med.evaluate(f"wordllama[{option}]", own_task())
+
+
+def test_an_option_that_repeats_what_the_encoder_does_is_accepted() -> None:
+    plain, repeated = r2med.evaluate(["wordllama", "wordllama[pooling=mean]"], own_task())
+
+    assert plain.metrics == repeated.metrics
+
+
+def test_more_dimensions_than_the_vectors_have_are_refused() -> None:
+    with pytest.raises(UsageError, match="dimensions=9999: the encoder's vectors have 256 numbers"):
+        r2med.evaluate("wordllama[dimensions=9999]", own_task())
+
+
+def test_files_that_are_damaged_are_named(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{")
+    (tmp_path / "model.safetensors").write_bytes(b"short")
+    settings = Settings.read(find_entry("wordllama").fields)
+    encoder = build(str(tmp_path), settings, Conditions())
+
+    with pytest.raises(DataError, match=r"tokenizer\.json: cannot be loaded"):
+        encoder.inputs(["a"], Form())
+    with pytest.raises(DataError, match=r"model\.safetensors: cannot be loaded"):
+        _ = encoder._table  # type: ignore[attr-defined]

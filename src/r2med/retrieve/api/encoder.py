@@ -23,6 +23,7 @@ from r2med.retrieve.dense.form import Form, Side
 
 Rows = NDArray[np.int64]
 _UNFIT = (400, 413, 422)
+_UNKNOWN = "check the server's address ([url=...]) and the model's name on it ([model=...])."
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +175,8 @@ class _Round:
             )
         return MissingError(
             f"{where}: {len(self.failures):,} of {len(self.batches):,} requests failed. "
-            f"The first: {first.why}.\nEvery vector that arrived is kept; run again to ask for "
-            "the rest."
+            f"The first: {first.why}.\nEvery vector that arrived is kept; "
+            + first.advice(unknown=_UNKNOWN)
         )
 
     def _texts(self, batch: Rows) -> list[str]:

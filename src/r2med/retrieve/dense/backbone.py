@@ -8,8 +8,9 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from r2med.errors import DataError, MissingError, UsageError
+from r2med.errors import DataError, UsageError
 from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.dense.loading import failures_told
 from r2med.retrieve.dense.settings import Settings
 from r2med.retrieve.dense.tokens import Features
 
@@ -60,7 +61,7 @@ class TorchBackbone:
     ) -> None:
         import torch
 
-        self.device = torch.device(conditions.device or best_device())
+        self.device = torch.device(chosen_device(conditions))
         self.autocast = settings.autocast and self.device.type == "cuda"
         self.bidirectional = bidirectional
         self.model = load_model(folder, settings.dtype, conditions).to(self.device).eval()
@@ -99,22 +100,12 @@ def load_model(folder: Path, dtype: str, conditions: Conditions) -> Any:
     from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
 
     trust = conditions.trust_remote_code
-    try:
+    with failures_told(folder), quiet_loading():
         config = AutoConfig.from_pretrained(folder, trust_remote_code=trust)
         loader = AutoModelForTextEncoding if _has_decoder(config) else AutoModel
-        with quiet_loading():
-            model, told = loader.from_pretrained(
-                folder, dtype=dtype, trust_remote_code=trust, output_loading_info=True
-            )
-    except OSError as problem:
-        raise MissingError(f"{folder}: {_first_line(problem)}") from None
-    except ValueError as problem:
-        if "trust_remote_code" in str(problem):
-            raise UsageError(
-                f"{folder} runs code that comes with the checkpoint. Read it, then allow it with "
-                "--trust-remote-code."
-            ) from None
-        raise DataError(f"{folder}: {_first_line(problem)}") from None
+        model, told = loader.from_pretrained(
+            folder, dtype=dtype, trust_remote_code=trust, output_loading_info=True
+        )
     absent = sorted(key for key in told["missing_keys"] if not key.startswith(_UNUSED))
     if absent:
         raise DataError(
@@ -128,6 +119,29 @@ def _has_decoder(config: Any) -> bool:
     """Whether the architecture has a decoder, also where only its encoder was saved."""
     saved = getattr(config, "architectures", None) or []
     return bool(config.is_encoder_decoder) or any(name.endswith("EncoderModel") for name in saved)
+
+
+def chosen_device(conditions: Conditions) -> str:
+    """The device that is asked for, tried with a number; else the best there is."""
+    import torch
+
+    if conditions.device is None:
+        return best_device()
+    try:
+        torch.zeros(1, device=conditions.device).tolist()
+    except (RuntimeError, AssertionError):
+        raise UsageError(
+            f"--device {conditions.device}: not a device of this machine, which has "
+            f"{', '.join(_devices())}."
+        ) from None
+    return conditions.device
+
+
+def _devices() -> list[str]:
+    import torch
+
+    cards = [f"cuda:{place}" for place in range(torch.cuda.device_count())]
+    return ["cpu", *cards, *(["mps"] if torch.backends.mps.is_available() else [])]
 
 
 def best_device() -> str:
@@ -153,7 +167,3 @@ def quiet_loading() -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()
-
-
-def _first_line(problem: Exception) -> str:
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import DataError, MissingError
+from r2med.errors import DataError, MissingError, R2MedError
 from r2med.retrieve.conditions import Conditions, Progress
 from r2med.retrieve.dense.encoder import Encoder, Inputs, StreamingEncoder
 from r2med.retrieve.dense.form import Form, Side
@@ -31,9 +32,24 @@ class Encoded:
     """For each text, which of the distinct ones it is."""
     facts: Mapping[str, object]
 
+    @property
+    def width(self) -> int:
+        """Numbers of a vector; 0 where there is none."""
+        return int(self.matrix(0, 1).shape[1])
+
     def matrix(self, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
         """The vectors of the distinct texts, or of a range of them."""
         return self.shelf.gather(self.places[start:stop])
+
+    def sameness(self) -> Literal["zero", "equal"] | None:
+        """Whether several texts have one vector between them, so that nothing tells them apart."""
+        if len(self.places) < 2:
+            return None
+        first = self.matrix(0, 1)
+        starts = range(0, len(self.places), _WINDOW)
+        if not all((self.matrix(start, start + _WINDOW) == first).all() for start in starts):
+            return None
+        return "equal" if first.any() else "zero"
 
 
 @dataclass(frozen=True)
@@ -224,9 +240,11 @@ class _Batches:
 
 
 def out_of_memory(problem: BaseException) -> bool:
-    """Whether an error of any library means that memory ran out."""
+    """Whether an error of any library, or the cause of one of ours, means that memory ran out."""
     if isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError":
         return True
+    if isinstance(problem, R2MedError):
+        return problem.__cause__ is not None and out_of_memory(problem.__cause__)
     text = str(problem).lower()
     return isinstance(problem, RuntimeError) and (
         "out of memory" in text or "can't allocate memory" in text

@@ -18,6 +18,7 @@ from r2med.errors import MissingError, R2MedError
 from r2med.home import shelf
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.backbone import Backbone, load_model, quiet_loading
+from r2med.retrieve.dense.loading import load_tokenizer
 from r2med.retrieve.dense.settings import Settings
 from r2med.retrieve.dense.tokens import Features
 
@@ -79,10 +80,9 @@ def load_exported(
 def _wrapped(folder: Path, conditions: Conditions) -> tuple[torch.nn.Module, list[str]]:
     """The torch model as a module of positional inputs, and their names."""
     import torch
-    from transformers import AutoTokenizer
 
     model = load_model(folder, "float32", conditions).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = load_tokenizer(folder, conditions)
     known = [name for name in tokenizer("a") if name in ("attention_mask", "token_type_ids")]
     names = ["input_ids", *known]
 
@@ -145,22 +145,21 @@ def _export_openvino(folder: Path, place: Path, weights: str, conditions: Condit
     module, names = _wrapped(folder, conditions)
     graph = openvino.convert_model(module, example_input=_example(names))
     if weights == "int8":
-        graph = _quantised(graph, folder, names)
+        graph = _quantised(graph, folder, names, conditions)
     openvino.save_model(graph, str(place / "model.xml"), compress_to_fp16=False)
     return names
 
 
-def _quantised(graph: Any, folder: Path, names: Sequence[str]) -> Any:
+def _quantised(graph: Any, folder: Path, names: Sequence[str], conditions: Conditions) -> Any:
     """Weights and activations in int8, the ranges taken from texts of the embedded demo suite.
 
     Weights use seven of the bits: processors without VNNI add products in 16 bits, which overflow.
     """
     import nncf
-    from transformers import AutoTokenizer
 
     from r2med.tasks.load import load_task
 
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = load_tokenizer(folder, conditions)
     corpus = load_task("demo/medqa-diag").corpus.texts[:_CALIBRATION_TEXTS].to_pylist()
     limit = {"truncation": True, "max_length": _CALIBRATION_TOKENS}
     inputs = [tokenizer(text, return_tensors="np", **limit) for text in corpus]

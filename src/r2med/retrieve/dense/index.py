@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.errors import UsageError
 from r2med.retrieve.dense.encoding import Encoded
 from r2med.retrieve.dense.topk import Matrix, Source, top
 from r2med.retrieve.dense.vectors import unit
@@ -39,11 +40,17 @@ class Index:
         self._memory = memory
         self._kept = kept
         self._count = len(encoded.places)
+        self.width = encoded.width
 
     @classmethod
     def build(cls, encoded: Encoded, search: Search, memory: int) -> Index:
         """Keep the vectors in memory where they fit the budget; else read them when needed."""
-        width = encoded.matrix(0, 1).shape[1]
+        width = encoded.width
+        if width and search.dimensions > width:
+            raise UsageError(
+                f"dimensions={search.dimensions}: the encoder's vectors have {width} numbers, of "
+                f"which the first are kept. Give {width} or less, or 0 for all."
+            )
         small = len(encoded.places) * width * 4 <= memory
         plain = small and search.compress == "none"
         return cls(encoded, search, memory, search.ready(encoded.matrix()) if plain else None)

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import DataError, MissingError, UsageError
+from r2med.errors import DataError, MissingError
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.checkpoint import Checkpoint
 from r2med.retrieve.dense.encoder import Inputs, TextInputs
 from r2med.retrieve.dense.form import Form
+from r2med.retrieve.dense.loading import failures_told
 from r2med.retrieve.dense.tokens import tokenise
 
 
@@ -88,8 +89,8 @@ class LibraryModel:
             ]
             if drawn:
                 raise DataError(
-                    f"{self.checkpoint.folder}: the checkpoint lacks {len(drawn)} of the weights of a "
-                    f"{self.kind}, such as {drawn[0]}; they would be random."
+                    f"{self.checkpoint.folder}: the checkpoint lacks {len(drawn)} of the weights "
+                    f"of a {self.kind}, such as {drawn[0]}; they would be random."
                 )
         return model
 
@@ -97,20 +98,18 @@ class LibraryModel:
         """A model, and whether loading it drew random numbers; the caller's are left alone."""
         import torch
 
-        from r2med.retrieve.dense.backbone import best_device, quiet_loading
+        from r2med.retrieve.dense.backbone import chosen_device, quiet_loading
 
-        try:
-            with quiet_loading(), torch.random.fork_rng(devices=[]):
-                before = torch.manual_seed(seed).get_state()
-                model = library_class(
-                    str(self.checkpoint.folder),
-                    device=self.conditions.device or best_device(),
-                    trust_remote_code=self.conditions.trust_remote_code,
-                    model_kwargs={"dtype": self.dtype},
-                )
-                return model, not torch.get_rng_state().equal(before)
-        except (OSError, ValueError, KeyError) as problem:
-            raise _refused(self.checkpoint, problem) from None
+        folder = self.checkpoint.folder
+        with failures_told(folder), quiet_loading(), torch.random.fork_rng(devices=[]):
+            before = torch.manual_seed(seed).get_state()
+            model = library_class(
+                str(folder),
+                device=chosen_device(self.conditions),
+                trust_remote_code=self.conditions.trust_remote_code,
+                model_kwargs={"dtype": self.dtype},
+            )
+            return model, not torch.get_rng_state().equal(before)
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
         """The texts, with their tokens counted where the tokeniser allows it."""
@@ -196,13 +195,3 @@ def sentence_encoder(
 
     model = LibraryModel(checkpoint, "SentenceTransformer", dtype, conditions)
     return LibraryEncoder(model, run, normalize=normalize, pool_instruction=pool_instruction)
-
-
-def _refused(checkpoint: Checkpoint, problem: Exception) -> Exception:
-    if "trust_remote_code" in str(problem):
-        return UsageError(
-            f"{checkpoint.name} runs code that comes with the checkpoint. Read it, then allow it "
-            "with --trust-remote-code."
-        )
-    reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
-    return DataError(f"{checkpoint.folder}: sentence-transformers cannot load it ({reason}).")

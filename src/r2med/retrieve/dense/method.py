@@ -14,14 +14,26 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.backbone import best_device, load_model
+from r2med.retrieve.dense.backbone import chosen_device, load_model
 from r2med.retrieve.dense.checkpoint import Checkpoint, locate
 from r2med.retrieve.dense.encoder import Encoder, Inputs
 from r2med.retrieve.dense.form import Form
 from r2med.retrieve.dense.library import CountedInputs
+from r2med.retrieve.dense.loading import load_tokenizer
 from r2med.retrieve.dense.settings import Settings
 from r2med.retrieve.dense.tokens import tokenise
 from r2med.retrieve.dense.transformer import need_torch
+
+#: What is left to the checkpoint's own code.
+_FIXED: Mapping[str, tuple[object, ...]] = {
+    "pooling": ("model",),
+    "pool_instruction": (True,),
+    "attention": ("model",),
+    "append_eos": (False,),
+    "document_pair": (False,),
+    "autocast": (False,),
+    "weights": ("float",),
+}
 
 
 class MethodEncoder:
@@ -72,10 +84,7 @@ class MethodEncoder:
 
     @cached_property
     def _tokenizer(self) -> Any:
-        from transformers import AutoTokenizer
-
-        trust = self.conditions.trust_remote_code
-        return AutoTokenizer.from_pretrained(self.checkpoint.folder, trust_remote_code=trust)
+        return load_tokenizer(self.checkpoint.folder, self.conditions)
 
     @cached_property
     def _model(self) -> Any:
@@ -85,7 +94,7 @@ class MethodEncoder:
                 f"{self.checkpoint.name}: its code has no `encode` method. Without library=method "
                 "a checkpoint's hidden states are pooled."
             )
-        return model.to(self.conditions.device or best_device()).eval()
+        return model.to(chosen_device(self.conditions)).eval()
 
 
 def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Encoder:
@@ -97,6 +106,7 @@ def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Encode
         )
     if settings.backend != "torch":
         raise UsageError(f"{checkpoint}: library=method runs on torch only.")
+    settings.refuse_without_effect(f"{checkpoint}, a checkpoint with code of its own", _FIXED)
     found = locate(checkpoint, revision=settings.revision)
     need_torch()
     return MethodEncoder(found, settings, conditions)

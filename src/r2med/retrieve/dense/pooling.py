@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from r2med.errors import MissingError
+from r2med.retrieve.dense.loading import failures_told
 from r2med.retrieve.dense.recipe import Projection, Recipe
 
 
@@ -49,7 +50,8 @@ def _pooled(hidden: torch.Tensor, mask: torch.Tensor, recipe: Recipe, skipped: i
 
 def load_projection(folder: Path, step: Projection) -> torch.nn.Module:
     """A linear layer with its activation, from the folder of a sentence-transformers module."""
-    weights = _weights(folder)
+    with failures_told(folder):
+        weights = _weights(folder)
     matrix = weights["linear.weight"]
     layer = torch.nn.Linear(matrix.shape[1], matrix.shape[0], bias="linear.bias" in weights)
     layer.load_state_dict({name.removeprefix("linear."): w.float() for name, w in weights.items()})

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from r2med.errors import DataError
 from r2med.home import shelf
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.encoder import Encoder
@@ -48,6 +49,11 @@ class DenseRetriever:
     def encoders(self) -> Mapping[Side, Encoder]:
         """By side; often one and the same."""
         query, document = self.make()
+        if document.identity is None:
+            self.conditions.tell(
+                f"{self.name}: it has no `identity`, so its embeddings are not kept; "
+                "docs/your-model.md says how to give it one."
+            )
         return {"query": query, "document": document}
 
     @property
@@ -93,18 +99,20 @@ class DenseRetriever:
         if not instructed:
             form = Form("", form.max_length, form.pair)
         work = Work(encoder, form, side, texts, name)
-        return encode(work, self._shelf(encoder), self.conditions)
+        encoded = encode(work, self._shelf(encoder), self.conditions)
+        if same := encoded.sameness():
+            shared = same == "equal" and side == "query"
+            ranking = "the same for every query" if shared else "the corpus order"
+            self.conditions.tell(
+                f"{self.name}: all {side} vectors are {same}: the ranking is {ranking}."
+            )
+        return encoded
 
     def _named(self, side: Side) -> Mapping[str, object]:
         identity = self.encoders[side].identity
         return {"unnamed": self.token} if identity is None else identity
 
     def _shelf(self, encoder: Encoder) -> Shelf:
-        if encoder.identity is None and encoder is self.encoders["document"]:
-            self.conditions.tell(
-                f"{self.name}: it has no `identity`, so its embeddings are not kept; "
-                "docs/your-model.md says how to give it one."
-            )
         return open_shelf(
             shelf("embeddings"),
             encoder.identity,
@@ -172,6 +180,12 @@ class DenseSearcher:
         return {"encoder": ran, **self._facts, **costs(self._facts)}
 
     def _run(self, ids: pa.Array, vectors: NDArray[np.float32], depth: int) -> Run:
+        width = vectors.shape[1]
+        if len(vectors) and self._index.width not in (0, width):
+            raise DataError(
+                f"{self._retriever.name}: queries have vectors of {width} numbers, documents of "
+                f"{self._index.width}; expected one width on both sides."
+            )
         documents, scores = self._index.search(vectors, depth=depth + 1)
         return ranked(ids, self._task, documents, scores, depth)
 

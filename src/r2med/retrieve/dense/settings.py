@@ -73,6 +73,16 @@ class Settings:
             if getattr(self, name) < least:
                 raise UsageError(f"{name}={getattr(self, name)}: expected {least} or more.")
 
+    def refuse_without_effect(self, encoder: str, fixed: Mapping[str, tuple[object, ...]]) -> None:
+        """A UsageError for a setting that an encoder cannot follow; `fixed` says what it has."""
+        for name, possible in fixed.items():
+            value = getattr(self, name)
+            if value not in possible:
+                had = " or ".join(f"{name}={_written(told)}" for told in possible)
+                raise UsageError(
+                    f"{name}={_written(value)} has no effect on {encoder}, which has {had}."
+                )
+
     def checkpoints(self) -> tuple[str, str]:
         """Of the query and the document side."""
         query = self.query_checkpoint or self.checkpoint
@@ -83,6 +93,11 @@ class Settings:
                 "[checkpoint=...]."
             )
         return query, document
+
+
+def _written(value: object) -> str:
+    """As an option has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {

@@ -19,8 +19,22 @@ from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.checkpoint import Checkpoint, locate
 from r2med.retrieve.dense.encoder import Encoder, Inputs
 from r2med.retrieve.dense.form import Form
+from r2med.retrieve.dense.loading import failures_told
 from r2med.retrieve.dense.settings import Settings
 from r2med.retrieve.dense.vectors import unit
+
+#: What a mean of token vectors is, whatever an entry says.
+_FIXED: Mapping[str, tuple[object, ...]] = {
+    "pooling": ("mean", "model"),
+    "pool_instruction": (True,),
+    "attention": ("model",),
+    "append_eos": (False,),
+    "document_pair": (False,),
+    "dtype": ("float32", "auto"),
+    "autocast": (False,),
+    "backend": ("torch",),
+    "weights": ("float",),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +116,9 @@ class StaticEncoder:
             raise MissingError(
                 "static encoders need the package tokenizers: pip install 'r2med[light]'."
             ) from None
-        tokenizer = Tokenizer.from_file(str(_needed(self.checkpoint, "tokenizer.json")))
+        vocabulary = _needed(self.checkpoint, "tokenizer.json")
+        with failures_told(vocabulary):
+            tokenizer = Tokenizer.from_file(str(vocabulary))
         tokenizer.no_padding()
         tokenizer.no_truncation()
         return tokenizer
@@ -112,7 +128,8 @@ class StaticEncoder:
         from safetensors.numpy import load_file
 
         weights = _needed(self.checkpoint, "model.safetensors")
-        tables = [table for table in load_file(weights).values() if table.ndim == 2]
+        with failures_told(weights):
+            tables = [table for table in load_file(weights).values() if table.ndim == 2]
         if len(tables) != 1:
             raise DataError(
                 f"{weights}: holds {len(tables)} matrices, expected one, a row for each token."
@@ -122,6 +139,7 @@ class StaticEncoder:
 
 def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Encoder:
     """A static encoder as an entry describes it."""
+    settings.refuse_without_effect("a static encoder", _FIXED)
     found = locate(checkpoint, revision=settings.revision)
     return StaticEncoder(found, normalize=settings.normalize)
 

@@ -23,12 +23,22 @@ from r2med.retrieve.dense.checkpoint import Checkpoint, locate
 from r2med.retrieve.dense.encoder import Encoder, Inputs
 from r2med.retrieve.dense.exported import EXPORT_FORMAT
 from r2med.retrieve.dense.form import Form
+from r2med.retrieve.dense.loading import load_tokenizer
 from r2med.retrieve.dense.recipe import Recipe, read_recipe
 from r2med.retrieve.dense.settings import Settings
 from r2med.retrieve.dense.tokens import TokenInputs, tokenise
 
 #: A tokeniser without a limit says so with a huge number.
 _NO_LIMIT = 1_000_000
+#: What sentence-transformers does with a checkpoint that is left to it.
+_FIXED: Mapping[str, tuple[object, ...]] = {
+    "pooling": ("model",),
+    "attention": ("model",),
+    "append_eos": (False,),
+    "document_pair": (False,),
+    "autocast": (False,),
+    "weights": ("float",),
+}
 
 
 class TransformerEncoder:
@@ -91,11 +101,7 @@ class TransformerEncoder:
 
     @cached_property
     def _tokenizer(self) -> Any:
-        from transformers import AutoTokenizer
-
-        return AutoTokenizer.from_pretrained(
-            self._folder, trust_remote_code=self.conditions.trust_remote_code
-        )
+        return load_tokenizer(self._folder, self.conditions)
 
     @cached_property
     def _limit(self) -> int:
@@ -134,6 +140,7 @@ def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Encode
             f"{checkpoint}: backend={settings.backend} needs a checkpoint of transformer, pooling, "
             "dense and normalize modules only; this one has others. Use backend=torch."
         )
+    settings.refuse_without_effect(f"{checkpoint}, a checkpoint with modules of its own", _FIXED)
     from r2med.retrieve.dense.library import sentence_encoder
 
     return sentence_encoder(
