@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from r2med.errors import DataError
+from r2med.errors import DataError, UsageError
 from r2med.home import shelf
 from r2med.rerank.interface import Candidates
 from r2med.rerank.own import reranker_of
@@ -197,3 +197,11 @@ def test_a_failure_inside_a_reranker_of_ones_own_names_its_line() -> None:
 
     with pytest.raises(DataError, match=r"mine: predict failed in .*test_pairs\.py, line \d+"):
         reranker.scores([Candidates("q", "query", ("d",), ("text",))])
+
+
+def test_an_identity_that_another_run_cannot_compare_is_refused() -> None:
+    class Unsaid(Lengths):
+        identity = object()  # type: ignore[assignment]
+
+    with pytest.raises(UsageError, match=r"mine: Unsaid\.identity is .* expected a text"):
+        reranker_of("mine", Unsaid(), Conditions())

@@ -109,14 +109,15 @@ def _refuse_strangers(systems: Sequence[object], tasks: Sequence[object]) -> Non
     for system in systems:
         if not isinstance(system, str | System):
             raise UsageError(
-                f"{system!r} is no system: expected a text such as 'bm25', or a System. A model "
-                "of your own becomes one with r2med.System.from_model(model, name='mine')."
+                f"a {type(system).__name__} is no system: expected a text such as 'bm25', or a "
+                "System. A model of your own becomes one with "
+                "r2med.System.from_model(model, name='mine')."
             )
     for task in tasks:
         if not isinstance(task, Task | str | Path):
             raise UsageError(
-                f"{task!r} is no task: expected a name such as 'demo/biology', a folder's path, or "
-                "a Task that r2med.load_task gave."
+                f"a {type(task).__name__} is no task: expected a name such as 'demo/biology', a "
+                "folder's path, or a Task that r2med.load_task gave."
             )
 
 

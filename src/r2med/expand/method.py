@@ -73,7 +73,7 @@ class Method:
                 f"{self.prompts}: which model? Write it after a colon, as in "
                 f"'{self.prompts}:qwen-7b | bm25'; docs/llms.md lists the names."
             )
-        for name, allowed in _CHOICES.items():
+        for name, allowed in {"prompts": methods(), **_CHOICES}.items():
             value = getattr(self, name)
             if value not in allowed:
                 raise UsageError(
@@ -105,7 +105,6 @@ class Method:
 
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
-    "prompts": methods(),
     "style": get_args(Style),
     "strip": STRIPPINGS,
     "combine": get_args(Combine),

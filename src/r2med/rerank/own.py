@@ -13,7 +13,7 @@ from r2med.errors import DataError, UsageError
 from r2med.rerank.interface import Candidates, ListScores, Reranker
 from r2med.rerank.pairs import Batch, Pair, PairReranker, unidentified
 from r2med.retrieve.conditions import Conditions, Progress
-from r2med.retrieve.own_code import load_target, running
+from r2med.retrieve.own_code import identity_of, load_target, running
 
 _PAIRS = 1024
 _FORM = (
@@ -31,7 +31,8 @@ def reranker_of(name: str, thing: object, conditions: Conditions) -> Reranker:
     """A reranker around an object; its scores are kept when it has an `identity`."""
     if not is_reranker(thing):
         raise UsageError(f"{name}: {type(thing).__name__} is no reranker. {_FORM}")
-    identity = _identity(thing)
+    told = identity_of(thing, f"{name}: {type(thing).__name__}.identity")
+    identity = None if told is None else {"own": told if isinstance(told, Mapping) else str(told)}
     if not callable(getattr(thing, "predict", None)):
         return ListReranker(name, thing, identity, conditions)
     if identity is None:
@@ -138,10 +139,3 @@ def _numbers(told: Any, name: str, method: str) -> NDArray[np.float32]:
 
 def _shape(scores: NDArray[np.float32]) -> str:
     return f"{len(scores)} scores" if scores.ndim == 1 else f"an array of shape {scores.shape}"
-
-
-def _identity(thing: object) -> Mapping[str, object] | None:
-    told = getattr(thing, "identity", None)
-    if told is None or callable(told):
-        return None
-    return {"own": dict(told) if isinstance(told, Mapping) else str(told)}

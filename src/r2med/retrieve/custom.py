@@ -22,7 +22,7 @@ from r2med.retrieve.dense.index import Search
 from r2med.retrieve.dense.retriever import DenseRetriever
 from r2med.retrieve.dense.wording import wording_of
 from r2med.retrieve.interface import Retriever
-from r2med.retrieve.own_code import described, load_target, made, running
+from r2med.retrieve.own_code import described, identity_of, load_target, made, running
 from r2med.tasks.task import Task
 
 Encode = Callable[[list[str]], object]
@@ -49,17 +49,9 @@ class CustomEncoder:
     @cached_property
     def identity(self) -> Mapping[str, object] | None:
         """The model's own `identity`, if it has one, and the side where the sides differ."""
-        where = _called(self._model, "identity")
-        with running(where):
-            told = getattr(self._model, "identity", None)
-            told = told() if callable(told) else told
+        told = identity_of(self._model, _called(self._model, "identity"))
         if told is None:
             return None
-        if not _comparable(told):
-            raise UsageError(
-                f"{where} is {told!r}; expected a text, a number, or a mapping of such, which "
-                "another run can compare. See docs/your-model.md."
-            )
         identity = dict(told) if isinstance(told, Mapping) else {"identity": str(told)}
         return {"library": "custom", **identity, **({"side": self._side} if self._side else {})}
 
@@ -207,13 +199,6 @@ class _CorpusCall:
                 ) from other
             self._plain = True
             return vectors
-
-
-def _comparable(told: object) -> bool:
-    """Whether another run can compare it: an object's address, say, is new every time."""
-    if isinstance(told, Mapping):
-        return all(isinstance(key, str) and _comparable(value) for key, value in told.items())
-    return isinstance(told, str | int | float)
 
 
 def _called(model: object, method: str) -> str:

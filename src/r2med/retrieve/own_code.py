@@ -10,7 +10,7 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
@@ -77,6 +77,26 @@ def made(model: object, where: str) -> object:
                 f"{where}: the class cannot be made without arguments ({problem}).\n"
                 "Give its parameters defaults, or name a ready object of the module instead."
             ) from None
+
+
+def identity_of(model: object, where: str) -> str | float | Mapping[str, object] | None:
+    """What the model says it is, by an attribute or a method `identity`; None where it does not."""
+    with running(where):
+        told = getattr(model, "identity", None)
+        told = told() if callable(told) else told
+    if told is not None and not _comparable(told):
+        raise UsageError(
+            f"{where} is {told!r}; expected a text, a number, or a mapping of such, which another "
+            "run can compare. See docs/your-model.md."
+        )
+    return told
+
+
+def _comparable(told: object) -> bool:
+    """Whether another run can compare it: an object's address, say, is new every time."""
+    if isinstance(told, Mapping):
+        return all(isinstance(key, str) and _comparable(value) for key, value in told.items())
+    return isinstance(told, str | int | float)
 
 
 def _refuse_path(target: str, module_name: str, attribute: str) -> None:

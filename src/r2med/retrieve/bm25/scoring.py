@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from r2med.retrieve.bm25.analysis import TokenColumns
 from r2med.retrieve.bm25.index import Index, distinct
 from r2med.retrieve.bm25.selection import top
-from r2med.retrieve.bm25.summing import add_postings
+from r2med.retrieve.bm25.summing import Postings
 from r2med.retrieve.bm25.threads import in_threads
 from r2med.retrieve.bm25.weighting import IDFS, Weights, length_norms, saturation
 
@@ -42,7 +42,8 @@ class Scorer:
         self._index = index
         self._weighting = weighting
         self._idf = IDFS[weighting.idf](index.document_frequencies, len(index))
-        self._impacts = saturation(index.counts, self._norms(index.lengths)[index.rows])
+        impacts = saturation(index.counts, self._norms(index.lengths)[index.rows])
+        self._postings = Postings(index.rows, impacts)
 
     def _norms(self, lengths: ArrayLike) -> Weights:
         weighting = self._weighting
@@ -72,7 +73,7 @@ class Scorer:
         sums.fill(0.0)
         bounds = self._index.offsets[terms], self._index.offsets[terms + 1]
         weights = self._query_weights(terms, counts)
-        add_postings(sums, self._index.rows, self._impacts, bounds, weights)
+        self._postings.add(sums, bounds, weights)
         scores = sums if among is None else sums[among]
         places = top(scores, depth)
         return places, scores[places]
@@ -85,7 +86,9 @@ class Scorer:
             start, end = self._index.offsets[term : term + 2]
             place = start + np.searchsorted(self._index.rows[start:end], row)
             if place < end and self._index.rows[place] == row:
-                added[self._index.words.text(int(term))] = float(weight * self._impacts[place])
+                added[self._index.words.text(int(term))] = float(
+                    weight * self._postings.impacts[place]
+                )
         return added
 
     def _query_weights(self, terms: Rows, counts: Rows) -> Weights:
