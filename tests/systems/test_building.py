@@ -116,3 +116,5 @@ def test_members_keep_their_own_texts() -> None:
 def test_a_model_of_ones_own_needs_a_name_of_its_own(name: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         System.from_model(lambda texts: [[1.0] for _ in texts], name=name)
+    with pytest.raises(UsageError, match=why):
+        System.from_spec("bm25", models={name: Mine()})

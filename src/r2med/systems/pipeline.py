@@ -43,7 +43,8 @@ class System:
         `from_spec("bm25 | mine@50", models={"mine": reranker})`.
         """
         spec = parse(text) if isinstance(text, str) else text
-        return cls(spec, Builder(conditions, models or {}).system(spec), conditions)
+        own = {_own_name(name): model for name, model in (models or {}).items()}
+        return cls(spec, Builder(conditions, own).system(spec), conditions)
 
     @classmethod
     def from_model(
