@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.retrieve.bm25.analysis.byte_words import ByteWords
-from r2med.retrieve.bm25.analysis.intern import Numbering
+from r2med.retrieve.bm25.words import ByteWords, Numbering
 
 words = st.text("abé", min_size=1, max_size=40)
 

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.retrieve.bm25.analysis.byte_words import ByteWords
-from r2med.retrieve.bm25.analysis.porter import Dialect
-from r2med.retrieve.bm25.analysis.stemming import stem_ascii, stem_text
+from r2med.retrieve.bm25.stem import Dialect, stem_ascii, stem_text
+from r2med.retrieve.bm25.words import ByteWords
 from tests.retrieve.bm25.small import fixture
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from r2med.errors import UsageError
-from r2med.retrieve.bm25.storage import index_path
+from r2med.retrieve.bm25.index import index_path
 from r2med.systems.registry import find_entry
 from tests.retrieve.bm25.small import fixture, queries_of, task_of, terms, variant
 

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.retrieve.bm25.analysis import find_analyzer
+from r2med.retrieve.bm25.analyzers import find_analyzer
 from r2med.retrieve.bm25.index import build_index
-from r2med.retrieve.bm25.scoring import Scorer, Weighting
-from r2med.retrieve.bm25.selection import top
+from r2med.retrieve.bm25.scoring import Scorer, Weighting, top
 from tests.building import texts
 
 word = st.sampled_from(["aorta", "biopsy", "colon", "dose", "edema", "fever", "gene"])

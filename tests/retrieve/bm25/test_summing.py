@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.retrieve.bm25.summing import Postings, compiled_product
+from r2med.retrieve.bm25.scoring import Postings, compiled_product
 
 
 @st.composite

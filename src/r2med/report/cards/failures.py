@@ -174,6 +174,6 @@ def _content(text: str) -> Iterator[str]:
 
 @cache
 def _stop_words() -> frozenset[str]:
-    source = files("r2med.retrieve.bm25.analysis") / "nano_stop_words.txt"
+    source = files("r2med.retrieve.bm25") / "nano_stop_words.txt"
     common = {"with", "that", "this", "from", "have", "been", "were", "which", "what", "when"}
     return frozenset(source.read_text(encoding="utf-8").split()) | common

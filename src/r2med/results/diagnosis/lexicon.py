@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from r2med.retrieve.bm25.analysis import find_analyzer
+from r2med.retrieve.bm25.analyzers import find_analyzer
 from r2med.tasks.task import Corpus
 
 Numbers = NDArray[np.int64]

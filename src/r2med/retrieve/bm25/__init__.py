@@ -1,6 +1,6 @@
 """BM25 in the variants that this benchmark's publications use, by name and exactly."""
 
-from r2med.retrieve.bm25.analysis import ANALYZERS, find_analyzer
+from r2med.retrieve.bm25.analyzers import ANALYZERS, find_analyzer
 from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher, build
 
 __all__ = ["ANALYZERS", "Bm25Retriever", "Bm25Searcher", "build", "find_analyzer"]

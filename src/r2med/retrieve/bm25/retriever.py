@@ -11,11 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from r2med.errors import DamagedError, UsageError, nearest
-from r2med.retrieve.bm25.analysis import ANALYZERS, find_analyzer
-from r2med.retrieve.bm25.index import Index, build_index
-from r2med.retrieve.bm25.scoring import Scorer, Weighting
-from r2med.retrieve.bm25.storage import index_path, read_index, write_index
-from r2med.retrieve.bm25.weighting import IDFS, QUERIES, UNMATCHED, Weights
+from r2med.retrieve.bm25.analyzers import ANALYZERS, find_analyzer
+from r2med.retrieve.bm25.index import Index, build_index, index_path, read_index, write_index
+from r2med.retrieve.bm25.scoring import IDFS, QUERIES, UNMATCHED, Scorer, Weighting, Weights
 from r2med.retrieve.conditions import Conditions
 from r2med.runs import Run
 from r2med.tasks.task import Corpus, Queries, Task

@@ -1,28 +1,57 @@
-"""Scores and rankings: sum the postings of a query's terms, keep the best documents."""
+"""BM25 scores and rankings: weigh a query's terms, sum their postings, keep the best documents."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import module_from_spec, spec_from_file_location
 from itertools import islice, pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from r2med.retrieve.bm25.analysis import TokenColumns
 from r2med.retrieve.bm25.index import Index, distinct
-from r2med.retrieve.bm25.selection import top
-from r2med.retrieve.bm25.summing import Postings
-from r2med.retrieve.bm25.threads import in_threads
-from r2med.retrieve.bm25.weighting import IDFS, Weights, length_norms, saturation
+from r2med.retrieve.bm25.words import TokenColumns, in_threads
+
+Weights = NDArray[np.float64]
+
+
+Counts = NDArray[np.int64]
+
 
 Rows = NDArray[np.int64]
+
+
+Places = NDArray[np.int64]
+
+
+Bounds = NDArray[np.int64]
+
+
 Ranked = tuple[Rows, Weights]
+
+
 QueryTerms = tuple[Rows, Rows]
 """A query's known terms, ascending, and how often it says each."""
 
+
+Product = Callable[..., None]
+
+
 _QUERIES_A_PART = 16
 """Queries that a thread takes at once: the fewer, the more evenly threads are loaded."""
+
+
+_GROUPS = 4
+"""Groups a wanted document: more make a sharper bound and cost more to look through."""
+
+
+_MOST_POSTINGS = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True)
@@ -109,3 +138,141 @@ def _query_terms(queries: TokenColumns, index: Index) -> Iterator[QueryTerms]:
     pairs &= (1 << bits) - 1
     for first, last in pairwise(bounds):
         yield pairs[first:last], counts[first:last]
+
+
+@cache
+def compiled_product() -> Product | None:
+    """The loop behind scipy's sparse products, `sums += matrix @ scales`; None where it is not.
+
+    Its compiled file is loaded alone: importing `scipy.sparse` takes longer than most searches.
+    """
+    import scipy
+
+    folder = Path(scipy.__file__).parent / "sparse"
+    for suffix in EXTENSION_SUFFIXES:
+        path = folder / f"_sparsetools{suffix}"
+        if path.exists():
+            return getattr(_load(path), "csc_matvec", None)
+    return None
+
+
+def _load(path: Path) -> Any:
+    spec = spec_from_file_location("scipy.sparse._sparsetools", path)
+    if spec is None or spec.loader is None:
+        return None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@dataclass(frozen=True, eq=False)
+class Postings:
+    """The documents of all terms, one term after the other, and what each adds to a score."""
+
+    rows: NDArray[np.int32]
+    impacts: Weights
+    product: Product | None = field(default_factory=compiled_product)
+
+    def add(self, sums: Weights, bounds: tuple[Bounds, Bounds], weights: Weights) -> None:
+        """Add `weights[i]` times the impacts from `bounds[0][i]` to `bounds[1][i]` to their rows.
+
+        Bounds are those of distinct terms, ascending. They become columns of a sparse matrix
+        without copying a posting: taken from the last to the first, the bounds between two wanted
+        columns run backwards, which is an empty column. Terms are added in that order whatever the
+        row, so that equal documents come to equal sums.
+        """
+        if self.product is None or len(self.rows) > _MOST_POSTINGS:
+            sums += self._summed(bounds, weights, len(sums))
+            return
+        columns = np.empty(2 * len(weights) + 1, dtype=np.int32)
+        columns[0:-1:2], columns[1::2] = bounds[0][::-1], bounds[1][::-1]
+        columns[-1] = 0
+        scales = np.zeros(2 * len(weights))
+        scales[::2] = weights[::-1]
+        self.product(len(sums), len(scales), columns, self.rows, self.impacts, scales, sums)
+
+    def _summed(self, bounds: tuple[Bounds, Bounds], weights: Weights, length: int) -> Weights:
+        """The same in array operations, at five times the cost."""
+        places = list(zip(bounds[0].tolist(), bounds[1].tolist(), strict=True))[::-1]
+        if not places:
+            return np.zeros(length)
+        found = np.concatenate([self.rows[start:end] for start, end in places])
+        scaled = np.concatenate([self.impacts[start:end] for start, end in places])
+        scaled *= np.repeat(weights[::-1], (bounds[1] - bounds[0])[::-1])
+        return np.bincount(found, scaled, minlength=length).astype(np.float64, copy=False)
+
+
+def top(scores: Weights, depth: int) -> Places:
+    """The places of the `depth` highest scores, best first; of equal ones the earlier place.
+
+    Scores are never negative; places that score nothing come last, in order.
+    """
+    reached = _reached(scores, depth)
+    places = np.flatnonzero(scores >= reached if reached > 0 else scores > 0)
+    ranked = _best_of(scores, places, depth)
+    lacking = depth - len(ranked)
+    if not lacking:
+        return ranked
+    return np.concatenate([ranked, np.flatnonzero(scores[: depth + len(ranked)] == 0)[:lacking]])
+
+
+def _best_of(scores: Weights, places: Places, depth: int) -> Places:
+    """The best of some places, given in ascending order; sorts only what can be among them."""
+    candidates = scores[places]
+    if len(places) > 2 * depth:
+        kept = np.flatnonzero(candidates >= np.partition(candidates, -depth)[-depth])
+        places, candidates = places[kept], candidates[kept]
+    return places[np.argsort(-candidates, kind="stable")[:depth]]
+
+
+def _reached(scores: Weights, depth: int) -> float:
+    """A score that at least `depth` documents reach: as many groups hold one.
+
+    0 where there are too few documents to form groups.
+    """
+    groups = _GROUPS * depth
+    size = len(scores) // groups
+    if size < 2:
+        return 0.0
+    best = scores[: size * groups].reshape(size, groups).max(axis=0)
+    return float(np.partition(best, groups - depth)[groups - depth])
+
+
+def lucene_idf(frequencies: Counts, documents: int) -> Weights:
+    """ln(N + 1) - ln(df + 0.5): never negative."""
+    weights: Weights = np.log(documents + 1) - np.log(frequencies + 0.5)
+    return weights
+
+
+def robertson_idf(frequencies: Counts, documents: int) -> Weights:
+    """The original odds, floored so that a term in over half of the documents weighs nothing."""
+    odds = (documents - frequencies + 0.5) / (frequencies + 0.5)
+    weights: Weights = np.log(np.maximum(odds, 1.0))
+    return weights
+
+
+def length_norms(lengths: ArrayLike, average: float, *, k1: float, b: float) -> Weights:
+    """What a text of length L asks for half of a term's weight: k1 (1 - b + b L / average)."""
+    longer = np.asarray(lengths, dtype=np.float64) / (average or 1.0)
+    norms: Weights = k1 * (1.0 - b + b * longer)
+    return norms
+
+
+def saturation(counts: NDArray[np.integer], norms: ArrayLike) -> Weights:
+    """What f occurrences are worth: f / (f + norm)."""
+    weights: Weights = counts / (counts + np.asarray(norms, dtype=np.float64))
+    return weights
+
+
+#: Inverse document frequencies by the name that a variant gives.
+IDFS: Mapping[str, Callable[[Counts, int], Weights]] = MappingProxyType(
+    {"lucene": lucene_idf, "robertson": robertson_idf}
+)
+
+
+#: What a query is: a bag of words, or a text that is weighted as documents are.
+QUERIES = ("weighted", "bag")
+
+
+#: What becomes of documents without any term of the query: they fill the run, or are left out.
+UNMATCHED = ("fill", "drop")

@@ -1,0 +1,378 @@
+"""Where the words of a text are, exactly as Lucene's StandardTokenizer finds them.
+
+Almost all medical English obeys a local rule: letters, digits and connectors belong together,
+and a mark between two letters (`'` `.` `:`) or two digits (`'` `.` `,` `;`) joins them. That rule
+is a table look-up and a few shifted comparisons over all bytes of a block at once (`word_spans`).
+The rest (combining marks, emoji sequences, Hebrew quotes, words over 255 units, ...) is cut out,
+from blank to blank, and given to exact automata that read one character at a time (`scan`).
+
+Python's own Unicode data grows with every release, and `str.lower` knows special cases that
+Java's `Character.toLowerCase` does not (`İ`, final sigma); so Lucene's classes of code points and
+its lower case are fixed here, in `word_break.txt` and `lower_case.txt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: One character a class, so that a text's classes are themselves a string.
+CLASSES = {
+    "other": "o",
+    "letter": "A",
+    "letter_emoji": "a",
+    "hebrew": "H",
+    "number": "N",
+    "katakana": "K",
+    "connector": "_",
+    "single_quote": "'",
+    "double_quote": '"',
+    "mid_letter": ":",
+    "mid_either": ".",
+    "mid_number": ",",
+    "extend": "X",
+    "joiner": "Z",
+    "text_style": "T",
+    "emoji_style": "V",
+    "asian": "S",
+    "asian_extend": "s",
+    "ideograph": "J",
+    "hiragana": "R",
+    "flag": "I",
+    "emoji": "E",
+    "modifier": "M",
+    "keycap_base": "#",
+    "keycap": "C",
+    "tag": "G",
+    "tag_end": "g",
+}
+
+_LAST = 0x10FFFF
+
+
+@cache
+def class_table() -> NDArray[np.uint8]:
+    """The class of every code point, as the code of its character in `CLASSES`."""
+    table = np.full(_LAST + 1, ord(CLASSES["other"]), dtype=np.uint8)
+    for name, ranges in _lines("word_break.txt"):
+        for first, last in _ranges(ranges):
+            table[first : last + 1] = ord(CLASSES[name])
+    return table
+
+
+@cache
+def lower_case() -> dict[int, int]:
+    """Code point to lower-case code point, for `str.translate`; one to one."""
+    mapping: dict[int, int] = {}
+    for distance, rest in _lines("lower_case.txt"):
+        step, ranges = rest.split(" ", 1)
+        for first, last in _ranges(ranges):
+            mapping.update({c: c + int(distance) for c in range(first, last + 1, int(step))})
+    return mapping
+
+
+def classes_of(text: str) -> str:
+    """The classes of a text, a character each."""
+    points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
+    return bytes(class_table()[points]).decode("ascii")
+
+
+def _lines(name: str) -> Iterator[tuple[str, str]]:
+    for line in Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            head, rest = line.split(" ", 1)
+            yield head, rest
+
+
+def _ranges(text: str) -> Iterator[tuple[int, int]]:
+    for part in text.split():
+        first, _, last = part.partition("-")
+        yield int(first, 16), int(last or first, 16)
+
+
+#: Lucene's longest token, in UTF-16 units; a longer word is cut, not dropped.
+LONGEST = 255
+
+#: Characters that belong to the one before them (Extend, Format, ZWJ).
+_EXTENDING = "XZTVCsGgM"
+#: The same without the presentation selectors, as emoji sequences need it.
+_PLAIN_EXTENDING = "XsCGgM"
+
+_WORD_NEXT = {"Aa": "letter", "H": "hebrew", "N": "number"}
+
+#: state -> {classes: next state}; every state may be followed by extending characters.
+_WORDS = {
+    "start": {**_WORD_NEXT, "K": "katakana", "_": "opening"},
+    "opening": {**_WORD_NEXT, "K": "katakana", "_": "opening"},
+    "letter": {**_WORD_NEXT, "_": "closing", "':.": "after letter"},
+    "after letter": {"AaH": "letter"},
+    "hebrew": {**_WORD_NEXT, "_": "closing", ":.": "after letter", "'": "quoted", '"': "doubly"},
+    "quoted": {**_WORD_NEXT, "_": "closing"},
+    "doubly": {"H": "quoted"},
+    "number": {**_WORD_NEXT, "_": "closing", "',.": "after number"},
+    "after number": {"N": "number"},
+    "katakana": {"K": "katakana", "_": "closing"},
+    "closing": {**_WORD_NEXT, "K": "katakana", "_": "closing"},
+}
+_ASIAN = {"start": {"Ss": "run"}, "run": {"Ss": "run"}}
+_SINGLES = {"start": {"JR": "one"}, "one": {}}
+_FLAGS = {"start": {"I": "half"}, "half": {"I": "flag"}, "flag": {}}
+_KEYCAPS = {
+    "start": {"#": "base"},
+    "base": {_PLAIN_EXTENDING.replace("C", "") + "Z": "base", "C": "plain", "V": "awaiting"},
+    "plain": {_PLAIN_EXTENDING + "Z": "plain", "V": "awaiting"},
+    "awaiting": {"C": "keycap"},
+    "keycap": {_PLAIN_EXTENDING + "Z": "keycap"},
+}
+_EMOJI = {
+    "start": {"Ea": "emoji", "M": "modified", "Z": "leading"},
+    "leading": {"Ea": "emoji", "Z": "leading"},
+    "emoji": {_PLAIN_EXTENDING: "emoji", "Z": "joined", "V": "styled"},
+    "joined": {_PLAIN_EXTENDING + "Ea": "emoji", "Z": "joined", "V": "styled"},
+    "styled": {"Z": "styled join", "G": "tagged"},
+    "styled join": {"Z": "styled joins", "Ea": "emoji", "M": "modified"},
+    "styled joins": {"Z": "styled joins", "Ea": "emoji"},
+    "modified": {_PLAIN_EXTENDING: "modified", "Z": "modified join"},
+    "modified join": {_PLAIN_EXTENDING: "modified", "Z": "modified join", "Ea": "emoji"},
+    "tagged": {"G": "tagged", "g": "tag"},
+    "tag": {},
+}  # fmt: skip
+
+_UNFINISHED = {
+    "start", "opening", "after letter", "after number", "doubly", "half", "base", "awaiting",
+    "leading", "styled join", "styled joins", "tagged",
+}  # fmt: skip
+
+_Moves = Mapping[str, Mapping[str, str]]
+
+
+def _moves(states: Mapping[str, Mapping[str, str]], extending: str = "") -> _Moves:
+    """One entry a class, and extending characters staying where they are unless said otherwise."""
+    expanded: dict[str, dict[str, str]] = {}
+    for state, table in states.items():
+        stay = {} if state == "start" else dict.fromkeys(extending, state)
+        said = {each: after for classes, after in table.items() for each in classes}
+        expanded[state] = {**stay, **said}
+    return expanded
+
+
+_AUTOMATA = [
+    *(_moves(states, _EXTENDING) for states in (_WORDS, _ASIAN, _SINGLES, _FLAGS)),
+    _moves(_KEYCAPS),
+    _moves(_EMOJI),
+]
+
+
+def scan(text: str) -> list[tuple[int, int]]:
+    """The tokens of a text as (start, end) in code points; what no rule matches is skipped."""
+    classes = classes_of(text)
+    spans = []
+    place = 0
+    while place < len(text):
+        window = _window(text, classes, place)
+        length = max(_longest(moves, window) for moves in _AUTOMATA)
+        if length:
+            spans.append((place, place + length))
+        place += max(length, 1)
+    return spans
+
+
+def _window(text: str, classes: str, start: int) -> str:
+    """The classes that Lucene's buffer can hold from here: 255 UTF-16 units, no half pair."""
+    reach = text[start : start + LONGEST]
+    if reach.isascii():
+        return classes[start : start + LONGEST]
+    units = accumulate(1 + (character > "\uffff") for character in reach)
+    return classes[start : start + sum(total <= LONGEST for total in units)]
+
+
+def _longest(moves: _Moves, classes: str) -> int:
+    """How many characters the longest match covers; 0 when none begins here."""
+    state, longest = "start", 0
+    for place, each in enumerate(classes, start=1):
+        after = moves[state].get(each)
+        if after is None:
+            break
+        state = after
+        if state not in _UNFINISHED:
+            longest = place
+    return longest
+
+
+_LETTER, _NUMBER, _CONNECTOR = 1, 2, 4
+_WORD = _LETTER | _NUMBER | _CONNECTOR
+_JOINS = 4
+"""How far the bits of a joining mark lie above those of what it joins."""
+
+_BITS = {
+    "letter": _LETTER,
+    "letter_emoji": _LETTER,
+    "number": _NUMBER,
+    "connector": _CONNECTOR,
+    "mid_letter": _LETTER << _JOINS,
+    "mid_number": _NUMBER << _JOINS,
+    "mid_either": (_LETTER | _NUMBER) << _JOINS,
+    "single_quote": (_LETTER | _NUMBER) << _JOINS,
+}
+_SINGLE, _HARD = 64, 128
+_TAKEN = 8
+"""Marks bytes whose words are known already: neither blank nor part of a run."""
+
+_WHOLE_WORDS = ("ideograph", "hiragana", "emoji")
+_HARDS = (
+    "hebrew", "katakana", "extend", "joiner", "text_style", "emoji_style", "asian",
+    "asian_extend", "flag", "modifier", "keycap", "tag", "tag_end",
+)  # fmt: skip
+
+Places = NDArray[np.int64]
+Codes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Words as byte ranges of a block, in order."""
+
+    starts: Places
+    ends: Places
+
+
+_NONE = Spans(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+def alphanumeric_spans(block: bytes) -> Spans:
+    """Runs of ASCII letters and digits."""
+    return _runs(np.frombuffer(block.translate(_alphanumeric_table()), dtype=np.uint8))
+
+
+def word_spans(block: bytes) -> Spans:
+    """The words that Lucene's StandardTokenizer finds.
+
+    The block must begin and end with a blank, and rows within it must be separated by one.
+    """
+    codes = np.frombuffer(bytearray(block.translate(_ascii_table())), dtype=np.uint8)
+    scanned: list[Spans] = []
+    singles = _NONE if block.isascii() else _mark_beyond_ascii(block, codes, scanned)
+    runs = _runs(_joined(codes))
+    long = runs.ends - runs.starts > LONGEST
+    if long.any():
+        scanned.append(_scanned(block, codes, runs.starts[long]))
+        runs = _runs(_joined(codes))
+    return _merged([runs, _untaken(singles, codes), *scanned])
+
+
+def _runs(word: Codes) -> Spans:
+    inside = word.astype(np.bool_)
+    edges = np.flatnonzero(inside[1:] != inside[:-1])
+    edges += 1
+    return Spans(edges[0::2], edges[1::2])
+
+
+def _joined(codes: Codes) -> Codes:
+    """Non-zero where a byte belongs to a word, marks between two letters or digits included."""
+    word: Codes = codes & np.uint8(_WORD)
+    marks = codes[1:-1] >> np.uint8(_JOINS)
+    marks &= codes[:-2]
+    marks &= codes[2:]
+    word[1:-1] |= marks
+    return word
+
+
+def _mark_beyond_ascii(block: bytes, codes: Codes, scanned: list[Spans]) -> Spans:
+    """Complete the codes for multi-byte characters; return those that are words by themselves."""
+    data = np.frombuffer(block, dtype=np.uint8)
+    leads = np.flatnonzero(data >= 0xC0)
+    points, widths = _decoded(data, leads)
+    kinds = _kind_table()[points]
+    hard = kinds == _HARD
+    if hard.any():
+        scanned.append(_scanned(block, codes, leads[hard]))
+    free = codes[leads] != _TAKEN
+    simple = free & (kinds & _WORD > 0)
+    _fill(codes, leads[simple], widths[simple], kinds[simple])
+    marks = free & (kinds >> _JOINS & (_LETTER | _NUMBER) > 0)
+    _join_wide(codes, leads[marks], widths[marks], kinds[marks])
+    single = kinds == _SINGLE
+    return Spans(leads[single], leads[single] + widths[single])
+
+
+def _decoded(data: Codes, leads: Places) -> tuple[Places, Places]:
+    """Code points and byte lengths of the characters at `leads`."""
+    first = data[leads].astype(np.int64)
+    widths = 2 + (first >= 0xE0).astype(np.int64) + (first >= 0xF0)
+    points = first & (0x7F >> widths)
+    for step in (1, 2, 3):
+        longer = widths > step
+        points[longer] = points[longer] << 6 | data[leads[longer] + step] & 0x3F
+    return points, widths
+
+
+def _fill(codes: Codes, leads: Places, widths: Places, value: Codes) -> None:
+    for step in range(4):
+        wide = widths > step
+        codes[leads[wide] + step] = value[wide]
+
+
+def _join_wide(codes: Codes, leads: Places, widths: Places, kinds: Codes) -> None:
+    """A multi-byte mark between two letters or digits is part of the word, yet no letter."""
+    joins = (kinds >> _JOINS) & codes[leads - 1] & codes[leads + widths] != 0
+    _fill(codes, leads[joins], widths[joins], np.full(int(joins.sum()), _CONNECTOR, np.uint8))
+
+
+def _scanned(block: bytes, codes: Codes, places: Places) -> Spans:
+    """Scan the stretches around these places exactly, and take them away from the bulk rule."""
+    data = np.frombuffer(block, dtype=np.uint8)
+    blanks = np.flatnonzero(data <= 0x20)
+    gaps = np.unique(np.searchsorted(blanks, places))
+    starts: list[int] = []
+    ends: list[int] = []
+    for first, last in zip(blanks[gaps - 1] + 1, blanks[gaps], strict=True):
+        text = block[first:last].decode("utf-8")
+        bytes_before = np.cumsum([0] + [len(each.encode("utf-8")) for each in text]) + first
+        for start, end in scan(text):
+            starts.append(bytes_before[start])
+            ends.append(bytes_before[end])
+        codes[first:last] = _TAKEN
+    return Spans(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64))
+
+
+def _untaken(spans: Spans, codes: Codes) -> Spans:
+    """Those spans that no scanned stretch holds."""
+    free = codes[spans.starts] != _TAKEN
+    return Spans(spans.starts[free], spans.ends[free])
+
+
+def _merged(parts: list[Spans]) -> Spans:
+    """All spans in order; the first part is long and ordered, the others are short."""
+    runs, *others = [part for part in parts if len(part.starts)] or [_NONE]
+    if not others:
+        return runs
+    starts = np.concatenate([part.starts for part in others])
+    order = np.argsort(starts)
+    ends = np.concatenate([part.ends for part in others])[order]
+    places = np.searchsorted(runs.starts, starts[order])
+    return Spans(np.insert(runs.starts, places, starts[order]), np.insert(runs.ends, places, ends))
+
+
+@cache
+def _kind_table() -> Codes:
+    kinds = np.zeros(256, dtype=np.uint8)
+    for name, symbol in CLASSES.items():
+        special = _SINGLE * (name in _WHOLE_WORDS) | _HARD * (name in _HARDS)
+        kinds[ord(symbol)] = _BITS.get(name, special)
+    return kinds[class_table()]
+
+
+@cache
+def _ascii_table() -> bytes:
+    return _kind_table()[:128].tobytes() + bytes(128)
+
+
+@cache
+def _alphanumeric_table() -> bytes:
+    return bytes(chr(byte).isalnum() and byte < 128 for byte in range(256))
