@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench clean
+.PHONY: help demo test trials check lint bench clean
 
 help:            ## Show the targets.
 	@sed -nE 's/^([a-z]+):[^#]*## *(.*)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ demo: $(VENV)/.installed   ## Evaluate on the embedded demo suite.
 
 test: $(VENV)/.tested      ## Run all tests.
 	@$(BIN)/python -m pytest
+
+trials: $(VENV)/.tested    ## Run the trials (kills, flipped bits, odd inputs) at full counts.
+	@$(BIN)/python -m pytest tests/trials --trials 25
 
 lint: $(VENV)/.developed   ## Check style and types.
 	@$(BIN)/ruff check .

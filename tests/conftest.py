@@ -11,6 +11,17 @@ import pytest
 _LOOPBACK = ("127.", "::1", "localhost")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--trials N`: the tests under tests/trials draw N times as many kills, flips and inputs."""
+    parser.addoption("--trials", type=int, default=1, metavar="N", help="multiply trial counts")
+
+
+@pytest.fixture
+def trials(pytestconfig: pytest.Config) -> int:
+    """What a trial multiplies its count by: 1 in `make test`, more in `make trials`."""
+    return int(pytestconfig.getoption("--trials"))
+
+
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Caches and results of a test are its own, so that no test depends on another."""

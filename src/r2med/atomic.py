@@ -1,58 +1,319 @@
-"""Writes that are whole or absent: a kill at any moment leaves no half-written entry."""
+"""Files that are whole or absent, and checksums that tell when one is no longer what was written.
+
+Writes go to a draft beside the target, which takes the target's place in one step: readers see
+the old or the new, a kill at any moment leaves at most a draft, and the next write beside it
+sweeps drafts whose writers are gone. `checksum` and `seal` are for every store: whoever writes a
+file keeps a checksum of it, and whoever reads it checks before anything uses the bytes.
+"""
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
+
+from r2med.errors import DamagedError
+
+try:
+    import fcntl
+except ImportError:  # Windows: locks are not held there, and drafts are swept by age alone
+    fcntl = None  # type: ignore[assignment]
+
+T = TypeVar("T")
+
+SEAL = "checksum"
+_DRAFT = ".draft"
+_RETIRED = ".old"
+#: Where a file system has no locks, a draft is taken for abandoned at this age.
+_ABANDONED_SECONDS = 24 * 3600
+_swept: set[Path] = set()
 
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
     """Yield a path beside `target` to write to; it takes the target's place on success only."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    os.close(handle)
-    draft = Path(name)
-    try:
-        yield draft
-        _sync(draft)
-        draft.chmod(0o666 & ~_umask())
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+    with _draft(target, _new_file) as draft:
+        try:
+            yield draft
+            _sync(draft)
+            draft.chmod(0o666 & ~_umask())
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """Yield an empty folder to fill; it becomes `target`, replacing what was there, on success.
+    """Yield an empty folder to fill; on success it takes the place of `target` in one step.
 
-    Two writers of the same content-addressed entry may race: the last one to finish stays.
+    Of two writers the last one to finish stays. Read a folder that others may be replacing
+    through `read_folder`.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
+    with draft_folder(target) as draft:
         yield draft
         for file in draft.rglob("*"):
             if file.is_file():
                 _sync(file)
         draft.chmod(0o777 & ~_umask())
-        _replace_folder(draft, target)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        _take_place(draft, target)
 
 
-def _replace_folder(draft: Path, target: Path) -> None:
-    retired = draft.with_name(draft.name + ".old")
-    with suppress(FileNotFoundError):
-        target.replace(retired)
+@contextmanager
+def draft_folder(target: Path) -> Iterator[Path]:
+    """Yield a new folder beside `target`; it is removed in the end, after a kill by a later run."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _draft(target, _new_folder) as draft:
+        try:
+            yield draft
+        finally:
+            _remove(draft)
+
+
+def read_folder(folder: Path, read: Callable[[Path], T]) -> T:
+    """What `read` makes of a folder's files, all of them from before a replacement or all after.
+
+    `read` is called again when the folder was replaced meanwhile, and must not leave anything
+    to be read later.
+    """
+    while True:
+        before = _inode(folder)
+        try:
+            outcome = read(folder)
+        except Exception:
+            if _restored(folder) or _inode(folder) != before:
+                continue
+            raise
+        if _inode(folder) == before:
+            return outcome
+
+
+@contextmanager
+def lock(path: Path) -> Iterator[None]:
+    """Hold a lock file, waiting for whoever holds it; a lock dies with the process that has it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        path.touch()
+        with _held(path, wait=True) as held:
+            if held is not False:
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
+
+
+def sweep(folder: Path) -> None:
+    """Remove the drafts in a folder whose writers are gone, and finish interrupted replacements."""
+    with suppress(OSError):
+        for entry in list(os.scandir(folder)):
+            if entry.name.startswith(".") and entry.name.endswith(_DRAFT):
+                _sweep_draft(Path(entry.path))
+            elif entry.name.startswith(".") and entry.name.endswith(_RETIRED):
+                _restored(folder / entry.name[1 : -len(_RETIRED)])
+
+
+def checksum(data: bytes | memoryview) -> int:
+    """CRC-32: as fast as memory is read, and no error of up to 32 neighbouring bits escapes it."""
+    return zlib.crc32(data)
+
+
+def file_checksum(path: Path) -> int:
+    """The checksum of a file's bytes."""
+    total = 0
+    with path.open("rb", buffering=0) as handle:
+        while piece := handle.read(1 << 20):
+            total = zlib.crc32(piece, total)
+    return total
+
+
+def seal(record: Mapping[str, Any], *, indent: int | None = 1) -> str:
+    """A record as JSON text with a checksum of its content; `indent=None` gives a single line."""
+    return json.dumps({**record, SEAL: _content_sum(record)}, indent=indent) + "\n"
+
+
+def unseal(text: str | bytes, path: Path | str) -> dict[str, Any]:
+    """The record that `seal` wrote; DamagedError, naming `path`, where it says anything else.
+
+    The checksum is of the content, not of the bytes: a file that was only laid out anew is sound.
+    """
     try:
-        draft.replace(target)
+        record = json.loads(text)
+        written = record.pop(SEAL)
+    except (ValueError, RecursionError) as problem:
+        raise DamagedError(f"{path}: not readable as JSON ({problem}).") from None
+    except (AttributeError, TypeError, KeyError):
+        raise DamagedError(f"{path}: not a record with a checksum.") from None
+    if not isinstance(record, dict) or written != _content_sum(record):
+        raise DamagedError(f"{path}: its content does not match its checksum.")
+    return record
+
+
+def _content_sum(record: Mapping[str, Any]) -> str:
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"))
+    return f"crc32:{zlib.crc32(text.encode()):08x}"
+
+
+@contextmanager
+def _draft(target: Path, create: Callable[[Path], Path]) -> Iterator[Path]:
+    """A new draft, locked for as long as its writer lives so that no sweep takes it."""
+    if target.parent not in _swept:
+        _swept.add(target.parent)
+        sweep(target.parent)
+    while True:
+        draft = create(target)
+        with _held(draft, wait=True) as held:
+            if held is not False:
+                yield draft
+                return
+
+
+def _new_file(target: Path) -> Path:
+    handle, name = tempfile.mkstemp(prefix=_prefix(target), suffix=_DRAFT, dir=target.parent)
+    os.close(handle)
+    return Path(name)
+
+
+def _new_folder(target: Path) -> Path:
+    return Path(tempfile.mkdtemp(prefix=_prefix(target), suffix=_DRAFT, dir=target.parent))
+
+
+def _prefix(target: Path) -> str:
+    return f".{target.name[:32]}."
+
+
+@contextmanager
+def _held(path: Path, *, wait: bool) -> Iterator[bool | None]:
+    """Lock a file or folder while the block runs.
+
+    Yields False where another has it or it is gone, None where there are no locks to hold.
+    """
+    if fcntl is None:
+        yield None
+        return
+    try:
+        handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        yield _locked(handle, wait=wait) and _is_still(path, handle)
     finally:
-        shutil.rmtree(retired, ignore_errors=True)
+        os.close(handle)
+
+
+def _locked(handle: int, *, wait: bool) -> bool | None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _is_still(path: Path, handle: int) -> bool:
+    """Whether a path still names the open file: it may have been removed before it was locked."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
+def _sweep_draft(draft: Path) -> None:
+    with suppress(OSError), _held(draft, wait=False) as held:
+        old = time.time() - draft.stat().st_mtime > _ABANDONED_SECONDS
+        if held or (held is None and old):
+            _remove(draft)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _take_place(draft: Path, target: Path) -> None:
+    """Give a folder the name `target`; what had it is found under the draft's name, or is gone."""
+    while True:
+        try:
+            draft.rename(target)
+            return
+        except OSError as problem:
+            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+        try:
+            if not _exchange(draft, target):
+                _replace_in_two_steps(draft, target)
+            return
+        except FileNotFoundError:
+            continue
+
+
+def _exchange(draft: Path, target: Path) -> bool:
+    """Swap two names in one step; False where the system or the file system cannot."""
+    if sys.platform == "win32":
+        return False
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    one, other = os.fsencode(draft), os.fsencode(target)
+    here, swap = -100, 2
+    if hasattr(library, "renameat2"):
+        failed = library.renameat2(here, one, here, other, swap)
+    elif hasattr(library, "renamex_np"):
+        failed = library.renamex_np(one, other, swap)
+    else:
+        return False
+    code = ctypes.get_errno() if failed else 0
+    if code in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+        return False
+    if code:
+        raise OSError(code, os.strerror(code), str(target))
+    return True
+
+
+def _replace_in_two_steps(draft: Path, target: Path) -> None:
+    """Without an exchange: a kill between the steps is made good by `sweep` and `read_folder`."""
+    retired = target.with_name(f".{target.name}{_RETIRED}")
+    with lock(target.with_name(f".{target.name}.lock")):
+        _remove(retired)
+        target.rename(retired)
+        draft.rename(target)
+        _remove(retired)
+
+
+def _restored(target: Path) -> bool:
+    """Put back a folder that was retired when its replacement never came."""
+    retired = target.with_name(f".{target.name}{_RETIRED}")
+    if not retired.exists():
+        return False
+    with lock(target.with_name(f".{target.name}.lock")):
+        if target.exists():
+            _remove(retired)
+            return False
+        with suppress(FileNotFoundError):
+            retired.rename(target)
+        return target.exists()
+
+
+def _inode(folder: Path) -> tuple[int, int, int] | None:
+    try:
+        facts = folder.stat()
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino, facts.st_ctime_ns
 
 
 def _sync(file: Path) -> None:
