@@ -12,7 +12,7 @@ import pytest
 
 import r2med
 
-GROUND_FLOOR = {"errors", "home", "atomic"}
+GROUND_FLOOR = {"errors", "home", "atomic", "settings"}
 ROOMS = (
     "remote",
     "tasks",

@@ -15,8 +15,9 @@ from r2med.expand.generations import place, read_generations, read_traces
 from r2med.expand.interface import BoundExpander, Finder
 from r2med.remote.limits import LimitError, Limits
 from r2med.results import Result
-from r2med.retrieve.bm25 import build as build_bm25
+from r2med.retrieve.bm25 import Bm25Retriever
 from r2med.retrieve.conditions import Conditions
+from r2med.settings import read
 from r2med.systems.pipeline import System
 from r2med.systems.registry import find_entry
 from r2med.tasks.task import Task
@@ -37,7 +38,8 @@ QUICK = Limits(concurrency=1, timeout=10, backoff=0.001)
 
 
 def finder(task: Task, text: str) -> Finder:
-    return CorpusFinder(task, build_bm25(find_entry(text).fields))
+    retriever = read(Bm25Retriever, find_entry(text).fields)
+    return CorpusFinder(task, retriever, retriever.identity)
 
 
 def bound(task: Task, server: LLMServer, method: str, **options: str) -> BoundExpander:

@@ -93,7 +93,7 @@ def test_a_fusion_stage_configures_the_fusion_before_it() -> None:
     plain, told = built("bm25 + bm25-nano").stage, built("bm25 + bm25-nano | rrf[k=7]@20").stage
 
     assert isinstance(plain, Fused) and isinstance(told, Fused)
-    assert (plain.fusion.k, plain.depth) == (None, 500)
+    assert (plain.fusion.k, plain.depth) == ("auto", 500)
     assert (told.fusion.k, told.depth) == (7, 20)
 
 

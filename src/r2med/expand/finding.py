@@ -15,14 +15,11 @@ from r2med.tasks.task import Queries, Task
 class CorpusFinder:
     """A retriever over one task's corpus, which is prepared when first searched."""
 
-    def __init__(self, task: Task, retriever: Retriever) -> None:
+    def __init__(self, task: Task, retriever: Retriever, identity: Mapping[str, object]) -> None:
         self._task = task
         self._retriever = retriever
-
-    @property
-    def identity(self) -> Mapping[str, object]:
-        """The retriever's own."""
-        return self._retriever.identity
+        self.identity = identity
+        """What decides its rankings: the retriever's settings, and what it read."""
 
     def __call__(self, texts: Sequence[str], *, depth: int) -> list[list[Passage]]:
         """The best passages for each text; a document that scores nothing was not found."""

@@ -7,16 +7,16 @@ by document id, so the result does not depend on the order of the runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast, get_args
+from typing import Literal
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from r2med.errors import UsageError, nearest
 from r2med.runs import Run
+from r2med.settings import setting
 
 Method = Literal["rrf", "minmax", "zscore"]
 
@@ -30,22 +30,13 @@ class Fusion:
     """How runs are fused; without weights every run counts alike."""
 
     method: Method = "rrf"
-    k: int | None = None
-    weights: tuple[float, ...] = ()
-
-    @classmethod
-    def read(cls, fields: Mapping[str, object]) -> Fusion:
-        """From the fields of a registry entry; texts of the user's are checked word by word."""
-        method = str(fields["method"])
-        if method not in get_args(Method):
-            raise UsageError(f"method={method} is not known. {nearest(method, get_args(Method))}")
-        return cls(
-            cast(Method, method), _k(str(fields.get("k", "auto"))), _weights(str(fields["weights"]))
-        )
+    k: int | Literal["auto"] = setting(default="auto", least=0)
+    """The constant of reciprocal rank fusion; `auto` is the one that a suite was published with."""
+    weights: tuple[float, ...] = setting(default=(), least=0)
 
     def on(self, suite: str | None) -> Fusion:
         """With the constant that a suite was published with, unless one was chosen."""
-        if self.method != "rrf" or self.k is not None:
+        if self.method != "rrf" or self.k != "auto":
             return self
         return replace(self, k=NANO_K if suite == "nano" else DEFAULT_K)
 
@@ -53,7 +44,7 @@ class Fusion:
         """One run over all queries of the runs; a document is scored where it was found."""
         weights = self.weights or (1.0,) * len(runs)
         if self.method == "rrf":
-            k = DEFAULT_K if self.k is None else self.k
+            k = DEFAULT_K if self.k == "auto" else self.k
             parts = [
                 _entries(run).with_columns(part=weight / (k + pl.col("rank")))
                 for run, weight in zip(runs, weights, strict=True)
@@ -119,24 +110,3 @@ def _summed(
         documents=documents.indices.to_numpy(zero_copy_only=False).astype(np.int32),
         scores=fused["score"].to_numpy(),
     )
-
-
-def _k(text: str) -> int | None:
-    if text == "auto":
-        return None
-    if not text.isdigit():
-        raise UsageError(f"k={text}: expected a whole number from 0, or auto (60; 100 on Nano).")
-    return int(text)
-
-
-def _weights(text: str) -> tuple[float, ...]:
-    """`0.3:0.7`, or with commas when quoted; empty means alike."""
-    try:
-        weights = tuple(float(part) for part in text.replace(",", ":").split(":") if part)
-    except ValueError:
-        weights = (-1.0,)
-    if any(not np.isfinite(weight) or weight < 0 for weight in weights):
-        raise UsageError(
-            f"weights={text}: expected a number from 0 for each member, as in weights=0.3:0.7."
-        )
-    return weights

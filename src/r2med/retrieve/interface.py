@@ -35,7 +35,12 @@ class Retriever(Protocol):
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """Everything that decides its rankings, as JSON values; results are keyed by it."""
+        """What decides its rankings besides the settings it was built from, as JSON values.
+
+        Settings enter a result's key by themselves; files that were read, and versions of what was
+        computed from them, must stand here. A model of the caller's own has no settings, so its
+        identity says everything.
+        """
         ...
 
     def prepare(self, task: Task) -> Searcher:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
 from typing import Any, NoReturn, cast
 
 from r2med.errors import UsageError
@@ -14,6 +14,7 @@ from r2med.expand.interface import Finder
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.fusion import Fusion
 from r2med.retrieve.interface import Retriever
+from r2med.settings import identity_of, read
 from r2med.systems.expanding import Expanding
 from r2med.systems.fused import Fused
 from r2med.systems.given import given
@@ -24,17 +25,20 @@ from r2med.systems.spec import Spec, Unit, parse
 from r2med.systems.stage import Part
 from r2med.tasks.task import Task
 
-#: Which module builds the retrievers of an engine; each has `build(fields, conditions)`.
-_RETRIEVERS: Mapping[str, str] = {
-    "bm25": "r2med.retrieve.bm25",
+#: By engine: the module that builds its stages, and the class of its settings. Each module has
+#: `build(settings, conditions)`, for rerankers `build(name, settings, conditions)`.
+#: An engine without such a class reads the fields of its entries itself.
+ENGINES: Mapping[str, str] = {
+    "bm25": "r2med.retrieve.bm25:Bm25Retriever",
     "dense": "r2med.retrieve.dense",
     "api": "r2med.retrieve.api",
     "sparse": "r2med.retrieve.sparse",
     "late": "r2med.retrieve.late",
     "custom": "r2med.retrieve.custom",
-}
-#: Which module builds the rerankers of an engine; each has `build(name, fields, conditions)`.
-_RERANKERS: Mapping[str, str] = {
+    "run": "r2med.retrieve.given.files:RunSettings",
+    "candidates": "r2med.retrieve.given.candidates:CandidateSettings",
+    "fusion": "r2med.retrieve.fusion:Fusion",
+    "expand": "r2med.expand.expander",
     "cross-encoder": "r2med.rerank.cross_encoder",
     "listwise": "r2med.rerank.llm.listwise",
     "pointwise": "r2med.rerank.llm.pointwise",
@@ -89,8 +93,9 @@ class Builder:
                 f"Choose one, or fuse two systems: '({unit} | bm25) + ({searching} | bm25)'."
             )
         first = self.system(searching)
-        expander = build_expander(_configured(unit).fields, self.conditions)
-        stage = Expanding(str(unit), expander, first, self._finder)
+        settings = read_settings(_configured(unit))
+        expander = build_expander(settings, self.conditions)  # type: ignore[arg-type]
+        stage = Expanding(str(unit), expander, first, self._finder, declared(settings))
         text = str(Spec(part.fused, (searching,)))
         published = dict(unit.options) == {"generations": "published"} and first.published_as
         told = f"{unit.name}:{unit.argument} | {first.published_as}" if published else None
@@ -102,7 +107,7 @@ class Builder:
         stage = self.system(parse(text)).stage
         if not isinstance(stage, Retrieval):
             raise UsageError(f"[search={text}]: expected one retriever, as in [search=bm25].")
-        return CorpusFinder(task, stage.retriever)
+        return CorpusFinder(task, stage.retriever, stage.built)
 
     def _kind(self, part: Unit | Spec) -> StageKind:
         if isinstance(part, Spec):
@@ -116,18 +121,17 @@ class Builder:
     def _first(self, unit: Unit) -> Part:
         kind = self._kind(unit)
         if kind == "given":
-            return Part(str(unit), given(unit, _configured(unit)))
+            entry = _configured(unit)
+            return Part(str(unit), given(unit, entry, read_settings(entry)))
         if kind != "retriever":
             _refuse_first(unit, kind)
         if unit.name in self.models:
             return self._own_retrieval(unit)
         entry = _configured(unit)
-        build = cast(
-            "Callable[[Mapping[str, object], Conditions], Retriever]",
-            importlib.import_module(_RETRIEVERS[entry.engine]).build,
-        )
-        retriever = build(entry.fields, self.conditions)
-        stage = Retrieval(str(unit), entry, retriever, unit.depth or entry.depth)
+        settings = read_settings(entry)
+        retriever = cast(Retriever, _module(entry).build(settings, self.conditions))
+        depth = unit.depth or entry.depth
+        stage = Retrieval(str(unit), entry, retriever, depth, declared(settings))
         plain = not unit.options and unit.depth is None
         if not plain:
             return Part(str(unit), stage)
@@ -141,7 +145,7 @@ class Builder:
         return Part(str(unit), Retrieval(str(unit), entry, retriever, unit.depth or entry.depth))
 
     def _fused(self, text: str, members: Sequence[Part], unit: Unit) -> Part:
-        fusion = Fusion.read(_configured(unit).fields)
+        fusion = cast(Fusion, read_settings(_configured(unit)))
         depth = unit.depth or max(member.stage.depth for member in members)
         return Part(text, Fused(str(unit), tuple(members), fusion, depth))
 
@@ -151,8 +155,9 @@ class Builder:
             _refuse_next(spec, unit, kind)
         entry = self._reranker_entry(unit)
         depth = unit.depth or entry.depth
+        reranker, settings = self._reranker(unit, entry)
         stage = Reranking(
-            str(unit), first, self._reranker(unit, entry), depth, _tail(entry, unit), entry.ties
+            str(unit), first, reranker, depth, _tail(entry, unit), entry.ties, settings
         )
         published = (
             entry.published_as is not None
@@ -170,13 +175,31 @@ class Builder:
         entry = Entry(unit.name, "reranker", "own", "a reranker given as a Python object")
         return entry.overridden(dict(unit.options))
 
-    def _reranker(self, unit: Unit, entry: Entry) -> Any:
+    def _reranker(self, unit: Unit, entry: Entry) -> tuple[Any, Mapping[str, object]]:
+        """The reranker, and the settings it was built from."""
         if unit.name in self.models:
             from r2med.rerank.own import reranker_of
 
-            return reranker_of(unit.name, self.models[unit.name], self.conditions)
-        module = importlib.import_module(_RERANKERS[entry.engine])
-        return module.build(str(unit), entry.fields, self.conditions)
+            return reranker_of(unit.name, self.models[unit.name], self.conditions), {}
+        settings = read_settings(entry)
+        return _module(entry).build(str(unit), settings, self.conditions), declared(settings)
+
+
+def read_settings(entry: Entry) -> object:
+    """An entry's settings as its engine declares them."""
+    named = ENGINES[entry.engine].partition(":")[2]
+    if not named:
+        return entry.fields
+    return read(getattr(_module(entry), named), entry.fields, name=entry.name)
+
+
+def declared(settings: object) -> Mapping[str, object]:
+    """The part of an identity that settings are."""
+    return identity_of(settings) if is_dataclass(settings) else {}
+
+
+def _module(entry: Entry) -> Any:
+    return importlib.import_module(ENGINES[entry.engine].partition(":")[0])
 
 
 def _configured(unit: Unit) -> Entry:

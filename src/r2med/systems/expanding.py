@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from r2med.errors import UsageError
 from r2med.expand.expanded import Expansion
@@ -27,6 +27,8 @@ class Expanding:
     expander: Expander
     first: Part
     finders: Finders
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Of the expander's entry, as far as they may change a ranking."""
 
     def __post_init__(self) -> None:
         """Refuse a first stage that does not search."""
@@ -40,7 +42,7 @@ class Expanding:
     def identity(self, task: Task) -> Mapping[str, object]:
         """The expander's, on this task, and that of what searches."""
         return {
-            "expander": dict(self.bound(task).identity),
+            "expander": {"settings": dict(self.settings), **self.bound(task).identity},
             "first": dict(self.first.stage.identity(task)),
         }
 

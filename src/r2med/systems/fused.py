@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from r2med.errors import UsageError
 from r2med.retrieve.fusion import Fusion
 from r2med.runs import Run
+from r2med.settings import identity_of
 from r2med.systems.stage import Part, Work, member_run
 from r2med.tasks.task import Task
 
@@ -36,16 +37,13 @@ class Fused:
         """The members' identities, in any order unless weighted, and the method."""
         fusion = self.fusion.on(task.suite)
         members = [dict(member.stage.identity(task)) for member in self.members]
-        identity: dict[str, object] = {
-            "fusion": fusion.method,
+        weighted = bool(fusion.weights)
+        return {
+            "fusion": identity_of(fusion),
             "version": _VERSION,
             "depth": self.depth,
+            "members": members if weighted else sorted(members, key=repr),
         }
-        if fusion.k is not None:
-            identity["k"] = fusion.k
-        if fusion.weights:
-            return identity | {"weights": list(fusion.weights), "members": members}
-        return identity | {"members": sorted(members, key=repr)}
 
     def ties(self, task: Task) -> str:
         """trec_eval's; the Nano protocol scores fused lists in their own order."""

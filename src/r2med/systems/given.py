@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from r2med.errors import UsageError
-from r2med.retrieve.given.candidates import Subset, find_subset
-from r2med.retrieve.given.files import RunFile, locate_run
+from r2med.retrieve.given.candidates import CandidateSettings, Subset, find_subset
+from r2med.retrieve.given.files import RunFile, RunSettings, locate_run
 from r2med.retrieve.given.findings import Findings
 from r2med.retrieve.given.fitting import fitted
 from r2med.runs import Run
+from r2med.settings import identity_of
 from r2med.systems.registry import Entry
 from r2med.systems.spec import Unit
 from r2med.systems.stage import Stage, Work
@@ -62,8 +62,7 @@ class GivenCandidates:
     """`candidates:NAME`: a candidate subset that lies beside the task's data."""
 
     name: str
-    subset: str
-    safeguard: bool
+    settings: CandidateSettings
     depth: int
     tie_order: str
 
@@ -71,7 +70,7 @@ class GivenCandidates:
         """The content of the subset's files on this task."""
         return {
             "candidates": self._on(task).fingerprint(),
-            "safeguard": self.safeguard,
+            "settings": identity_of(self.settings),
             "depth": self.depth,
         }
 
@@ -82,29 +81,26 @@ class GivenCandidates:
     def run(self, work: Work) -> Run:
         """The published lists."""
         with work.ledger.stage("read", self.name):
-            read = self._on(work.task).read(safeguard=self.safeguard)
+            read = self._on(work.task).read(safeguard=self.settings.safeguard)
             run, findings = fitted(read, work.task, Findings())
         _tell(self.name, findings, work)
         return run.truncated(self.depth)
 
     def safeguards(self, task: Task) -> Mapping[str, str]:
         """The positives that were put below the lists, by query; none unless asked for."""
-        return self._on(task).safeguards() if self.safeguard else {}
+        return self._on(task).safeguards() if self.settings.safeguard else {}
 
     def _on(self, task: Task) -> Subset:
-        return find_subset(task, self.subset)
+        return find_subset(task, self.settings.name)
 
 
-def given(unit: Unit, entry: Entry) -> Stage:
+def given(unit: Unit, entry: Entry, settings: object) -> Stage:
     """The stage of a unit such as `run:PATH` or `candidates:bm25`."""
-    told = str(entry.fields[str(entry.argument)])
-    if not told:
-        example = "run:PATH" if entry.engine == "run" else "candidates:bm25"
-        raise UsageError(f"system {unit}: what to read is missing, as in {example}.")
-    if entry.engine == "run":
-        return GivenRun(str(unit), locate_run(told), unit.depth)
-    safeguard = bool(entry.fields["safeguard"])
-    return GivenCandidates(str(unit), told, safeguard, unit.depth or entry.depth, entry.ties)
+    if isinstance(settings, RunSettings):
+        return GivenRun(str(unit), locate_run(settings.path), unit.depth)
+    assert isinstance(settings, CandidateSettings)
+    depth = unit.depth or entry.depth
+    return GivenCandidates(str(unit), settings, depth, entry.ties)
 
 
 def _tell(name: str, findings: Findings, work: Work) -> None:

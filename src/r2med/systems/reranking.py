@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -31,6 +31,8 @@ class Reranking:
     """K: how many documents of each list are put in a new order."""
     tail: Tail
     tie_order: str = "trec"
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Of the reranker's entry, as far as they may change a ranking."""
 
     @property
     def depth(self) -> int:
@@ -41,7 +43,7 @@ class Reranking:
     def identity(self, task: Task) -> Mapping[str, object]:
         """The reranker's, the first stage's, and what happens below K."""
         return {
-            "reranker": dict(self.reranker.identity),
+            "reranker": {"settings": dict(self.settings), **self.reranker.identity},
             "version": _VERSION,
             "reranked": self.reranked,
             "tail": self.tail,

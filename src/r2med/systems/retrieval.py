@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from r2med.retrieve.interface import Retriever
 from r2med.runs import Run
@@ -20,10 +20,21 @@ class Retrieval:
     entry: Entry
     retriever: Retriever
     depth: int
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Of the entry, as far as they may change a ranking."""
+
+    @property
+    def built(self) -> Mapping[str, object]:
+        """The identity of what searches: engine, settings, and what it read besides them."""
+        return {
+            "engine": self.entry.engine,
+            "settings": dict(self.settings),
+            **self.retriever.identity,
+        }
 
     def identity(self, task: Task) -> Mapping[str, object]:
-        """The retriever's own identity and the depth."""
-        return {"retriever": dict(self.retriever.identity), "depth": self.depth}
+        """The retriever's identity and the depth."""
+        return {"retriever": self.built, "depth": self.depth}
 
     def ties(self, task: Task) -> str:
         """As the entry's protocol says; the Nano protocol orders equal scores by id, ascending."""

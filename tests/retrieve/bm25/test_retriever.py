@@ -166,13 +166,12 @@ def test_the_contributions_of_terms_add_up_to_the_score() -> None:
     assert sum(parts.values()) == pytest.approx(score)
 
 
-def test_options_change_the_identity_and_the_scores() -> None:
+def test_options_change_the_scores() -> None:
     task = task_of(DOCUMENTS, {"q": "insulin glucose"})
     plain, changed = variant("bm25"), variant("bm25", k1="1.2", b="0.75", query="bag")
 
-    assert plain.identity != changed.identity
-    assert changed.identity == variant("bm25", query="bag", b="0.75", k1="1.2").identity
     first, second = (one.prepare(task).search(task.queries, depth=4) for one in (plain, changed))
+
     assert first.scores.tolist() != second.scores.tolist()
 
 

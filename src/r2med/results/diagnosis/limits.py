@@ -23,7 +23,7 @@ def limits_of(identity: Mapping[str, Any]) -> Limits:
     A fusion reads as much as its most patient member, and an expanded query is not the query.
     """
     if "reranker" in identity:
-        return Limits(pair=_number(identity["reranker"].get("max_length")))
+        return Limits(pair=_number(_flat(identity["reranker"]).get("max_length")))
     if "expander" in identity:
         return Limits(document=limits_of(identity.get("first", {})).document)
     if "members" in identity:
@@ -31,8 +31,13 @@ def limits_of(identity: Mapping[str, Any]) -> Limits:
         return Limits(
             _most([each.query for each in members]), _most([each.document for each in members])
         )
-    retriever = identity.get("retriever", {})
+    retriever = _flat(identity.get("retriever", {}))
     return Limits(_side(retriever, "query"), _side(retriever, "document"))
+
+
+def _flat(built: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Settings, and what was read besides them, as one mapping."""
+    return {**built.get("settings", {}), **built}
 
 
 def _side(retriever: Mapping[str, Any], side: str) -> int | None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from r2med.errors import DamagedError, UsageError, nearest
+from r2med.errors import DamagedError
 from r2med.retrieve.bm25.analyzers import ANALYZERS, find_analyzer
 from r2med.retrieve.bm25.index import Index, build_index, index_path, read_index, write_index
 from r2med.retrieve.bm25.scoring import IDFS, QUERIES, UNMATCHED, Scorer, Weighting, Weights
 from r2med.retrieve.conditions import Conditions
 from r2med.runs import Run
+from r2med.settings import setting
 from r2med.tasks.task import Corpus, Queries, Task
 
 
@@ -23,34 +23,26 @@ from r2med.tasks.task import Corpus, Queries, Task
 class Bm25Retriever:
     """A BM25 variant; its fields are the settings of `variants.toml`."""
 
-    analyzer: str
-    k1: float
-    b: float
-    idf: str
-    query: str
-    unmatched: str
-
-    def __post_init__(self) -> None:
-        _choice("analyzer", self.analyzer, ANALYZERS)
-        _choice("idf", self.idf, IDFS)
-        _choice("query", self.query, QUERIES)
-        _choice("unmatched", self.unmatched, UNMATCHED)
-        _number("k1", self.k1, 0.0, math.inf)
-        _number("b", self.b, 0.0, 1.0)
+    analyzer: str = setting(choices=ANALYZERS)
+    k1: float = setting(least=0)
+    b: float = setting(least=0, most=1)
+    idf: str = setting(choices=IDFS)
+    query: str = setting(choices=QUERIES)
+    unmatched: str = setting(choices=UNMATCHED)
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """The settings, and the analysis in its present behaviour."""
-        return {"engine": "bm25", **asdict(self), "analysis": find_analyzer(self.analyzer).identity}
+        """The analysis in its present behaviour."""
+        return {"analysis": find_analyzer(self.analyzer).identity}
 
     def prepare(self, task: Task) -> Bm25Searcher:
         """Take the kept index of this corpus and analysis, or build and keep one."""
         return Bm25Searcher(self, task.corpus)
 
 
-def build(fields: Mapping[str, object], conditions: Conditions | None = None) -> Bm25Retriever:
-    """A retriever from a registry entry's settings, options applied; conditions change nothing."""
-    return Bm25Retriever(**fields)  # type: ignore[arg-type]
+def build(settings: Bm25Retriever, conditions: Conditions) -> Bm25Retriever:
+    """The settings are the retriever; conditions change nothing."""
+    return settings
 
 
 class Bm25Searcher:
@@ -119,18 +111,3 @@ class Bm25Searcher:
             "average_length": self._index.average_length,
             "first_document_terms": first.row(0) if len(first) else [],
         }
-
-
-def _choice(name: str, value: object, known: Sequence[str] | Mapping[str, object]) -> None:
-    if value not in known:
-        listed = ", ".join(known)
-        raise UsageError(
-            f"option {name}={value}: expected one of {listed}. {nearest(str(value), known)}"
-        )
-
-
-def _number(name: str, value: object, least: float, most: float) -> None:
-    numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    if not numeric or not least <= value <= most or math.isinf(value):  # type: ignore[operator,arg-type]
-        wanted = f"a number from {least:g}" + ("" if math.isinf(most) else f" to {most:g}")
-        raise UsageError(f"option {name}={value}: expected {wanted}.")

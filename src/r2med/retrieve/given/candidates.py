@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from r2med.errors import DataError, MissingError, nearest
+from r2med.errors import DataError, MissingError, UsageError, nearest
 from r2med.runs import Run
 from r2med.tasks.location import NANO_CONFIGS, split_files
 from r2med.tasks.reading.source import find_source
@@ -26,6 +26,19 @@ from r2med.tasks.task import Task
 #: Candidates of a published hybrid list; what stands below was put there as a safeguard.
 SAFEGUARD_RANK = 101
 _HYBRID = "reranking_hybrid"
+
+
+@dataclass(frozen=True)
+class CandidateSettings:
+    """What `candidates:NAME` may say."""
+
+    name: str
+    safeguard: bool
+
+    def __post_init__(self) -> None:
+        """Refuse no name."""
+        if not self.name:
+            raise UsageError("candidates: what to read is missing, as in candidates:bm25.")
 
 
 @dataclass(frozen=True)

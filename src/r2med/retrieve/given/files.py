@@ -12,14 +12,27 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from r2med.errors import DataError, MissingError
+from r2med.errors import DataError, MissingError, UsageError
 from r2med.retrieve.given.findings import Findings
 from r2med.runs import Run
 from r2med.runs.parquet import read_parquet
 from r2med.runs.trec import read_lines, run_of_lines
+from r2med.settings import setting
 
 _RUN_FILE = "run.parquet"
 _RECORD_FILE = "result.json"
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What `run:PATH` may say."""
+
+    path: str = setting(identity="content")
+
+    def __post_init__(self) -> None:
+        """Refuse no path."""
+        if not self.path:
+            raise UsageError("run: what to read is missing, as in run:PATH.")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,70 @@
+"""Every option of every registered name changes the identity of what it builds."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+
+from r2med.settings import identity_of
+from r2med.systems.building import ENGINES, read_settings
+from r2med.systems.registry import Entry, entries
+
+#: Settings that never change a ranking, by engine.
+WITHOUT_EFFECT: dict[str, set[str]] = {}
+#: Settings that name files or a model; what is found there enters the identity instead.
+BY_CONTENT = {"run": {"path"}}
+#: Where an entry says nothing because its argument must.
+ARGUMENTS: dict[str, object] = {"path": "x.trec", "name": "bm25", "llm": "gpt4"}
+
+
+def declared() -> list[Entry]:
+    return [entry for entry in entries().values() if ":" in ENGINES[entry.engine]]
+
+
+def filled(entry: Entry) -> Entry:
+    fields = dict(entry.fields)
+    if entry.argument and not fields[entry.argument]:
+        fields[entry.argument] = ARGUMENTS[entry.argument]
+    return dataclasses.replace(entry, fields=fields)
+
+
+def other(value: object, hint: Any, choices: tuple[str, ...]) -> object:
+    """Another value that the setting could have."""
+    words = choices or (get_args(hint) if get_origin(hint) is Literal else ())
+    if words:
+        return next(word for word in words if word != value)
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, float):
+        return value / 2 + 0.1
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, tuple):
+        return (*value, value[-1] if value else 1.0)
+    return 7 if int in get_args(hint) else f"{value}x"
+
+
+@pytest.mark.parametrize("entry", declared(), ids=lambda entry: entry.name)
+def test_every_option_changes_the_identity(entry: Entry) -> None:
+    settings: Any = read_settings(filled(entry))
+    hints = get_type_hints(type(settings))
+    unchanged = set()
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        changed = other(value, hints[field.name], field.metadata.get("choices", ()))
+        if identity_of(dataclasses.replace(settings, **{field.name: changed})) == identity_of(
+            settings
+        ):
+            unchanged.add(field.name)
+
+    engine = entry.engine
+    assert unchanged == WITHOUT_EFFECT.get(engine, set()) | BY_CONTENT.get(engine, set())
+
+
+@pytest.mark.parametrize("entry", declared(), ids=lambda entry: entry.name)
+def test_every_field_of_an_entry_is_a_setting_of_its_engine(entry: Entry) -> None:
+    settings: Any = read_settings(filled(entry))
+
+    assert set(entry.fields) <= {field.name for field in dataclasses.fields(settings)}
