@@ -81,6 +81,21 @@ def test_a_file_gives_way_to_a_folder_of_its_name(tmp_path: Path) -> None:
     assert names(tmp_path) == ["entry"]
 
 
+def test_files_to_keep_stay_beside_the_new_ones(tmp_path: Path) -> None:
+    target = tmp_path / "entry"
+    (target / "inner").mkdir(parents=True)
+    for name in ("kept", "inner/kept", "stale", "changed"):
+        (target / name).write_text("old")
+
+    with atomic_folder(target, keep=lambda path: path != "stale") as draft:
+        (draft / "changed").write_text("new")
+
+    files = {path.relative_to(target).as_posix(): path for path in target.rglob("*")}
+    texts = {name: path.read_text() for name, path in files.items() if path.is_file()}
+    assert texts == {"kept": "old", "inner/kept": "old", "changed": "new"}
+    assert names(tmp_path) == ["entry"]
+
+
 def test_readers_of_a_folder_that_two_processes_replace_see_one_version_whole(
     tmp_path: Path,
 ) -> None:

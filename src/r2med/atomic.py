@@ -2,22 +2,25 @@
 
 Writes go to a draft beside the target, which takes the target's place in one step: readers see
 the old or the new, a kill at any moment leaves at most a draft, and the next write beside it
-sweeps drafts whose writers are gone. `checksum` and `seal` are for every store: whoever writes a
-file keeps a checksum of it, and whoever reads it checks before anything uses the bytes.
+sweeps drafts whose writers are gone. Checksums are for every store: `seal` for records that are
+JSON, `seal_file` for any other file, `checksum` for parts of one. Whoever reads a stored file
+checks it before anything else sees its bytes.
 """
 
 from __future__ import annotations
 
 import errno
 import json
+import mmap
 import os
 import shutil
+import struct
 import sys
 import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +38,8 @@ _DRAFT = ".draft"
 _RETIRED = ".old"
 #: Where a file system has no locks, a draft is taken for abandoned at this age.
 _ABANDONED_SECONDS = 24 * 3600
+_MAGIC = b"r2ck"
+_TRAILER = struct.Struct("<4sI")
 _swept: set[Path] = set()
 
 
@@ -53,18 +58,24 @@ def atomic_file(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_folder(target: Path) -> Iterator[Path]:
+def atomic_folder(target: Path, *, keep: Callable[[str], bool] | None = None) -> Iterator[Path]:
     """Yield an empty folder to fill; on success it takes the place of `target` in one step.
 
-    Of two writers the last one to finish stays. Read a folder that others may be replacing
-    through `read_folder`.
+    `keep` says which files of the old folder, by their path in it, stay beside the new ones; such
+    writers wait for each other. Of others the last one to finish stays. Read a folder that may
+    be replaced meanwhile through `read_folder`.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with draft_folder(target) as draft:
+    target = target.resolve()
+    with ExitStack() as stack:
+        if keep is not None:
+            stack.enter_context(lock(target.with_name(f".{target.name}.writing")))
+        draft = stack.enter_context(draft_folder(target))
         yield draft
         for file in draft.rglob("*"):
             if file.is_file():
                 _sync(file)
+        if keep is not None:
+            _keep_files(target, draft, keep)
         draft.chmod(0o777 & ~_umask())
         _take_place(draft, target)
 
@@ -135,6 +146,26 @@ def file_checksum(path: Path) -> int:
         while piece := handle.read(1 << 20):
             total = zlib.crc32(piece, total)
     return total
+
+
+def seal_file(path: Path) -> None:
+    """Append the checksum of all that was written to a file: the last step before it is used."""
+    trailer = _TRAILER.pack(_MAGIC, file_checksum(path))
+    with path.open("ab") as handle:
+        handle.write(trailer)
+
+
+def read_sealed(path: Path) -> memoryview:
+    """The content of a file that `seal_file` closed, mapped into memory once it is checked."""
+    with path.open("rb") as handle:
+        if os.fstat(handle.fileno()).st_size < _TRAILER.size:
+            raise DamagedError(f"{path}: the file is cut off.")
+        mapped = memoryview(mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ))
+    body = mapped[: -_TRAILER.size]
+    magic, written = _TRAILER.unpack(mapped[-_TRAILER.size :])
+    if magic != _MAGIC or written != zlib.crc32(body):
+        raise DamagedError(f"{path}: its content does not match its checksum.")
+    return body
 
 
 def seal(record: Mapping[str, Any], *, indent: int | None = 1) -> str:
@@ -242,6 +273,19 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def _keep_files(old: Path, draft: Path, keep: Callable[[str], bool]) -> None:
+    """Give the draft a second name for each old file that stays; the bytes are shared."""
+    for file in old.rglob("*"):
+        new = draft / file.relative_to(old)
+        if file.is_dir() or new.exists() or not keep(file.relative_to(old).as_posix()):
+            continue
+        new.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(file, new, follow_symlinks=False)
+        except OSError:
+            shutil.copy2(file, new, follow_symlinks=False)
 
 
 def _take_place(draft: Path, target: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from r2med.atomic import draft_folder
 from r2med.errors import DataError
 from r2med.home import shelf
 from r2med.tasks.bundle import Member, open_bundles, read_chunks
@@ -58,9 +58,7 @@ def _require(
 
 def _take(find: Find) -> Imported:
     folder = data_folder(find.entry)
-    shelf("data").mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".import-", dir=shelf("data")) as draft:
-        root = Path(draft)
+    with draft_folder(shelf("data") / "import") as root:
         staged = root if find.entry.split else root / find.entry.name
         for path, member in find.files.items():
             _copy(member, find.bundle.source, staged / path)

@@ -1,14 +1,15 @@
-"""Where each file of a data folder came from: a small JSON beside the data, written last."""
+"""Where each file of a data folder came from: a small JSON beside the data."""
 
 from __future__ import annotations
 
 import hashlib
-import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from r2med.atomic import atomic_file
+from r2med.atomic import atomic_folder, seal, unseal
+from r2med.errors import DamagedError
 from r2med.tasks.location import R2MED_FILES
 
 FILE = "provenance.json"
@@ -38,28 +39,30 @@ def sha256_of(file: Path) -> str:
 def read_provenance(folder: Path) -> dict[str, Origin]:
     """What is recorded, by path; an unreadable record counts as none, a new fetch rewrites it."""
     try:
-        record = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        record = unseal((folder / FILE).read_bytes(), folder / FILE)
         return {path: Origin(**origin) for path, origin in record["files"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, DamagedError, KeyError, TypeError, AttributeError):
         return {}
 
 
 def install(staged: Path, folder: Path, origins: Mapping[str, Origin]) -> None:
-    """Move checked files from a staging folder into place, then record where they came from.
+    """Put checked files from a staging folder into place, and record where they came from.
 
-    Each move is atomic, and another form of the same file (corpus.jsonl beside
-    corpus.jsonl.gz) is retired, so that a reader never has two to choose from.
+    All change in one step. Another form of the same file (corpus.jsonl beside corpus.jsonl.gz)
+    is retired, so that a reader never has two to choose from.
     """
-    for path in origins:
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (staged / path).replace(target)
-        for other in _other_forms(path):
-            (folder / other).unlink(missing_ok=True)
-    kept = {p: o for p, o in read_provenance(folder).items() if (folder / p).is_file()}
-    record = {"files": {p: asdict(o) for p, o in sorted({**kept, **origins}.items())}}
-    with atomic_file(folder / FILE) as draft:
-        draft.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    retired = {FILE, *(other for path in origins for other in _other_forms(path))}
+    with atomic_folder(folder, keep=lambda path: path not in retired) as draft:
+        for path in origins:
+            (draft / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(staged / path, draft / path)
+        kept = {
+            path: origin
+            for path, origin in read_provenance(folder).items()
+            if path not in retired and (folder / path).is_file()
+        }
+        files = {path: asdict(o) for path, o in sorted({**kept, **origins}.items())}
+        (draft / FILE).write_text(seal({"files": files}), encoding="utf-8")
 
 
 def _other_forms(path: str) -> list[str]:
