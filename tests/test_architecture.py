@@ -12,7 +12,7 @@ import pytest
 
 import r2med
 
-GROUND_FLOOR = {"errors", "home", "atomic", "settings"}
+GROUND_FLOOR = {"errors", "home", "atomic", "settings", "tabular"}
 ROOMS = (
     "remote",
     "tasks",
@@ -33,6 +33,7 @@ ROOMS = (
 HEAVY = {
     "numpy",
     "pyarrow",
+    "pandas",
     "polars",
     "scipy",
     "torch",

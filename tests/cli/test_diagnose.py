@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-import polars as pl
+import pyarrow.parquet as pq
 
 from tests.cli.running import run
 
@@ -26,15 +26,15 @@ def test_diagnose_says_where_positives_stand_and_why() -> None:
     assert max(map(len, done.out.splitlines())) <= 80
 
 
-def test_diagnose_as_data_has_a_row_a_positive() -> None:
+def test_diagnose_as_data_has_one_row_per_positive() -> None:
     evaluated("bm25")
 
     done = run("diagnose", "bm25", "--task", TASK, "--json", "--out", "why.parquet")
 
     (told,) = json.loads(done.out)["tasks"]
-    frame = pl.read_parquet("why.parquet")
+    frame = pq.read_table("why.parquet")
     assert told["positives"] == len(frame) == 33
-    assert sum(told["missed"].values()) == frame["cause"].count() == 19
+    assert sum(told["missed"].values()) == len(frame["cause"].drop_null()) == 19
 
 
 def test_one_query_is_shown_with_its_evidence() -> None:

@@ -15,7 +15,7 @@ def test_queries_without_documents_count_as_zero_and_unjudged_ones_not_at_all() 
 
     scores = measure(run, judgements_of({"1": {"a": 1}, "2": {"b": 1}}), ["ndcg@10"])
 
-    assert scores.table["query_id"].to_list() == ["1", "2"]
+    assert scores.query_ids.to_pylist() == ["1", "2"]
     assert scores.means() == {"ndcg@10": 0.5}
 
 

@@ -34,7 +34,7 @@ def test_the_bounds_are_the_extremes_over_all_orders_of_equal_scores(
     }
     every = measure(
         Run.from_lists(orders), judgements_of(dict.fromkeys(orders, known)), METRICS, ties="list"
-    ).table
+    )
 
     found = tie_bounds(
         Run.from_lists({"q": list(scores.items())}), judgements_of({"q": known}), METRICS

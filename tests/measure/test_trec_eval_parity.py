@@ -41,15 +41,15 @@ def test_every_metric_equals_trec_eval(
 ) -> None:
     names = [f"{ours}@{k}" for ours in THEIRS for k in CUTOFFS] + ["mrr"]
 
-    table = measure(
+    scores = measure(
         Run.from_lists({q: list(ranked.items()) for q, ranked in run.items()}),
         judgements_of(qrels),
         names,
-    ).table
+    )
 
     expected = trec_eval(run, qrels)
-    assert set(table["query_id"]) == set(qrels)
-    for row in table.iter_rows(named=True):
+    assert set(scores.query_ids.to_pylist()) == set(qrels)
+    for row in scores.to_arrow().to_pylist():
         theirs = expected.get(row["query_id"])
         if theirs is None:
             assert all(row[name] == 0 for name in names)
@@ -84,13 +84,13 @@ def test_a_large_random_run_equals_trec_eval() -> None:
         for q in range(160)
     }
 
-    table = measure(
+    scores = measure(
         Run.from_lists({q: list(ranked.items()) for q, ranked in run.items()}),
         judgements_of(qrels),
-    ).table
+    )
 
     expected = trec_eval(run, qrels)
-    for row in table.iter_rows(named=True):
+    for row in scores.to_arrow().to_pylist():
         theirs = expected.get(row["query_id"])
         want = theirs["ndcg_cut_10"] if theirs else 0.0
         assert row["ndcg@10"] == pytest.approx(want, abs=1e-9)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,9 +99,7 @@ def test_an_id_with_a_space_is_refused_by_trec_files_only(tmp_path: Path) -> Non
 
 
 def test_a_parquet_file_without_the_columns_is_named(tmp_path: Path) -> None:
-    import polars as pl
-
-    pl.DataFrame({"query_id": ["1"], "document_id": ["a"]}).write_parquet(tmp_path / "x.parquet")
+    pq.write_table(pa.table({"query_id": ["1"], "document_id": ["a"]}), tmp_path / "x.parquet")
     (tmp_path / "text.parquet").write_text("no")
 
     with pytest.raises(DataError, match=r"x\.parquet: column 'score' is missing"):

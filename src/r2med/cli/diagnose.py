@@ -94,14 +94,17 @@ def _with_query(found: list[tuple[Diagnosis, Task]], query: str) -> tuple[Diagno
 
 def _write(found: list[tuple[Diagnosis, Task]], out: Path) -> None:
     from r2med.atomic import atomic_file
-    from r2med.report.diagnosis_export import to_frame
+    from r2med.report.diagnosis_export import to_arrow
+    from r2med.tabular import csv_text
 
-    frame = to_frame([diagnosis for diagnosis, _ in found])
+    table = to_arrow([diagnosis for diagnosis, _ in found])
     with atomic_file(out) as draft:
         if out.suffix == ".csv":
-            frame.write_csv(draft)
+            draft.write_text(csv_text(table), encoding="utf-8")
         else:
-            frame.write_parquet(draft)
+            import pyarrow.parquet as pq
+
+            pq.write_table(table, draft)
 
 
 def _show(found: list[tuple[Diagnosis, Task]], query: str | None, limit: int) -> None:

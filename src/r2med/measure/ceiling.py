@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import polars as pl
 
 from r2med.measure.gains import Gains, gains
-from r2med.measure.metrics import score_column
 from r2med.measure.names import Metric
 from r2med.measure.ordering import TieOrder, ordered
-from r2med.measure.scores import Scores
+from r2med.measure.scores import Scores, scores_of
 from r2med.runs import Run
 from r2med.tasks.task import Judgements
 
@@ -32,7 +30,4 @@ def ceiling(
     joined = gains(ordered(run, ties), judgements)
     found = joined.found.copy()
     found[:, :depth] = -np.sort(-found[:, :depth], axis=1)
-    best = Gains(joined.query_ids, found, joined.ideal)
-    columns = {str(metric): score_column(best, metric) for metric in metrics}
-    identity = {"query_id": best.query_ids.to_pylist(), "positives": best.positives}
-    return Scores(pl.DataFrame({**identity, **columns}))
+    return scores_of(Gains(joined.query_ids, found, joined.ideal), metrics)

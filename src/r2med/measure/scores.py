@@ -1,46 +1,82 @@
-"""Scores: one row a judged query, one column a metric, and the means drawn from them."""
+"""Scores: one row per judged query, one column per metric, and the means drawn from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import polars as pl
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from r2med.measure.gains import gains
-from r2med.measure.metrics import score_column
+from r2med.errors import DataError
+from r2med.measure.gains import Gains, gains
+from r2med.measure.metrics import Column, score_column
 from r2med.measure.names import Metric, parse_metric, stored_metrics
 from r2med.measure.ordering import TieOrder, ordered
 from r2med.runs import Run
+from r2med.tabular import Tabular
 from r2med.tasks.task import Judgements
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
-    """Per-query scores; `table` has the columns query_id, positives and a column a metric."""
+class Scores(Tabular):
+    """Per-query scores; `scores["ndcg@10"]` is one metric's column, in the order of the queries."""
 
-    table: pl.DataFrame
+    query_ids: pa.LargeStringArray
+    positives: NDArray[np.int64]
+    """How many documents answer each query."""
+    columns: Mapping[str, Column]
 
     def __len__(self) -> int:
-        return len(self.table)
+        return len(self.query_ids)
 
-    @property
-    def names(self) -> list[str]:
-        """The metrics measured."""
-        return self.table.columns[2:]
+    def __getitem__(self, metric: str) -> Column:
+        return self.columns[metric]
+
+    def __contains__(self, metric: str) -> bool:
+        return metric in self.columns
+
+    def __repr__(self) -> str:
+        return f"Scores({len(self)} queries, {len(self.columns)} metrics)"
 
     def means(self) -> dict[str, float]:
         """The mean of every metric over the judged queries."""
-        if not len(self):
-            return dict.fromkeys(self.names, 0.0)
-        return {name: float(self.table[name].mean()) for name in self.names}  # type: ignore[arg-type]
+        return {
+            name: float(column.mean()) if len(self) else 0.0
+            for name, column in self.columns.items()
+        }
 
     def micro_recall(self, cutoff: int) -> float:
         """Positives found / positives, over all queries at once (the Nano profile figure)."""
-        positives = self.table["positives"]
-        total = int(positives.sum())
-        found = float((self.table[f"recall@{cutoff}"] * positives).sum())
+        total = int(self.positives.sum())
+        found = float(self.columns[f"recall@{cutoff}"] @ self.positives)
         return found / total if total else 0.0
+
+    def at(self, query_ids: pa.Array) -> Scores:
+        """The rows of these queries, in this order."""
+        rows = pc.index_in(query_ids, value_set=self.query_ids)
+        if rows.null_count:
+            absent = query_ids.filter(rows.is_null())
+            raise DataError(f"{len(absent)} queries have no scores, the first is {absent[0]}.")
+        places = rows.to_numpy(zero_copy_only=False)
+        columns = {name: column[places] for name, column in self.columns.items()}
+        return Scores(self.query_ids.take(rows), self.positives[places], columns)
+
+    def to_arrow(self) -> pa.Table:
+        """Columns query_id, positives, and one per metric."""
+        return pa.table(
+            {"query_id": self.query_ids, "positives": self.positives, **dict(self.columns)}
+        )
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table) -> Scores:
+        """Back from what `to_arrow` gave."""
+        columns = {name: table[name].to_numpy() for name in table.column_names}
+        del columns["query_id"]
+        query_ids = table["query_id"].cast(pa.large_string()).combine_chunks()
+        return cls(query_ids, columns.pop("positives"), columns)
 
 
 def measure(
@@ -54,12 +90,16 @@ def measure(
 
     Queries without judgements do not count, as in trec_eval.
     """
-    wanted = _metrics(metrics) if metrics is not None else stored_metrics()
-    joined = gains(ordered(run, ties), judgements)
-    columns = {str(metric): score_column(joined, metric) for metric in wanted}
-    identity = {"query_id": joined.query_ids.to_pylist(), "positives": joined.positives}
-    return Scores(pl.DataFrame({**identity, **columns}))
+    wanted = chosen_metrics(metrics) if metrics is not None else stored_metrics()
+    return scores_of(gains(ordered(run, ties), judgements), wanted)
 
 
-def _metrics(names: Iterable[str | Metric]) -> list[Metric]:
+def scores_of(joined: Gains, metrics: Sequence[Metric]) -> Scores:
+    """Score a run that is already joined with its judgements."""
+    columns = {str(metric): score_column(joined, metric) for metric in metrics}
+    return Scores(joined.query_ids, joined.positives, columns)
+
+
+def chosen_metrics(names: Iterable[str | Metric]) -> list[Metric]:
+    """Metrics from their names."""
     return [parse_metric(name) if isinstance(name, str) else name for name in names]

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from r2med.measure.gains import Gains, gains
-from r2med.measure.metrics import score_column
-from r2med.measure.names import HEADLINE, Metric, parse_metric
+from r2med.measure.names import HEADLINE, Metric
 from r2med.measure.ordering import TieOrder, ordered
-from r2med.measure.scores import Scores
+from r2med.measure.scores import Scores, chosen_metrics, scores_of
 from r2med.runs import Run
 from r2med.tasks.task import Judgements
 
@@ -39,11 +37,11 @@ def tie_bounds(
     list. Documents that tie with the last one but were cut off are not in the run, so the bounds
     say nothing about them.
     """
-    wanted = [parse_metric(name) if isinstance(name, str) else name for name in metrics]
+    wanted = chosen_metrics(metrics)
     listed = ordered(run, ties)
     joined = gains(listed, judgements)
     if ties == "list" or not joined.found.size:
-        scores = _scores(joined, wanted)
+        scores = scores_of(joined, wanted)
         return TieBounds(worst=scores, best=scores)
     groups = _tie_groups(listed, joined, np.float32 if ties == "trec" else np.float64)
     rows = np.repeat(np.arange(len(groups)), groups.shape[1])
@@ -51,7 +49,7 @@ def tie_bounds(
     for sign in (1.0, -1.0):
         order = np.lexsort((sign * joined.found.ravel(), groups.ravel(), rows))
         found = joined.found.ravel()[order].reshape(joined.found.shape)
-        bounds.append(_scores(replace(joined, found=found), wanted))
+        bounds.append(scores_of(replace(joined, found=found), wanted))
     return TieBounds(worst=bounds[0], best=bounds[1])
 
 
@@ -71,9 +69,3 @@ def _tie_groups(
     steps[:, 1:] = scores[:, 1:] != scores[:, :-1]
     groups: NDArray[np.int64] = np.cumsum(steps, axis=1)
     return groups
-
-
-def _scores(joined: Gains, metrics: Sequence[Metric]) -> Scores:
-    identity = {"query_id": joined.query_ids.to_pylist(), "positives": joined.positives}
-    columns = {str(metric): score_column(joined, metric) for metric in metrics}
-    return Scores(pl.DataFrame({**identity, **columns}))

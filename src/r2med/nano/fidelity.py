@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.stats import kendalltau, rankdata
 
@@ -66,16 +66,17 @@ def fidelity(
     on_full, on_nano = _newest(results, full), _newest(results, nano)
     systems = [system for system in on_full if system in on_nano]
     _check(full, nano, on_full, on_nano, systems)
-    tables = [_table(on, systems, metric) for on in (on_full, on_nano)]
-    shared = tables[0].select("query_id").join(tables[1].select("query_id"), on="query_id")
+    for on in (on_full, on_nano):
+        _check_metric(on, systems, metric)
+    scores = [[on[system].scores for system in systems] for on in (on_full, on_nano)]
+    shared = scores[0][0].query_ids.sort()
+    for each in (*scores[0], *scores[1]):
+        shared = shared.filter(pc.is_in(shared, value_set=each.query_ids))
     if not len(shared):
         raise DataError(
             f"{full} and {nano} have no query in common, so one is no Nano form of the other."
         )
-    matrices = [
-        shared.join(table, on="query_id", maintain_order="left").drop("query_id").to_numpy()
-        for table in tables
-    ]
+    matrices = [np.column_stack([each.at(shared)[metric] for each in side]) for side in scores]
     return _compared(full, nano, metric, systems, matrices, resamples, seed)
 
 
@@ -121,20 +122,13 @@ def _check(
     )
 
 
-def _table(results: dict[str, Result], systems: Sequence[str], metric: str) -> pl.DataFrame:
-    """A row a query, a column a system."""
-    table: pl.DataFrame | None = None
-    for place, system in enumerate(systems):
-        scores = results[system].scores
-        if metric not in scores.columns:
+def _check_metric(results: dict[str, Result], systems: Sequence[str], metric: str) -> None:
+    for system in systems:
+        if metric not in results[system].scores:
             raise MissingError(
                 f"{system} on {results[system].task}: {metric} is not stored. Add it with "
                 f"`r2med eval ... --metrics {metric}`."
             )
-        column = scores.select("query_id", pl.col(metric).alias(str(place)))
-        table = column if table is None else table.join(column, on="query_id")
-    assert table is not None
-    return table.sort("query_id")
 
 
 def _compared(

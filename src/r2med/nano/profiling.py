@@ -184,7 +184,7 @@ def _retrieval(
         role=role,
         config=config,
         queries=len(scores),
-        positives=int(scores.table["positives"].sum()),
+        positives=int(scores.positives.sum()),
         ndcg_10=means["ndcg@10"],
         hit_10=means["hit@10"],
         recall_100_micro=scores.micro_recall(100),

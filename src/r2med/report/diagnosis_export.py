@@ -1,4 +1,4 @@
-"""A diagnosis as data: JSON for programs, and a table with a row a positive for Parquet."""
+"""A diagnosis as data: JSON for programs, and a table with one row per positive for Parquet."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import polars as pl
+import pyarrow as pa
 
 from r2med.results.diagnosis.causes import CAUSES
 from r2med.results.diagnosis.findings import Diagnosis, PositiveFinding, QueryFinding
 from r2med.results.diagnosis.slices import slices
 
+#: Columns that may hold nothing but missing values, from which no type could be read.
 _TYPES = {
-    "rank": pl.Int32,
-    "limit": pl.Int32,
-    "first_stage_rank": pl.Int32,
-    "cause": pl.String,
-    "witness": pl.String,
-    "answer": pl.String,
-    "body_system": pl.String,
-    "family": pl.String,
-    "query_cause": pl.String,
+    "rank": pa.int32(),
+    "limit": pa.int32(),
+    "first_stage_rank": pa.int32(),
+    "cause": pa.string(),
+    "witness": pa.string(),
+    "answer": pa.string(),
+    "body_system": pa.string(),
+    "family": pa.string(),
+    "query_cause": pa.string(),
 }
 
 
@@ -35,15 +36,16 @@ def to_json(diagnoses: Sequence[Diagnosis], query: str | None = None) -> dict[st
     }
 
 
-def to_frame(diagnoses: Sequence[Diagnosis]) -> pl.DataFrame:
-    """A row a positive; the columns of its query are repeated."""
+def to_arrow(diagnoses: Sequence[Diagnosis]) -> pa.Table:
+    """One row per positive; the columns of its query are repeated."""
     rows = [
         _row(each, query, positive)
         for each in diagnoses
         for query in each.queries
         for positive in query.positives
     ]
-    return pl.DataFrame(rows, schema_overrides=_TYPES, infer_schema_length=None)
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return pa.table({name: pa.array(column, _TYPES.get(name)) for name, column in columns.items()})
 
 
 def _task(diagnosis: Diagnosis, query: str | None) -> dict[str, Any]:

@@ -47,9 +47,8 @@ class Entrant:
 
     def columns(self, metric: str) -> list[Column]:
         """Per-query scores, a column a task, in the order of the tasks."""
-        return [
-            result.scores.sort("query_id")[metric].to_numpy() for result in self.results.values()
-        ]
+        tables = [result.scores for result in self.results.values()]
+        return [table.at(table.query_ids.sort())[metric] for table in tables]
 
 
 def entrants(results: Sequence[Result], tasks: Sequence[str]) -> tuple[list[Entrant], list[str]]:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError, UsageError
-from r2med.measure import measure
+from r2med.measure import Scores, measure
 from r2med.results.result import RECORD_FILE, Result
 from r2med.results.store import Store
 from r2med.runs import Run
@@ -35,7 +34,7 @@ class Trial:
     task: str
     suite: str | None
     data: str
-    scores: Callable[[], pl.DataFrame]
+    scores: Callable[[], Scores]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +101,8 @@ def _run_file(path: Path, tasks: Sequence[Task], metric: str) -> Contender:
         )
     task = tasks[0]
     run = Run.from_parquet(path) if path.suffix == ".parquet" else Run.from_trec(path)
-    table = measure(run, task.judgements, [metric]).table
-    return Contender(str(path), [Trial(task.name, task.suite, task.hash, lambda: table)])
+    scores = measure(run, task.judgements, [metric])
+    return Contender(str(path), [Trial(task.name, task.suite, task.hash, lambda: scores)])
 
 
 def _trial(result: Result) -> Trial:
@@ -154,21 +153,20 @@ def _same_data(contenders: Sequence[Contender], task: str) -> list[Trial]:
 def _columns(trials: Sequence[Trial], contenders: Sequence[Contender], metric: str) -> list[Column]:
     tables = [trial.scores() for trial in trials]
     for each, table in zip(contenders, tables, strict=True):
-        if metric not in table.columns:
+        if metric not in table:
             raise UsageError(
                 f"{each.name}: {metric} is not stored for {trials[0].task}.\n"
                 f"Add it: r2med eval {_quoted(each.name)} --task {_quoted(trials[0].task)} "
                 f"--metrics {metric}"
             )
-    ordered = [table.sort("query_id") for table in tables]
-    first = ordered[0]["query_id"]
-    for each, table in zip(contenders, ordered, strict=True):
-        if not first.equals(table["query_id"]):
+    queries = tables[0].query_ids
+    for each, table in zip(contenders, tables, strict=True):
+        if set(queries.to_pylist()) != set(table.query_ids.to_pylist()):
             raise DataError(
                 f"{trials[0].task}: {contenders[0].name} and {each.name} were scored on different "
                 "queries, so they cannot be paired."
             )
-    return [table[metric].to_numpy() for table in ordered]
+    return [table.at(queries)[metric] for table in tables]
 
 
 def _quoted(text: str) -> str:

@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-import polars as pl
+import pyarrow as pa
 
 from r2med.atomic import atomic_file
 from r2med.errors import R2MedError
 from r2med.results.result import Result
+from r2med.tabular import csv_text
 from r2med.tasks.registry import find_task
 
 
@@ -26,28 +27,20 @@ def export_trec(results: Iterable[Result], out: Path) -> list[Path]:
 
 
 def export_csv(results: Iterable[Result], out: Path) -> list[Path]:
-    """`results.csv`, a row a result and metric; `scores.csv`, a row a result and query."""
+    """`results.csv`, one row per result and metric; `scores.csv`, one per result and query."""
     found = list(results)
-    means = pl.DataFrame(
+    means = pa.Table.from_pylist(
         [
             {**_named(result), "metric": metric, "value": value}
             for result in found
             for metric, value in result.metrics.items()
         ]
     )
-    queries = pl.concat(
-        [
-            result.scores.with_columns(**{k: pl.lit(v) for k, v in _named(result).items()})
-            for result in found
-        ],
-        how="diagonal",
-    )
-    order = ["suite", "task", "system", "query_id"]
-    queries = queries.select(*order, pl.exclude(order))
+    queries = pa.concat_tables(map(_named_scores, found), promote_options="default")
     written = []
-    for name, frame in (("results.csv", means), ("scores.csv", queries)):
+    for name, table in (("results.csv", means), ("scores.csv", queries)):
         with atomic_file(out / name) as draft:
-            frame.write_csv(draft)
+            draft.write_text(csv_text(table), encoding="utf-8")
         written.append(out / name)
     return written
 
@@ -107,6 +100,12 @@ def _mteb_task(result: Result) -> tuple[str, str]:
 
 def _named(result: Result) -> dict[str, str]:
     return {"suite": result.suite or "local", "task": result.task, "system": result.system}
+
+
+def _named_scores(result: Result) -> pa.Table:
+    scores = result.scores.to_arrow()
+    named = {name: pa.repeat(value, len(scores)) for name, value in _named(result).items()}
+    return pa.table({**named, **dict(zip(scores.column_names, scores.columns, strict=True))})
 
 
 def _file_name(text: str) -> str:

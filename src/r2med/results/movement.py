@@ -67,8 +67,8 @@ def movements(a: Ranking, b: Ranking, task: Task, metric: str) -> list[QueryMove
 
 
 def _scores(run: Run, task: Task, metric: str) -> Mapping[str, float]:
-    table = measure(run, task.judgements, [metric], ties="list").table
-    return dict(zip(table["query_id"].to_list(), table[metric].to_list(), strict=True))
+    scores = measure(run, task.judgements, [metric], ties="list")
+    return dict(zip(scores.query_ids.to_pylist(), scores[metric].tolist(), strict=True))
 
 
 def _ranks(run: Run, query: str) -> dict[str, int]:

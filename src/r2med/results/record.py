@@ -15,7 +15,7 @@ from importlib.metadata import version
 from typing import Any
 
 SCHEMA = 1
-_LIBRARIES = ("r2med", "numpy", "polars", "pyarrow", "scipy")
+_LIBRARIES = ("r2med", "numpy", "pyarrow", "scipy")
 
 
 @dataclass(frozen=True)

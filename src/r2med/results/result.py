@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import polars as pl
+import pyarrow.parquet as pq
 
+from r2med.measure import Scores
 from r2med.results.record import Record
 from r2med.runs import Run
 
@@ -52,9 +53,9 @@ class Result:
         return self.record.seconds
 
     @cached_property
-    def scores(self) -> pl.DataFrame:
-        """One row a judged query, one column a metric."""
-        return pl.read_parquet(self.folder / SCORES_FILE)
+    def scores(self) -> Scores:
+        """One row per judged query, one column per metric."""
+        return Scores.from_arrow(pq.read_table(self.folder / SCORES_FILE))
 
     @cached_property
     def run(self) -> Run:

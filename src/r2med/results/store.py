@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from r2med.atomic import atomic_folder
 from r2med.errors import DamagedError
 from r2med.measure import Scores
@@ -35,7 +37,7 @@ class Store:
         folder = self._folder(record)
         with atomic_folder(folder) as draft:
             run.to_parquet(draft / RUN_FILE)
-            scores.table.write_parquet(draft / SCORES_FILE)
+            pq.write_table(scores.to_arrow(), draft / SCORES_FILE)
             sums = {name: _sha256(draft / name) for name in (RUN_FILE, SCORES_FILE)}
             record = replace(record, files=sums)
             (draft / RECORD_FILE).write_text(record.to_json(), encoding="utf-8")

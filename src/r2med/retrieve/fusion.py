@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from r2med.runs import Run
 from r2med.settings import setting
 
 Method = Literal["rrf", "minmax", "zscore"]
+Column = NDArray[np.float64]
 
 #: The constant of reciprocal rank fusion; the Nano protocol was published with another one.
 DEFAULT_K = 60
@@ -45,17 +47,12 @@ class Fusion:
         weights = self.weights or (1.0,) * len(runs)
         if self.method == "rrf":
             k = DEFAULT_K if self.k == "auto" else self.k
-            parts = [
-                _entries(run).with_columns(part=weight / (k + pl.col("rank")))
-                for run, weight in zip(runs, weights, strict=True)
-            ]
+            shares = [1 / (k + run.ranks) for run in runs]
         else:
             scale = _minmax if self.method == "minmax" else _zscore
-            parts = [
-                _entries(run).with_columns(part=weight * scale(pl.col("score")))
-                for run, weight in zip(runs, weights, strict=True)
-            ]
-        return _summed(parts, [run.query_ids for run in runs], depth)
+            shares = [scale(run) for run in runs]
+        shares = [weight * share for share, weight in zip(shares, weights, strict=True)]
+        return _summed(runs, shares, depth)
 
 
 def reciprocal_rank_fusion(runs: Sequence[Run], *, k: int = DEFAULT_K, depth: int = 1000) -> Run:
@@ -63,50 +60,78 @@ def reciprocal_rank_fusion(runs: Sequence[Run], *, k: int = DEFAULT_K, depth: in
     return Fusion("rrf", k).fuse(runs, depth=depth)
 
 
-def _minmax(score: pl.Expr) -> pl.Expr:
+def _minmax(run: Run) -> Column:
     """Between 0 and 1 within a query; lists whose scores are all equal count as 1 throughout."""
-    low, high = score.min().over("query_id"), score.max().over("query_id")
-    return pl.when(high > low).then((score - low) / (high - low)).otherwise(1.0)
+    low, high = _of_list(run, np.minimum), _of_list(run, np.maximum)
+    return _quotient(run.scores - low, high - low)
 
 
-def _zscore(score: pl.Expr) -> pl.Expr:
+def _zscore(run: Run) -> Column:
     """Distance from the query's mean in standard deviations, moved so that its lowest is 0.
 
     A document that a run lacks must not score above one that it ranked, hence the move.
     """
-    low, spread = score.min().over("query_id"), score.std(ddof=0).over("query_id")
-    return pl.when(spread > 0).then((score - low) / spread).otherwise(1.0)
+    low, high = _of_list(run, np.minimum), _of_list(run, np.maximum)
+    lengths = np.repeat(run.lengths, run.lengths)
+    mean = _of_list(run, np.add) / lengths
+    squares = replace(run, scores=(run.scores - mean) ** 2)
+    spread = np.where(high > low, np.sqrt(_of_list(squares, np.add) / lengths), 0.0)
+    return _quotient(run.scores - low, spread)
 
 
-def _entries(run: Run) -> pl.DataFrame:
-    frame = pl.from_arrow(run.to_table())
-    assert isinstance(frame, pl.DataFrame)
-    return frame
+def _of_list(run: Run, reduce: np.ufunc) -> Column:
+    """A figure of each list of scores, repeated for every entry of the list."""
+    filled = run.lengths > 0
+    if not filled.any():
+        return np.empty(0)
+    figures = reduce.reduceat(run.scores, run.offsets[:-1][filled])
+    return np.repeat(figures, run.lengths[filled])
 
 
-def _summed(
-    parts: Sequence[pl.DataFrame], query_ids: Sequence[pa.LargeStringArray], depth: int
-) -> Run:
-    queries = pa.chunked_array(query_ids).unique().cast(pa.large_string())
-    places = pl.DataFrame({"query_id": pl.Series(queries), "query": np.arange(len(queries))})
-    fused = (
-        pl.concat([part.select("query_id", "document_id", "rank", "part") for part in parts])
-        .group_by("query_id", "document_id")
-        .agg(score=pl.col("part").sort().sum(), best=pl.col("rank").min())
-        .join(places, on="query_id")
-        .sort(
-            ["query", "score", "best", "document_id"],
-            descending=[False, True, False, False],
-        )
-        .group_by("query", maintain_order=True)
-        .head(depth)
+def _quotient(part: Column, whole: Column) -> Column:
+    ratios: Column = np.divide(part, whole, out=np.ones(len(part)), where=whole > 0)
+    return ratios
+
+
+def _summed(runs: Sequence[Run], shares: Sequence[Column], depth: int) -> Run:
+    """Add up each document's shares and keep the best `depth` of every query."""
+    queries = pa.chunked_array([run.query_ids for run in runs]).unique().cast(pa.large_string())
+    names = pa.chunked_array([_ranked_ids(run) for run in runs]).unique().cast(pa.large_string())
+    names = names.take(pc.sort_indices(names.cast(pa.large_binary())))
+    keys = np.concatenate(
+        [
+            _codes(run.query_ids, queries)[run.query_rows] * len(names)
+            + _codes(run.document_ids, names)[run.documents]
+            for run in runs
+        ]
     )
-    lengths = np.bincount(fused["query"].to_numpy(), minlength=len(queries))
-    documents = fused["document_id"].to_arrow().cast(pa.large_string()).dictionary_encode()
+    ranks = np.concatenate([run.ranks for run in runs])
+    share = np.concatenate(shares)
+    # Shares are added smallest first, so that a sum does not depend on the order of the runs.
+    order = np.lexsort((share, keys))
+    pairs, starts = np.unique(keys[order], return_index=True)
+    if not len(pairs):
+        return Run.from_lists({query: [] for query in queries.to_pylist()})
+    scores = np.add.reduceat(share[order], starts)
+    best = np.minimum.reduceat(ranks[order], starts)
+    rows, documents = np.divmod(pairs, len(names))
+    order = np.lexsort((documents, best, -scores, rows))
+    lengths = np.bincount(rows, minlength=len(queries))
     return Run(
         query_ids=queries,
-        document_ids=documents.dictionary,
+        document_ids=names,
         offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        documents=documents.indices.to_numpy(zero_copy_only=False).astype(np.int32),
-        scores=fused["score"].to_numpy(),
-    )
+        documents=documents[order].astype(np.int32),
+        scores=scores[order],
+    ).truncated(depth)
+
+
+def _ranked_ids(run: Run) -> pa.LargeStringArray:
+    return run.document_ids.take(pa.array(np.unique(run.documents)))
+
+
+def _codes(ids: pa.Array, known: pa.Array) -> NDArray[np.int64]:
+    """The place of every id among the known ones; -1 for an id that no list holds."""
+    places = pc.index_in(ids, value_set=known).fill_null(-1)
+    codes: NDArray[np.int64] = places.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes

@@ -7,7 +7,7 @@ import pytest
 
 import r2med
 from r2med.errors import DataError
-from r2med.report.diagnosis_export import to_frame, to_json
+from r2med.report.diagnosis_export import to_arrow, to_json
 from r2med.results.diagnosis import CAUSES, diagnose
 from r2med.results.diagnosis.slices import slices
 from r2med.results.ranking import find_ranking
@@ -78,11 +78,11 @@ def test_the_data_forms_say_the_same(tmp_path: Path) -> None:
     task = task_of(tmp_path, CORPUS, QUERY, {"q1": {"porphyria": 1, "decoy": 2}})
     diagnosis = diagnose(ranking_of({"q1": ["decoy", *FILLER, "porphyria"]}), task)
 
-    frame, told = to_frame([diagnosis]), to_json([diagnosis])
+    table, told = to_arrow([diagnosis]), to_json([diagnosis])
 
     (query,) = told["tasks"][0]["queries"]
-    assert frame["document_id"].to_list() == [p["document_id"] for p in query["positives"]]
-    assert frame["cause"].to_list() == [None, "few-shared-terms"]
+    assert table["document_id"].to_pylist() == [p["document_id"] for p in query["positives"]]
+    assert table["cause"].to_pylist() == [None, "few-shared-terms"]
     assert told["tasks"][0]["missed"] == {"few-shared-terms": 1}
     assert set(told["causes"]) == set(CAUSES)
 

@@ -133,7 +133,7 @@ def _own_results(task: Task, results: Sequence[Result]) -> list[Result]:
 
 
 def _scored(result: Result) -> Scored:
-    column = result.scores["ndcg@10"].to_numpy()
+    column = result.scores["ndcg@10"]
     return Scored(
         result.system,
         result.metrics["ndcg@10"],

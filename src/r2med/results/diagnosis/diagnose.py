@@ -44,8 +44,8 @@ def diagnose(
     """Diagnose every query that has a positive; `results` may hold the system's first stage."""
     below, told = _first_stage(ranking, task, results)
     scene = _Scene(task, ranking, lexicon or Lexicon(task.corpus), below)
-    scores = measure(ranking.run, task.judgements, [METRIC, f"hit@{TOP}"], ties="list").table
-    by_query = {row["query_id"]: row for row in scores.iter_rows(named=True)}
+    scores = measure(ranking.run, task.judgements, [METRIC, f"hit@{TOP}"], ties="list")
+    by_query = {row["query_id"]: row for row in scores.to_arrow().to_pylist()}
     found = [
         scene.query(query, terms, row=place, scores=by_query[query])
         for place, (query, terms) in enumerate(

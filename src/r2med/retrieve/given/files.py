@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.retrieve.given.findings import Findings
@@ -83,21 +83,23 @@ def _read_trec(path: Path) -> tuple[Run, Findings]:
     lines = read_lines(path)
     numbered = zip(lines.ranks, lines.numbers, strict=True)
     ranks = [_rank(text, path, number) for text, number in numbered]
-    table = pl.DataFrame({"query": lines.queries, "rank": ranks})
-    repeated = _lists(table, pl.struct("query", "rank").is_duplicated())
+    queries = pa.array(lines.queries).dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    order = np.lexsort((ranks, queries))
+    queries, places = queries[order], np.array(ranks, dtype=np.int64)[order]
+    same_list = queries[1:] == queries[:-1]
+    repeated = _lists(queries, same_list & (places[1:] == places[:-1]))
     if lines.scores is None:
         findings = Findings(repeated_ranks=repeated, without_scores=True)
         return run_of_lines(lines, [-float(rank) for rank in ranks], path), findings
-    table = table.with_columns(score=pl.Series(np.array(lines.scores, dtype=np.float32)))
-    rising = pl.col("score") > pl.col("score").shift(1).over("query")
-    unsorted = _lists(table.sort("query", "rank", maintain_order=True), rising)
+    scores = np.array(lines.scores, dtype=np.float32)[order]
+    unsorted = _lists(queries, same_list & (scores[1:] > scores[:-1]))
     findings = Findings(repeated_ranks=repeated, unsorted_queries=unsorted)
     return run_of_lines(lines, lines.scores, path), findings
 
 
-def _lists(table: pl.DataFrame, odd: pl.Expr) -> int:
-    """How many queries have an odd line."""
-    return table.filter(odd)["query"].n_unique()
+def _lists(queries: NDArray[np.int32], odd: NDArray[np.bool_]) -> int:
+    """How many queries have a line that is odd after the one before it."""
+    return len(np.unique(queries[1:][odd]))
 
 
 def _rank(text: str, path: Path, number: int) -> int:

@@ -1,0 +1,54 @@
+"""Tables of the API: Arrow inside, pandas and polars for those who have them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from abc import ABC, abstractmethod
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from r2med.errors import MissingError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Tabular(ABC):
+    """A value that is also a table; a class says what its Arrow table is, the rest follows."""
+
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """The table as Arrow."""
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas data frame."""
+        _library("pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The table as a polars data frame."""
+        return _library("polars").from_arrow(self.to_arrow())
+
+    def to_csv(self) -> str:
+        """The table as CSV text; an empty cell is a missing value."""
+        return csv_text(self.to_arrow())
+
+
+def csv_text(table: pa.Table) -> str:
+    """Arrow as CSV, quoted only where a value needs it; numbers keep all their digits."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.column_names)
+    for batch in table.to_batches():
+        writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    return text.getvalue()
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise MissingError(
+            f"to_{name}() needs {name}, which is not installed: pip install {name}"
+        ) from None
