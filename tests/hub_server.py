@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
@@ -17,12 +16,6 @@ from urllib.parse import unquote, urlsplit
 REVISION = re.compile(r"^/api/datasets/([^/]+/[^/]+)/revision/(.+)$")
 TREE = re.compile(r"^/api/datasets/([^/]+/[^/]+)/tree/([^/]+)")
 RESOLVE = re.compile(r"^/datasets/([^/]+/[^/]+)/resolve/([^/]+)/(.+)$")
-CREATE = re.compile(r"^/api/repos/create$")
-VALIDATE = re.compile(r"^/api/validate-yaml$")
-PREUPLOAD = re.compile(r"^/api/datasets/([^/]+/[^/]+)/preupload/([^/]+)$")
-COMMIT = re.compile(r"^/api/datasets/([^/]+/[^/]+)/commit/([^/]+)$")
-BATCH = re.compile(r"^/datasets/([^/]+/[^/]+)\.git/info/lfs/objects/batch$")
-STORE = re.compile(r"^/store/([0-9a-f]{64})$")
 SIGNED = re.compile(r"^/signed/([0-9a-f]{64})$")
 
 
@@ -53,10 +46,6 @@ class Hub:
     cut_after: int | None = None
     altered: dict[str, bytes] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
-    writers: set[str] = field(default_factory=set)
-    """Tokens that may upload."""
-    stored: dict[str, bytes] = field(default_factory=dict)
-    private: dict[str, bool] = field(default_factory=dict)
     endpoint: str = ""
 
     def add(self, repo: str, commit: str, files: Mapping[str, bytes]) -> None:
@@ -102,41 +91,6 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer()
 
-    def do_POST(self) -> None:
-        body = self._received()
-        path = self._see()
-        if BATCH.match(path):
-            return self._send_json(self._batch(json.loads(body)))
-        if VALIDATE.match(path):
-            return self._send_json({"errors": [], "warnings": []})
-        if self.headers.get("Authorization", "").removeprefix("Bearer ") not in self.hub.writers:
-            return self._refuse(403, "Forbidden")
-        if CREATE.match(path):
-            return self._create(json.loads(body))
-        if PREUPLOAD.match(path):
-            return self._send_json({"files": [_mode(f) for f in json.loads(body)["files"]]})
-        if found := COMMIT.match(path):
-            return self._commit(found[1], body)
-        return self._refuse(404, "RepoNotFound")
-
-    def do_PUT(self) -> None:
-        body = self._received()
-        found = STORE.match(self._see())
-        if not found or sha256(body) != found[1]:
-            return self._refuse(400, "BadContent")
-        self.hub.stored[found[1]] = body
-        return self._send(200, b"", {"ETag": found[1]})
-
-    def _received(self) -> bytes:
-        if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        parts = []
-        while size := int(self.rfile.readline(), 16):
-            parts.append(self.rfile.read(size))
-            self.rfile.readline()
-        self.rfile.readline()
-        return b"".join(parts)
-
     def _see(self) -> str:
         path = unquote(urlsplit(self.path).path)
         headers = self.headers
@@ -144,34 +98,6 @@ class _Handler(BaseHTTPRequestHandler):
             Seen(self.command, path, headers.get("Range"), headers.get("Authorization"))
         )
         return path
-
-    def _create(self, asked: Mapping[str, object]) -> None:
-        repo = f"{asked['organization']}/{asked['name']}"
-        if repo in self.hub.repositories:
-            return self._send(409, b"{}", {"Content-Type": "application/json"})
-        self.hub.add(repo, "0" * 40, {})
-        self.hub.private[repo] = asked.get("visibility") == "private" or bool(asked.get("private"))
-        return self._send_json({"url": f"{self.hub.endpoint}/datasets/{repo}"})
-
-    def _batch(self, asked: Mapping[str, list[Mapping[str, object]]]) -> dict[str, object]:
-        objects = [
-            {**item, "actions": {"upload": {"href": f"{self.hub.endpoint}/store/{item['oid']}"}}}
-            for item in asked["objects"]
-        ]
-        return {"transfer": "basic", "objects": objects}
-
-    def _commit(self, repo: str, body: bytes) -> None:
-        files = dict(self.hub.repositories[repo].files)
-        for line in map(json.loads, body.splitlines()):
-            value = line["value"]
-            if line["key"] == "file":
-                files[value["path"]] = base64.b64decode(value["content"])
-            elif line["key"] == "lfsFile":
-                files[value["path"]] = self.hub.stored[value["oid"]]
-        commit = sha256(body)[:40]
-        self.hub.add(repo, commit, files)
-        url = f"{self.hub.endpoint}/datasets/{repo}/commit/{commit}"
-        self._send_json({"success": True, "commitOid": commit, "commitUrl": url})
 
     def _answer(self) -> None:
         path = self._see()
@@ -263,16 +189,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(length))
         self.end_headers()
-
-
-def _mode(file: Mapping[str, object]) -> dict[str, object]:
-    large = str(file["path"]).endswith(".parquet")
-    return {
-        "path": file["path"],
-        "uploadMode": "lfs" if large else "regular",
-        "shouldIgnore": False,
-        "oid": None,
-    }
 
 
 def _listing(path: str, content: bytes) -> dict[str, object]:

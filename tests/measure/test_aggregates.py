@@ -14,7 +14,7 @@ def test_the_two_means_count_tasks_and_queries() -> None:
     found = aggregate({"a": 1.0, "b": 0.0, "c": 0.5}, QUERIES, FAMILIES)
 
     assert found.task_mean == pytest.approx(0.5)
-    assert found.query_weighted == pytest.approx(0.4)
+    assert found.weighted_mean == pytest.approx(0.4)
     assert found.families == {"one": 0.5, "two": 0.5}
     assert (found.tasks, found.queries) == (3, 100)
 
@@ -22,6 +22,6 @@ def test_the_two_means_count_tasks_and_queries() -> None:
 def test_a_missing_task_leaves_no_mean_but_the_families_that_are_whole() -> None:
     found = aggregate({"a": 1.0, "c": 0.5}, QUERIES, FAMILIES)
 
-    assert (found.task_mean, found.query_weighted) == (None, None)
+    assert (found.task_mean, found.weighted_mean) == (None, None)
     assert found.families == {"one": None, "two": 0.5}
     assert (found.tasks, found.queries) == (2, 70)

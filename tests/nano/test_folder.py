@@ -39,7 +39,13 @@ def test_both_layouts_load_as_the_same_task(tmp_path: Path) -> None:
 @settings(
     deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(st.lists(st.text(min_size=1).filter(lambda t: t.isprintable()), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.text(min_size=1).filter(lambda t: t.isprintable() and t == t.strip()),
+        min_size=1,
+        max_size=5,
+    )
+)
 def test_any_text_survives_writing_and_reading(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str]
 ) -> None:

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.errors import DataError, UsageError
-from r2med.nano.pool import Pool, make_pool
-from r2med.nano.recipe import Fill, Recipe
+from r2med.nano.pool import Fill, Pool, Recipe, make_pool
 from r2med.runs import Run
 from r2med.tasks.task import Task
 from tests.nano.making import task_of
@@ -101,15 +100,55 @@ def test_positives_beyond_the_cap_are_neither_judged_nor_in_the_fill() -> None:
     assert pool.report.positives_over_cap == 2
 
 
-def test_a_repeated_id_is_one_document_with_its_last_text() -> None:
-    task = task_of([("d0", "old"), ("d1", "x"), ("d0", "new")], {"q": "one"}, {"q": {"d1": 1}})
+def texts(pool: Pool) -> dict[str, str]:
+    return dict(zip(ids(pool), pool.corpus.texts.to_pylist(), strict=True))
+
+
+def test_a_repeated_id_is_one_document_with_its_first_text() -> None:
+    task = task_of([("d0", "first"), ("d1", "x"), ("d0", "last")], {"q": "one"}, {"q": {"d0": 1}})
+
+    assert texts(make_pool(task)) == {"d0": "first", "d1": "x"}
+
+
+def test_a_later_row_of_an_id_fills_the_pool_where_its_first_is_a_repeated_text() -> None:
+    task = task_of([("d1", "x"), ("d0", "x"), ("d0", "y")], {"q": "one"}, {"q": {"d1": 1}})
+
+    assert texts(make_pool(task)) == {"d1": "x", "d0": "y"}
+
+
+def test_texts_are_stripped_before_they_are_compared_and_kept() -> None:
+    task = task_of(
+        [("d0", " twin\n"), ("d1", "twin"), ("d2", "\u00a0other\t")],
+        {"q1": "same ", "q2": " same"},
+        {"q1": {"d0": 1}, "q2": {"d1": 1}},
+    )
 
     pool = make_pool(task)
 
-    assert dict(zip(ids(pool), pool.corpus.texts.to_pylist(), strict=True)) == {
-        "d1": "x",
-        "d0": "new",
-    }
+    assert texts(pool) == {"d0": "twin", "d2": "other"}
+    assert pool.queries.texts.to_pylist() == ["same"]
+
+
+def test_rows_without_text_are_no_documents_and_do_not_count_in_the_fill() -> None:
+    empty = [(f"e{i}", " \n" if i % 2 else "") for i in range(9)]
+    task = task_of(
+        [*empty, ("d0", ""), ("d0", "late"), *DOCUMENTS[1:]], {"q": "one"}, {"q": {"d0": 1}}
+    )
+
+    pool = make_pool(task, Recipe(documents=3))
+
+    assert texts(pool) == {"d0": "late", "d1": "text 1", "d2": "text 2"}
+    assert pool.report.empty_documents == 10
+    assert "10 rows of the corpus without text left out." in pool.report.notices(3)
+
+
+def test_a_positive_without_text_is_lost_and_counted() -> None:
+    task = task_of([("d0", " "), ("d1", "x")], {"q": "one"}, {"q": {"d0": 1, "d1": 1}})
+
+    pool = make_pool(task)
+
+    assert pool.judgements.document_ids.to_pylist() == ["d1"]
+    assert pool.report.positives_not_in_corpus == 1
 
 
 def test_no_positive_judgement_is_an_error_that_names_the_task() -> None:
@@ -169,14 +208,14 @@ def tasks(draw: st.DrawFn) -> Task:
 def test_every_pool_is_sound(task: Task, size: int, fill: Fill) -> None:
     pool = make_pool(task, Recipe(documents=size, fill=fill))
 
-    texts = pool.corpus.texts.to_pylist()
-    assert len(texts) <= size
-    assert len(set(texts)) == len(texts)
+    kept = pool.corpus.texts.to_pylist()
+    assert len(kept) <= size
+    assert len(set(kept)) == len(kept)
     assert set(pool.judgements.document_ids.to_pylist()) <= set(ids(pool))
     assert set(pool.judgements.query_ids.to_pylist()) == set(pool.queries.ids.to_pylist())
     report = pool.report
     assert (
         report.positive_documents + report.judged_negative_documents + report.fill_documents
         == report.documents
-        == len(texts)
+        == len(kept)
     )

@@ -93,7 +93,18 @@ def test_nano_recall_is_micro_so_its_mean_is_over_all_positives() -> None:
     assert bm25.values["NanoR2MEDMedQADiag"] == pytest.approx(121 / 522)
     assert bm25.mean is not None
     assert bm25.mean * 2678 == pytest.approx(round(bm25.mean * 2678), abs=1e-4)
-    assert "micro" in board.mean_title
+
+
+def test_a_mean_weighted_by_positives_is_never_called_query_weighted() -> None:
+    board = leaderboard(Selection(suite="nano", metric="recall@100"))
+
+    told = json.loads(to_json(board))
+
+    assert "each positive counts once" in board.mean_title
+    assert "query-weighted" not in told["ranked_by"]
+    assert "query_weighted_mean" not in told["rows"][0]
+    assert told["rows"][0]["micro_mean"] == board.rows[0].mean
+    assert told["rows"][0]["queries"] == 876
 
 
 def test_measured_systems_stand_in_the_same_ranking_with_an_interval() -> None:

@@ -1,7 +1,7 @@
 """What training data must leave out, in a form that others can use without seeing the texts.
 
-docs/nano.md documents the format: a first line that says how texts were normalised and hashed,
-then one line a query, positive or same-source document.
+docs/exclusions.md documents the format: a first line that says how texts were normalised and
+hashed, then one line for each query, positive and same-source document.
 """
 
 from __future__ import annotations

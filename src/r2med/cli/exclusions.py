@@ -23,7 +23,7 @@ def exclusions(
 ) -> None:
     """Write what training data must leave out: ids, hashes and fingerprints.
 
-    Of queries, positives and documents of the same source; docs/nano.md
+    Of queries, positives and documents of the same source; docs/exclusions.md
     documents the format, which holds no text.
     """
     from r2med.audit.exclusions import write_exclusions

@@ -1,4 +1,4 @@
-"""`r2med nano`: build compact tasks, give them candidates, upload them, test their fidelity."""
+"""`r2med nano`: build compact tasks, give them candidates, test their fidelity."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from r2med.nano.fidelity import Fidelity
 
 nano = typer.Typer(
-    help="Build Nano tasks, add candidates, upload them, check that they are faithful.",
+    help="Build Nano tasks, add candidates, check that they are faithful.",
     no_args_is_help=True,
 )
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
@@ -62,7 +62,7 @@ def build(
     from r2med.cli.choices import chosen
     from r2med.nano.building import LAYOUTS
     from r2med.nano.building import build as build_folder
-    from r2med.nano.recipe import FILLS, Recipe
+    from r2med.nano.pool import FILLS, Recipe
     from r2med.nano.staging import check_free
     from r2med.report.console import notice
     from r2med.tasks.load import load_task
@@ -127,24 +127,6 @@ def candidates(
             f"queries; {len(found.safeguards):,} with a safeguard at rank 101"
         )
     typer.echo(f"next: r2med profile {folder}")
-
-
-@nano.command()
-def push(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `nano build` made.")],
-    repo: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The dataset repository.")],
-    public: Annotated[
-        bool, typer.Option("--public", help="Make a new repository public; private otherwise.")
-    ] = False,
-    message: Annotated[str, typer.Option(help="The commit's message.")] = "",
-) -> None:
-    """Upload a Nano folder to the hub with the token in HF_TOKEN.
-
-    Only files that the folder's record names are sent, and only unchanged ones.
-    """
-    from r2med.nano.push import push as upload
-
-    typer.echo(upload(folder, repo, private=not public, message=message))
 
 
 @nano.command()

@@ -20,7 +20,8 @@ class Aggregates:
     queries: int
     """How many queries these tasks have."""
     task_mean: float | None
-    query_weighted: float | None
+    weighted_mean: float | None
+    """Query-weighted; of a micro metric, weighted by positives: what all tasks at once give."""
     families: Mapping[str, float | None]
 
 
@@ -39,7 +40,7 @@ def aggregate(
         tasks=len(present),
         queries=total,
         task_mean=fmean(values[task] for task in present) if complete else None,
-        query_weighted=weighted / total if complete and total else None,
+        weighted_mean=weighted / total if complete and total else None,
         families={family: _mean_of(values, tasks) for family, tasks in groups.items()},
     )
 

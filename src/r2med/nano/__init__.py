@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from r2med.nano.building import build
     from r2med.nano.candidates import add_candidates
-    from r2med.nano.pool import Pool, make_pool
+    from r2med.nano.pool import Pool, Recipe, make_pool
     from r2med.nano.profiling import profile
-    from r2med.nano.recipe import Recipe
 
 _HOMES = {
     "Pool": "r2med.nano.pool",
-    "Recipe": "r2med.nano.recipe",
+    "Recipe": "r2med.nano.pool",
     "add_candidates": "r2med.nano.candidates",
     "build": "r2med.nano.building",
     "make_pool": "r2med.nano.pool",

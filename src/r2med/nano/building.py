@@ -11,8 +11,7 @@ from typing import Any, Literal
 from r2med.errors import DataError, UsageError
 from r2med.nano.dataset_card import dataset_card
 from r2med.nano.folder import write_hub_layout, write_r2med_layout, write_record
-from r2med.nano.pool import Pool, make_pool
-from r2med.nano.recipe import Recipe
+from r2med.nano.pool import Pool, Recipe, make_pool
 from r2med.nano.retrieval import retrieved
 from r2med.nano.staging import check_free, staged
 from r2med.runs import Run

@@ -1,29 +1,150 @@
 """Choose the queries and documents of a Nano task by the published recipe.
 
-Documents come in this order, equal texts skipped throughout, until the pool is full: positives in
-the order of the judgements; judged non-positives in rounds over the sorted query ids; the fill.
+Texts lose the white space around them, and rows without text are no documents. Documents come in
+this order, equal texts skipped throughout, until the pool is full: positives in the order of the
+judgements; judged non-positives in rounds over the sorted query ids; the fill. A document whose
+id repeats has the text of its first row.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from r2med.errors import DataError
-from r2med.nano.fill import fill_order
-from r2med.nano.recipe import Recipe
-from r2med.nano.report import PoolReport
+from r2med.errors import DataError, UsageError, nearest
 from r2med.runs import Run
 from r2med.tasks.task import Corpus, Judgements, Queries, Task
 
-Pair = tuple[str, int]
-"""A query id and a document, by its place among the corpus's distinct ids (-1: not there)."""
+Fill = Literal["source", "random", "hard"]
+FILLS: tuple[Fill, ...] = get_args(Fill)
+#: The seed of the published safeguard, used wherever chance is asked for.
+SEED = 20260524
+Pair = tuple[str, str]
+"""A query id and a document id."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How many queries and documents, and where the unjudged documents come from.
+
+    The defaults are the published ones.
+    """
+
+    queries: int = 200
+    documents: int = 10_000
+    fill: Fill = "source"
+    """`source`: the head of the corpus, as published; `random`: by a seeded hash of the id;
+    `hard`: what a retriever ranks highest for the queries."""
+    seed: int = SEED
+    """Decides the random fill; the others have no chance in them."""
+    hard_from: str = "bm25-nano"
+    """The system whose rankings give the hard fill."""
+    positives_cap: int | None = None
+    """The most positives per query; the published tasks have no such limit."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that no pool can be made with."""
+        for name in ("queries", "documents", "positives_cap"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"--{name.replace('_', '-')} {value}: expected a number from 1.")
+        if self.fill not in FILLS:
+            raise UsageError(f"--fill {self.fill!r} is not known. {nearest(self.fill, FILLS)}")
+
+
+@dataclass(frozen=True)
+class PoolReport:
+    """Counts of everything kept and lost."""
+
+    source_queries: int
+    source_documents: int
+    empty_documents: int
+    """Rows of the corpus without text."""
+    queries_without_text: int
+    queries_without_positive: int
+    repeated_query_texts: int
+    queries_over_limit: int
+    queries: int
+    queries_left_without_positive: int
+    """Chosen first, dropped because none of their positives was kept."""
+    documents: int
+    positive_documents: int
+    judged_negative_documents: int
+    fill_documents: int
+    positives: int
+    """Judgements kept."""
+    positives_repeated_text: int
+    """Judgements dropped because an equal text was already there under another id."""
+    positives_over_limit: int
+    positives_over_cap: int
+    positives_not_in_corpus: int
+    repeated_texts_skipped: int
+    rows_looked_at: int
+    """How far the fill went into its order of documents."""
+
+    @property
+    def positives_lost(self) -> int:
+        """Judgements of chosen queries that the pool does not have."""
+        return (
+            self.positives_repeated_text
+            + self.positives_over_limit
+            + self.positives_over_cap
+            + self.positives_not_in_corpus
+        )
+
+    def notices(self, limit: int) -> list[str]:
+        """One sentence for each loss that a reader of the scores must know."""
+        sentences = [
+            f"{_many(count, noun)} {sentence.format(limit=limit)}"
+            for name, noun, sentence in _LOSSES
+            if (count := getattr(self, name))
+        ]
+        if self.documents < limit:
+            sentences.append(
+                f"{self.documents:,} documents instead of {limit:,}: the source has no more that "
+                "may be taken."
+            )
+        return sentences
+
+
+_LOSSES = (
+    (
+        "positives_over_limit",
+        "positive",
+        "dropped: the pool's {limit:,} documents are fewer than the positives.",
+    ),
+    (
+        "positives_repeated_text",
+        "positive",
+        "dropped: an equal text was already in the pool.",
+    ),
+    ("positives_over_cap", "positive", "dropped by the limit of positives per query."),
+    (
+        "positives_not_in_corpus",
+        "positive",
+        "dropped: the corpus has no such document, or no text in it.",
+    ),
+    ("queries_without_text", "query", "without text left out."),
+    ("queries_without_positive", "query", "without a positive left out."),
+    ("repeated_query_texts", "query", "with a text asked before left out."),
+    ("queries_over_limit", "query", "left out: more than were asked for."),
+    ("queries_left_without_positive", "query", "dropped: no positive left."),
+    ("empty_documents", "row", "of the corpus without text left out."),
+)
+
+
+def _many(count: int, one: str) -> str:
+    plural = {"query": "queries", "positive": "positives", "row": "rows"}[one]
+    return f"1 {one}" if count == 1 else f"{count:,} {plural}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,185 +157,251 @@ class Pool:
     report: PoolReport
 
 
-@dataclass
-class _Shelf:
-    """Documents taken so far; says of each whether and why not."""
-
-    texts: Sequence[int]
-    """For every document a number that equal texts share."""
-    limit: int
-
-    def __post_init__(self) -> None:
-        self.kept: dict[int, None] = {}
-        self.seen: set[int] = set()
-        self.repeated: set[int] = set()
-
-    @property
-    def full(self) -> bool:
-        return len(self.kept) >= self.limit
-
-    def take(self, documents: Iterable[int]) -> int:
-        """Take what there is room for and return how many rows were looked at."""
-        looked_at = 0
-        for document in documents:
-            if self.full:
-                break
-            looked_at += 1
-            if document in self.kept or document < 0:
-                continue
-            if self.texts[document] in self.seen:
-                self.repeated.add(document)
-                continue
-            self.seen.add(self.texts[document])
-            self.kept[document] = None
-        return looked_at
-
-
 def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = None) -> Pool:
-    """Choose a pool; `hard` is the ranking that a hard fill draws from.
-
-    A document whose id repeats in the corpus has its last row's text, as everywhere.
-    """
+    """Choose a pool; `hard` is the ranking that a hard fill draws from."""
     recipe = recipe or Recipe()
     positives, negatives = _judged(task)
-    chosen, losses = _chosen_queries(task, {query for query, _ in positives}, recipe.queries)
+    queries, query_losses = _chosen_queries(task.queries, positives, recipe.queries)
+    chosen = set(queries.ids.to_pylist())
     offered = [pair for pair in positives if pair[0] in chosen]
     wanted, over_cap = _capped(offered, recipe.positives_cap)
-    rounds = list(_rounds([n for n in negatives if n[0] in chosen]))
-    shelf = _Shelf(_text_numbers(task.corpus), recipe.documents)
-    shelf.take(document for _, document in wanted)
-    after_positives = len(shelf.kept)
-    shelf.take(rounds)
-    after_negatives = len(shelf.kept)
+    rounds = list(_rounds([pair for pair in negatives if pair[0] in chosen]))
+
+    corpus = _trimmed(task.corpus)
+    shelf = _Shelf(corpus, recipe.documents)
+    shelf.take_documents(document for _, document in wanted)
+    positive_documents = len(shelf.rows)
+    shelf.take_documents(rounds)
+    judged_documents = len(shelf.rows)
     judged = len({document for _, document in wanted} | set(rounds))
-    looked_at = shelf.take(fill_order(task, recipe, judged=judged, avoid=over_cap, hard=hard))
-    kept_pairs = [pair for pair in wanted if pair[1] in shelf.kept]
-    answered = {query for query, _ in kept_pairs}
+    looked_at = shelf.take(_fill(shelf, recipe, judged=judged, avoid=over_cap, hard=hard))
+
+    kept = [pair for pair in wanted if shelf.holds(pair[1])]
+    if not kept:
+        raise DataError(f"{task.name}: no positive is in the corpus, so no query would be left.")
+    answered = {query for query, _ in kept}
     report = PoolReport(
         source_queries=len(task.queries),
         source_documents=len(task.corpus),
-        **losses,
+        empty_documents=len(task.corpus) - len(corpus),
+        **query_losses,
         queries=len(answered),
         queries_left_without_positive=len(chosen) - len(answered),
-        documents=len(shelf.kept),
-        positive_documents=after_positives,
-        judged_negative_documents=after_negatives - after_positives,
-        fill_documents=len(shelf.kept) - after_negatives,
-        positives=len(kept_pairs),
-        **_lost(wanted, shelf, len(offered) - len(wanted)),
+        documents=len(shelf.rows),
+        positive_documents=positive_documents,
+        judged_negative_documents=judged_documents - positive_documents,
+        fill_documents=len(shelf.rows) - judged_documents,
+        positives=len(kept),
+        **_positives_lost(wanted, shelf),
+        positives_over_cap=len(offered) - len(wanted),
         repeated_texts_skipped=len(shelf.repeated),
         rows_looked_at=looked_at,
     )
-    if not kept_pairs:
-        raise DataError(f"{task.name}: no positive is in the corpus, so no query would be left.")
-    return _assembled(task, answered, list(shelf.kept), kept_pairs, report)
+    rows = pa.array(list(shelf.rows.values()), pa.int64())
+    return Pool(
+        queries=_take_queries(
+            queries, [query in answered for query in queries.ids.to_pylist()], queries.texts
+        ),
+        corpus=Corpus(corpus.ids.take(rows), corpus.texts.take(rows)),
+        judgements=Judgements(
+            query_ids=pa.array([query for query, _ in kept], pa.large_string()),
+            document_ids=pa.array([document for _, document in kept], pa.large_string()),
+            scores=np.ones(len(kept), dtype=np.int32),
+        ),
+        report=report,
+    )
+
+
+class _Shelf:
+    """The documents taken so far, and the texts that were not taken twice."""
+
+    def __init__(self, corpus: Corpus, limit: int) -> None:
+        self.corpus = corpus
+        self.limit = limit
+        self.codes: list[int] = corpus.codes.tolist()
+        self.rows: dict[int, int] = {}
+        """The row of every document taken, by the code of its id."""
+        self.repeated: set[int] = set()
+        self._texts: list[int] = corpus.texts.dictionary_encode().indices.to_pylist()
+        self._seen: set[int] = set()
+        self._code_of = {name: code for code, name in enumerate(corpus.document_ids.to_pylist())}
+        self._first_rows: NDArray[np.int64] = np.unique(corpus.codes, return_index=True)[1]
+
+    def code(self, document: str) -> int | None:
+        """The code of a document's id, where the corpus has it."""
+        return self._code_of.get(document)
+
+    def holds(self, document: str) -> bool:
+        """Whether a document was taken."""
+        return self.code(document) in self.rows
+
+    def first_rows(self, documents: Iterable[str]) -> Iterator[int]:
+        """The first row of every document that the corpus has."""
+        return (
+            int(self._first_rows[code])
+            for document in documents
+            if (code := self.code(document)) is not None
+        )
+
+    def take_documents(self, documents: Iterable[str]) -> None:
+        """Take documents by their ids, each with the text of its first row."""
+        self.take(self.first_rows(documents))
+
+    def take(self, rows: Iterable[int]) -> int:
+        """Take rows while there is room and return how many were looked at."""
+        looked_at = 0
+        for row in rows:
+            if len(self.rows) >= self.limit:
+                break
+            looked_at += 1
+            code, text = self.codes[row], self._texts[row]
+            if code in self.rows:
+                continue
+            if text in self._seen:
+                self.repeated.add(code)
+                continue
+            self._seen.add(text)
+            self.rows[code] = row
+        return looked_at
 
 
 def _judged(task: Task) -> tuple[list[Pair], list[Pair]]:
     """Positive and non-positive pairs, in the order of the judgements."""
     judgements = task.judgements
-    places = pc.index_in(judgements.document_ids, value_set=task.corpus.document_ids)
-    documents = places.fill_null(-1).to_pylist()
-    pairs = list(zip(judgements.query_ids.to_pylist(), documents, strict=True))
-    positive = (judgements.scores > 0).tolist()
-    found = [pair for pair, good in zip(pairs, positive, strict=True) if good]
-    if not found:
+    pairs = zip(judgements.query_ids.to_pylist(), judgements.document_ids.to_pylist(), strict=True)
+    scored = list(zip(pairs, judgements.scores.tolist(), strict=True))
+    positives = [pair for pair, score in scored if score > 0]
+    if not positives:
         raise DataError(
             f"{task.name}: {len(judgements):,} judgements, none with a score above 0; a Nano task "
             "needs positives."
         )
-    return found, [pair for pair, good in zip(pairs, positive, strict=True) if not good]
+    return positives, [pair for pair, score in scored if score <= 0]
 
 
 def _chosen_queries(
-    task: Task, answerable: set[str], limit: int
-) -> tuple[dict[str, None], dict[str, int]]:
+    queries: Queries, positives: list[Pair], limit: int
+) -> tuple[Queries, dict[str, int]]:
     """Queries in file order that have a positive and a text of their own, up to the limit."""
-    chosen: dict[str, None] = {}
-    texts: set[str] = set()
-    losses = Counter({"queries_without_positive": 0, "repeated_query_texts": 0})
-    over = 0
-    ids, asked = task.queries.ids.to_pylist(), task.queries.texts.to_pylist()
-    for query, text in zip(ids, asked, strict=True):
-        if query not in answerable:
-            losses["queries_without_positive"] += 1
-        elif text in texts:
-            losses["repeated_query_texts"] += 1
-        elif len(chosen) >= limit:
-            over += 1
+    answerable = {query for query, _ in positives}
+    texts = pc.utf8_trim_whitespace(queries.texts)
+    seen: set[str] = set()
+    keep = []
+    losses = {
+        "queries_without_text": 0,
+        "queries_without_positive": 0,
+        "repeated_query_texts": 0,
+        "queries_over_limit": 0,
+    }
+    for query, text in zip(queries.ids.to_pylist(), texts.to_pylist(), strict=True):
+        loss = (
+            "queries_without_text"
+            if not text
+            else "queries_without_positive"
+            if query not in answerable
+            else "repeated_query_texts"
+            if text in seen
+            else "queries_over_limit"
+            if len(seen) >= limit
+            else None
+        )
+        keep.append(loss is None)
+        if loss is None:
+            seen.add(text)
         else:
-            chosen[query] = None
-            texts.add(text)
-    return chosen, {**losses, "queries_over_limit": over}
+            losses[loss] += 1
+    return _take_queries(queries, keep, texts), losses
 
 
-def _capped(positives: list[Pair], cap: int | None) -> tuple[list[Pair], set[int]]:
+def _take_queries(queries: Queries, keep: list[bool], texts: pa.Array) -> Queries:
+    mask = pa.array(keep, pa.bool_())
+    return Queries(
+        ids=queries.ids.filter(mask),
+        texts=texts.filter(mask),
+        answers=queries.answers.filter(mask),
+        body_systems=queries.body_systems.filter(mask),
+        reasonings=queries.reasonings.filter(mask),
+    )
+
+
+def _capped(positives: list[Pair], cap: int | None) -> tuple[list[Pair], set[str]]:
     """The first positives of every query, and the documents that are positive beyond the cap only.
 
     Those are kept out of the fill, where they would count as wrong answers.
     """
-    if cap is None:
-        return positives, set()
     count: Counter[str] = Counter()
     kept: list[Pair] = []
-    over: set[int] = set()
+    over: set[str] = set()
     for query, document in positives:
         count[query] += 1
-        if count[query] <= cap:
+        if cap is None or count[query] <= cap:
             kept.append((query, document))
         else:
             over.add(document)
     return kept, over - {document for _, document in kept}
 
 
-def _rounds(negatives: list[Pair]) -> Iterator[int]:
+def _rounds(negatives: list[Pair]) -> Iterator[str]:
     """One judged non-positive of each query, then the next of each, over the sorted query ids."""
-    lists: dict[str, list[int]] = {}
+    lists: dict[str, list[str]] = {}
     for query, document in negatives:
         lists.setdefault(query, []).append(document)
     for layer in zip_longest(*(lists[query] for query in sorted(lists))):
         yield from (document for document in layer if document is not None)
 
 
-def _text_numbers(corpus: Corpus) -> list[int]:
-    texts = corpus.texts.take(pa.array(corpus.last_rows))
-    numbers: list[int] = texts.dictionary_encode().indices.to_pylist()
-    return numbers
+def _trimmed(corpus: Corpus) -> Corpus:
+    """Texts without the white space around them; rows that have no text are left out."""
+    texts = pc.utf8_trim_whitespace(corpus.texts)
+    some = pc.not_equal(texts, "")
+    return Corpus(corpus.ids.filter(some), texts.filter(some))
 
 
-def _lost(wanted: list[Pair], shelf: _Shelf, over_cap: int) -> dict[str, int]:
-    lost = [document for _, document in wanted if document not in shelf.kept]
-    absent = sum(document < 0 for document in lost)
-    repeated = sum(document in shelf.repeated for document in lost)
+def _positives_lost(wanted: list[Pair], shelf: _Shelf) -> dict[str, int]:
+    lost = [shelf.code(document) for _, document in wanted if not shelf.holds(document)]
+    absent = sum(code is None for code in lost)
+    repeated = sum(code in shelf.repeated for code in lost)
     return {
         "positives_not_in_corpus": absent,
         "positives_repeated_text": repeated,
         "positives_over_limit": len(lost) - absent - repeated,
-        "positives_over_cap": over_cap,
     }
 
 
-def _assembled(
-    task: Task, answered: set[str], documents: list[int], pairs: list[Pair], report: PoolReport
-) -> Pool:
-    rows = pa.array(task.corpus.last_rows[np.array(documents, dtype=np.int64)])
-    asked = pc.is_in(task.queries.ids, value_set=pa.array(sorted(answered), pa.large_string()))
-    queries = task.queries
-    return Pool(
-        queries=Queries(
-            ids=queries.ids.filter(asked),
-            texts=queries.texts.filter(asked),
-            answers=queries.answers.filter(asked),
-            body_systems=queries.body_systems.filter(asked),
-            reasonings=queries.reasonings.filter(asked),
-        ),
-        corpus=Corpus(task.corpus.ids.take(rows), task.corpus.texts.take(rows)),
-        judgements=Judgements(
-            query_ids=pa.array([query for query, _ in pairs], pa.large_string()),
-            document_ids=task.corpus.document_ids.take(
-                pa.array([document for _, document in pairs], pa.int64())
-            ),
-            scores=np.ones(len(pairs), dtype=np.int32),
-        ),
-        report=report,
-    )
+def _fill(
+    shelf: _Shelf, recipe: Recipe, *, judged: int, avoid: set[str], hard: Run | None
+) -> Iterator[int]:
+    """Rows of the corpus in the order that unjudged documents fill the pool.
+
+    The published order is the head of the corpus file. Where a file lists its sources one after
+    the other, its head holds little that resembles the queries, and the task becomes easier than
+    its source; the two other orders show by how much.
+    """
+    if recipe.fill == "random":
+        rows = shelf.first_rows(_by_chance(shelf.corpus, recipe.seed))
+    elif recipe.fill == "hard":
+        if hard is None:
+            raise UsageError("--fill hard needs a ranking of the source task to draw from.")
+        rows = _hardest_first(shelf, hard)
+    else:
+        most = max(3 * recipe.documents, recipe.documents + judged)
+        rows = iter(range(min(most, len(shelf.corpus))))
+    avoided = {shelf.code(document) for document in avoid}
+    return (row for row in rows if shelf.codes[row] not in avoided)
+
+
+def _by_chance(corpus: Corpus, seed: int) -> list[str]:
+    """By a hash of seed and id: a smaller pool is a part of a larger one, in any corpus order."""
+
+    def key(name: str) -> bytes:
+        return hashlib.blake2b(f"{seed}\0{name}".encode(), digest_size=16).digest()
+
+    return sorted(corpus.document_ids.to_pylist(), key=key)
+
+
+def _hardest_first(shelf: _Shelf, hard: Run) -> Iterator[int]:
+    """Rank by rank over the queries in file order; what no list holds follows in source order."""
+    names = hard.document_ids.to_pylist()
+    order = np.lexsort((hard.query_rows, hard.ranks)).tolist()
+    yield from shelf.first_rows(names[int(hard.documents[entry])] for entry in order)
+    yield from range(len(shelf.corpus))

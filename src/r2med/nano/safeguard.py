@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from r2med.nano.recipe import SEED
+from r2med.nano.pool import SEED
 from r2med.runs import Run
 from r2med.tasks.task import Judgements
 

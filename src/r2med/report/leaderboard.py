@@ -87,11 +87,15 @@ class _Frame:
         queries: Mapping[str, int] | None = None,
     ) -> Standing:
         """A row with its means; `queries` are the counts of measured tasks."""
-        weights = {task.name: self._weight(task, queries) for task in self.tasks}
+        asked = {task.name: self._queries(task, queries) for task in self.tasks}
         families = {task.name: task.family for task in self.tasks}
         known = {task.name: values[task.name] for task in self.tasks if task.name in values}
-        found = aggregate(known, weights, families)
-        mean = found.task_mean if self.averaging == "task" else found.query_weighted
+        positives = {task.name: task.counts.get("judgements", 1) for task in self.tasks}
+        weights = positives if is_micro(self.suite, self.metric) else asked
+        found = replace(
+            aggregate(known, weights, families), queries=sum(asked[task] for task in known)
+        )
+        mean = found.task_mean if self.averaging == "task" else found.weighted_mean
         return Standing(system, kind, origin, source, known, found, mean)
 
     def measured(self, entrant: Entrant) -> Standing:
@@ -135,9 +139,7 @@ class _Frame:
         note = f"{without} of {known} published systems have no figure for {self.metric}."
         return rows, [note] if without else []
 
-    def _weight(self, task: TaskEntry, queries: Mapping[str, int] | None) -> int:
-        if is_micro(self.suite, self.metric):
-            return task.counts.get("judgements", 1)
+    def _queries(self, task: TaskEntry, queries: Mapping[str, int] | None) -> int:
         measured = queries.get(task.name) if queries else None
         return measured if measured is not None else task.counts.get("queries", 1)
 

@@ -39,7 +39,7 @@ def to_json(board: Leaderboard) -> str:
             {"name": task.name, "family": task.family, "scenario": task.scenario}
             for task in board.tasks
         ],
-        "rows": [_row(row) for row in board.rows],
+        "rows": [_row(row, board) for row in board.rows],
         "notes": list(board.notes),
     }
     return json.dumps(told, indent=2, ensure_ascii=False)
@@ -72,7 +72,7 @@ def to_markdown(board: Leaderboard) -> str:
     return "\n".join([*lines, *([""] if marks else []), *marks])
 
 
-def _row(row: Standing) -> dict[str, object]:
+def _row(row: Standing, board: Leaderboard) -> dict[str, object]:
     interval, cost = row.interval, row.cost
     return {
         "rank": row.rank,
@@ -81,7 +81,7 @@ def _row(row: Standing) -> dict[str, object]:
         "origin": row.origin,
         "source": row.source,
         "task_mean": row.aggregates.task_mean,
-        "query_weighted_mean": row.aggregates.query_weighted,
+        _weighted_name(board): row.aggregates.weighted_mean,
         "families": dict(row.aggregates.families),
         "queries": row.aggregates.queries,
         "interval": interval and {"low": interval.low, "high": interval.high, "confidence": 0.95},
@@ -103,11 +103,18 @@ def _row(row: Standing) -> dict[str, object]:
 
 def _flat_names(board: Leaderboard) -> dict[str, None]:
     families = dict.fromkeys(task.family for task in board.tasks)
-    return dict.fromkeys([*_FIRST_COLUMNS, *families, *(task.name for task in board.tasks)])
+    first = (
+        _weighted_name(board) if name == "query_weighted_mean" else name for name in _FIRST_COLUMNS
+    )
+    return dict.fromkeys([*first, *families, *(task.name for task in board.tasks)])
+
+
+def _weighted_name(board: Leaderboard) -> str:
+    return "micro_mean" if board.is_micro else "query_weighted_mean"
 
 
 def _flat(row: Standing, board: Leaderboard) -> dict[str, object]:
-    whole = _row(row)
+    whole = _row(row, board)
     names = _flat_names(board)
     flat = {name: whole[name] for name in names if name in whole}
     flat |= dict(row.aggregates.families) | dict(row.values)

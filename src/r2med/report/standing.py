@@ -59,13 +59,18 @@ class Leaderboard:
     notes: tuple[str, ...] = ()
 
     @property
+    def is_micro(self) -> bool:
+        """Whether the figures are over all positives at once, not means over queries."""
+        return is_micro(self.suite.name, self.metric)
+
+    @property
     def mean_title(self) -> str:
         """Which mean ranks the rows."""
         many = f"{len(self.tasks)} tasks" if len(self.tasks) > 1 else self.tasks[0].name
-        if is_micro(self.suite.name, self.metric):
-            weighting = "micro: positives found / positives"
-        else:
-            weighting = "each query counts once"
-        if self.averaging == "query":
-            return f"query-weighted mean over {many} ({weighting})"
-        return f"task mean over {many} (each task counts once)"
+        if self.averaging == "task":
+            return f"task mean over {many} (each task counts once)"
+        if self.is_micro:
+            return (
+                f"micro mean over {many} (positives found / positives: each positive counts once)"
+            )
+        return f"query-weighted mean over {many} (each query counts once)"
