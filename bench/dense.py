@@ -1,6 +1,6 @@
-"""Dense retrieval against its floors: overhead, reuse, exact search and backends, in one run.
+"""Dense retrieval against its floors: overhead, reuse and exact search, in one run.
 
-    python bench/dense.py DATA [--passages 3000] [--backends torch,openvino,onnx] [--quality]
+    python bench/dense.py DATA [--passages 3000] [--quality]
 
 DATA holds the collections pool41k, nfcorpus and scifact in the R2MED layout.
 """
@@ -33,15 +33,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--passages", type=int, default=3000)
-    parser.add_argument("--backends", default="")
     parser.add_argument("--quality", action="store_true")
     told = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         os.environ["R2MED_HOME"] = home
         exact_search()
         overhead(thinned(load_task(told.data / "pool41k"), told.passages))
-        if told.backends:
-            backends(load_task(told.data / "pool41k"), told.backends.split(","))
         if told.quality:
             quality(told.data, ["wordllama", "minilm"])
 
@@ -51,13 +48,6 @@ def thinned(task: Task, documents: int) -> Task:
     rows = np.linspace(0, len(task.corpus) - 1, documents).astype(np.int64)
     ids, texts = task.corpus.ids.take(rows), task.corpus.texts.take(rows)
     return replace(task, corpus=Corpus(ids, texts))
-
-
-def part(task: Task, number: int, of: int) -> Task:
-    """Every so many of a task's documents, beginning with this one."""
-    ids, texts = task.corpus.ids, task.corpus.texts
-    rows = np.arange(number, len(task.corpus), of)
-    return replace(task, corpus=Corpus(ids.take(rows), texts.take(rows)))
 
 
 def exact_search() -> None:
@@ -97,25 +87,6 @@ def overhead(task: Task) -> None:
           f"({(whole - inside) / whole:.1%}; floor 5 %)")  # fmt: skip
     print(f"  SentenceTransformer.encode alone {alone:.1f} s ({whole / alone:.2f}x)")
     print(f"  again from the store {again:.2f} s ({again / whole:.1%}; floor 5 %)")
-
-
-def backends(task: Task, names: list[str], rounds: int = 3) -> None:
-    """Texts a second on each backend: the best of rounds, each over 200 passages not seen yet."""
-    specs = [
-        f"minilm[backend={backend},weights={weights or 'float'}]"
-        for backend, _, weights in (name.partition("-") for name in names)
-    ]
-    parts = [part(thinned(task, 200 * rounds), number, rounds) for number in range(rounds)]
-    best = dict.fromkeys(specs, 0.0)
-    for spec in specs:
-        evaluated(spec, thinned(task, 16))
-    for passages in parts:
-        for spec in specs:
-            _, facts = evaluated(spec, passages)
-            best[spec] = max(best[spec], facts["documents"]["texts_per_second"])
-    for name, spec in zip(names, specs, strict=True):
-        ratio = best[spec] / best[specs[0]]
-        print(f"  {name}: {best[spec]:.1f} passages a second ({ratio:.2f}x {names[0]})")
 
 
 def quality(data: Path, specs: list[str]) -> None:

@@ -15,7 +15,6 @@ SHELVES: dict[str, str] = {
     "rerank-scores": "scores of query and document pairs, by reranker",
     "generations": "answers of language models, each kept as it arrived",
     "expansions": "finished generations for a task's queries, with agents' traces",
-    "exports": "models exported for onnx and openvino",
 }
 
 

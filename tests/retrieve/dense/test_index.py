@@ -1,4 +1,4 @@
-"""Searching vectors: similarity, shortening and compression, and documents that share a text."""
+"""Searching vectors: similarity and shortening, and documents that share a text."""
 
 from __future__ import annotations
 
@@ -64,21 +64,6 @@ def test_only_the_first_dimensions_count_when_told() -> None:
 
     assert found[0].tolist() == [1]
     assert scores[0, 0] == pytest.approx(1)
-
-
-@pytest.mark.parametrize("compress", ["int8", "binary"])
-def test_compressed_search_rescores_what_it_finds_with_floats(compress: str) -> None:
-    documents = encoded(random_vectors(500, 64, 1))
-    queries = random_vectors(20, 64, 2)
-    exact = Index.build(documents, Search(), 10**6).search(queries, depth=10)
-    search = Search(compress="int8" if compress == "int8" else "binary", rescore=10)
-
-    found, scores = Index.build(documents, search, 10**6).search(queries, depth=10)
-
-    shared = [len(set(a) & set(b)) for a, b in zip(exact[0], found, strict=True)]
-    assert np.mean(shared) >= 9
-    same = found[:, 0] == exact[0][:, 0]
-    np.testing.assert_allclose(scores[same, 0], exact[1][same, 0], rtol=1e-5)
 
 
 def test_vectors_that_do_not_fit_the_budget_are_read_as_needed() -> None:

@@ -139,7 +139,7 @@ def test_lengths_may_differ_by_side() -> None:
     ("text", "message"),
     [
         ("bge[pooling=clss]", "pooling=clss is not known. Did you mean 'cls'"),
-        ("bge[backend=tensorrt]", "backend=tensorrt is not known"),
+        ("bge[dtype=float64]", "dtype=float64 is not known"),
         ("bge[max_length=-1]", "max_length=-1: expected 0 or more"),
         ("bge[maxlength=5]", "has no option 'maxlength'. Did you mean .*'max_length'"),
         ("bge:PATH", "bge takes no argument"),

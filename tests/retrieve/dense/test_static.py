@@ -59,7 +59,7 @@ def test_a_folder_that_is_no_static_model_is_told_what_it_lacks(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "option", ["pooling=cls", "attention=bidirectional", "append_eos=true", "backend=onnx"]
+    "option", ["pooling=cls", "attention=bidirectional", "append_eos=true", "dtype=float16"]
 )
 def test_an_option_without_effect_is_refused(option: str) -> None:
     with pytest.raises(UsageError, match=f"{option} has no effect on a static encoder, which has"):

@@ -70,9 +70,7 @@ def build(fields: Mapping[str, object], conditions: Conditions) -> ApiRetriever:
         make=lambda: _encoders(settings, spending, limits),
         form=lambda task, side: _form(settings, task, side),
         told={"max_length": settings.max_length},
-        search=Search(
-            settings.similarity, settings.dimensions, settings.compress, settings.rescore
-        ),
+        search=Search(settings.similarity, settings.dimensions),
         storage=settings.storage,
         conditions=conditions,
         spending=spending,

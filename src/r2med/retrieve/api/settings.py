@@ -10,7 +10,7 @@ from r2med.errors import UsageError, nearest
 from r2med.remote.server import Home, Server, find_server
 from r2med.remote.spending import Price
 from r2med.retrieve.dense.form import Side
-from r2med.retrieve.dense.settings import Compression, Similarity, Storage
+from r2med.retrieve.dense.settings import Similarity, Storage
 
 EncodingFormat = Literal["base64", "float"]
 _ENVIRONMENT = "R2MED_EMBED"
@@ -39,8 +39,6 @@ class ApiSettings:
     similarity: Similarity
     storage: Storage
     dimensions: int
-    compress: Compression
-    rescore: int
 
     @classmethod
     def read(cls, values: Mapping[str, object]) -> ApiSettings:
@@ -99,7 +97,6 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "encoding_format": get_args(EncodingFormat),
     "similarity": get_args(Similarity),
     "storage": get_args(Storage),
-    "compress": get_args(Compression),
 }
 _LEAST: Mapping[str, int] = {
     "output_dimensions": 0,
@@ -107,5 +104,4 @@ _LEAST: Mapping[str, int] = {
     "most_texts": 1,
     "most_tokens": 1,
     "dimensions": 0,
-    "rescore": 1,
 }

@@ -1,4 +1,4 @@
-"""The transformer itself, on torch or on an exported graph: token ids in, hidden states out."""
+"""The transformer itself: token ids in, hidden states out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from r2med.errors import DataError, UsageError
 from r2med.retrieve.conditions import Conditions
@@ -21,39 +21,7 @@ if TYPE_CHECKING:
 _UNUSED = ("pooler.",)
 
 
-class Backbone(Protocol):
-    """Runs batches; what it needs of memory is the caller's to mend."""
-
-    def hidden(self, features: Features) -> torch.Tensor:
-        """The last hidden states, (texts, tokens, width)."""
-        ...
-
-    def facts(self) -> Mapping[str, object]:
-        """Device, precision and runtime."""
-        ...
-
-
-def load_backbone(
-    folder: Path,
-    settings: Settings,
-    conditions: Conditions,
-    *,
-    bidirectional: bool,
-    fingerprint: str,
-) -> Backbone:
-    """The backbone on the backend that the settings name."""
-    if settings.weights == "int8" and settings.backend == "torch":
-        raise UsageError("weights=int8 needs backend=onnx or backend=openvino.")
-    if settings.backend == "torch":
-        return TorchBackbone(folder, settings, conditions, bidirectional=bidirectional)
-    if bidirectional:
-        raise UsageError(f"attention=bidirectional runs on torch only, not {settings.backend}.")
-    from r2med.retrieve.dense.exported import load_exported
-
-    return load_exported(folder, settings, conditions, fingerprint)
-
-
-class TorchBackbone:
+class Backbone:
     """A transformers model in evaluation mode."""
 
     def __init__(
@@ -81,7 +49,6 @@ class TorchBackbone:
     def facts(self) -> Mapping[str, object]:
         """Where and how it ran."""
         return {
-            "backend": "torch",
             "device": str(self.device),
             "dtype": str(self.model.dtype).removeprefix("torch."),
         }

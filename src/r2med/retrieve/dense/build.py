@@ -53,9 +53,7 @@ def build(fields: Mapping[str, object], conditions: Conditions) -> DenseRetrieve
         make=lambda: _encoders(settings, conditions),
         form=lambda task, side: form_of(settings, task, side),
         told={key: told[key] for key in _TOLD},
-        search=Search(
-            settings.similarity, settings.dimensions, settings.compress, settings.rescore
-        ),
+        search=Search(settings.similarity, settings.dimensions),
         storage=settings.storage,
         instruct_generated=settings.generated == "query",
         conditions=conditions,

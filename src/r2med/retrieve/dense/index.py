@@ -1,4 +1,4 @@
-"""The documents' vectors made ready for searching: whole, shortened or compressed."""
+"""The documents' vectors made ready for searching: whole or shortened."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from r2med.errors import UsageError
 from r2med.retrieve.dense.encoding import Encoded
-from r2med.retrieve.dense.topk import Matrix, Source, top
+from r2med.retrieve.dense.topk import Matrix, top
 from r2med.retrieve.dense.vectors import unit
-
-_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -22,8 +20,6 @@ class Search:
 
     similarity: Literal["cosine", "dot"] = "cosine"
     dimensions: int = 0
-    compress: Literal["none", "int8", "binary"] = "none"
-    rescore: int = 4
 
     def ready(self, vectors: Matrix) -> Matrix:
         """Vectors whose dot product is the score."""
@@ -52,37 +48,18 @@ class Index:
                 f"which the first are kept. Give {width} or less, or 0 for all."
             )
         small = len(encoded.places) * width * 4 <= memory
-        plain = small and search.compress == "none"
-        return cls(encoded, search, memory, search.ready(encoded.matrix()) if plain else None)
+        return cls(encoded, search, memory, search.ready(encoded.matrix()) if small else None)
 
     def search(self, queries: Matrix, *, depth: int) -> tuple[NDArray[np.int64], Matrix]:
         """The best documents of every query, ties in corpus order; absent ones are -2."""
         ready = self._search.ready(queries)
-        if self._search.compress == "none":
-            texts, scores = top(ready, self._rows, self._count, depth=depth, memory=self._memory)
-        else:
-            texts, scores = self._rescored(ready, depth)
+        texts, scores = top(ready, self._rows, self._count, depth=depth, memory=self._memory)
         return spread_over(self._encoded.distinct, texts, scores, depth)
 
     def _rows(self, start: int, stop: int) -> Matrix:
         if self._kept is not None:
             return self._kept[start:stop]
         return self._search.ready(self._encoded.matrix(start, stop))
-
-    def _rescored(self, queries: Matrix, depth: int) -> tuple[NDArray[np.int64], Matrix]:
-        """Candidates by compressed vectors, then their float scores in order."""
-        coarse, source = _compressed(self._search.compress, self._rows, self._count, queries)
-        texts, _ = top(
-            coarse, source, self._count, depth=depth * self._search.rescore, memory=self._memory
-        )
-        scores = np.empty(texts.shape, dtype=np.float32)
-        for row, candidates in enumerate(texts):
-            vectors = self._search.ready(
-                self._encoded.shelf.gather(self._encoded.places[candidates])
-            )
-            scores[row] = vectors @ queries[row]
-        order = np.lexsort((texts, -scores), axis=1)[:, :depth]
-        return np.take_along_axis(texts, order, 1), np.take_along_axis(scores, order, 1)
 
 
 def spread_over(
@@ -112,21 +89,3 @@ def spread_over(
 def _in_order(documents: NDArray[np.int64], scores: Matrix) -> tuple[NDArray[np.int64], Matrix]:
     order = np.lexsort((documents, -scores))
     return documents[order], scores[order]
-
-
-def _compressed(how: str, rows: Source, count: int, queries: Matrix) -> tuple[Matrix, Source]:
-    """Queries and documents in a coarse form whose dot product orders the candidates."""
-    blocks = [rows(start, min(start + _ROWS, count)) for start in range(0, count, _ROWS)]
-    if how == "binary":
-        packed = np.concatenate([np.packbits(block > 0, axis=1) for block in blocks])
-        width = queries.shape[1]
-
-        def signs(start: int, stop: int) -> Matrix:
-            bits = np.unpackbits(packed[start:stop], axis=1, count=width)
-            return bits.astype(np.float32) * 2 - 1
-
-        return queries, signs
-    scale = np.max([np.abs(block).max(axis=0) for block in blocks], axis=0) / 127
-    scale = np.where(scale > 0, scale, 1).astype(np.float32)
-    small = np.concatenate([np.rint(block / scale).astype(np.int8) for block in blocks])
-    return queries * scale, lambda start, stop: small[start:stop].astype(np.float32)

@@ -32,7 +32,6 @@ _FIXED: Mapping[str, tuple[object, ...]] = {
     "append_eos": (False,),
     "document_pair": (False,),
     "autocast": (False,),
-    "weights": ("float",),
 }
 
 
@@ -104,8 +103,6 @@ def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Encode
             f"{checkpoint} runs code that comes with the checkpoint. Read it, then allow it with "
             "--trust-remote-code."
         )
-    if settings.backend != "torch":
-        raise UsageError(f"{checkpoint}: library=method runs on torch only.")
     settings.refuse_without_effect(f"{checkpoint}, a checkpoint with code of its own", _FIXED)
     found = locate(checkpoint, revision=settings.revision)
     need_torch()

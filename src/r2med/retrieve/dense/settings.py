@@ -12,11 +12,8 @@ Library = Literal["auto", "transformers", "sentence-transformers", "method", "st
 Pooling = Literal["model", "cls", "mean", "last"]
 Attention = Literal["model", "bidirectional"]
 Precision = Literal["auto", "float32", "float16", "bfloat16"]
-Backend = Literal["torch", "onnx", "openvino"]
-Weights = Literal["float", "int8"]
 Similarity = Literal["cosine", "dot"]
 Storage = Literal["float32", "float16"]
-Compression = Literal["none", "int8", "binary"]
 Generated = Literal["plain", "query"]
 
 
@@ -47,13 +44,9 @@ class Settings:
     purpose: str
     dtype: Precision
     autocast: bool
-    backend: Backend
-    weights: Weights
     similarity: Similarity
     storage: Storage
     dimensions: int
-    compress: Compression
-    rescore: int
 
     @classmethod
     def read(cls, values: Mapping[str, object]) -> Settings:
@@ -68,10 +61,9 @@ class Settings:
         return settings
 
     def _check_numbers(self) -> None:
-        lowest = {"max_length": 0, "query_max_length": 0, "document_max_length": 0}
-        for name, least in (lowest | {"dimensions": 0, "rescore": 1}).items():
-            if getattr(self, name) < least:
-                raise UsageError(f"{name}={getattr(self, name)}: expected {least} or more.")
+        for name in ("max_length", "query_max_length", "document_max_length", "dimensions"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"{name}={getattr(self, name)}: expected 0 or more.")
 
     def refuse_without_effect(self, encoder: str, fixed: Mapping[str, tuple[object, ...]]) -> None:
         """A UsageError for a setting that an encoder cannot follow; `fixed` says what it has."""
@@ -105,10 +97,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "pooling": get_args(Pooling),
     "attention": get_args(Attention),
     "dtype": get_args(Precision),
-    "backend": get_args(Backend),
-    "weights": get_args(Weights),
     "similarity": get_args(Similarity),
     "storage": get_args(Storage),
-    "compress": get_args(Compression),
     "generated": get_args(Generated),
 }

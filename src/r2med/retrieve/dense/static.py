@@ -32,8 +32,6 @@ _FIXED: Mapping[str, tuple[object, ...]] = {
     "document_pair": (False,),
     "dtype": ("float32", "auto"),
     "autocast": (False,),
-    "backend": ("torch",),
-    "weights": ("float",),
 }
 
 

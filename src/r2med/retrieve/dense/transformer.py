@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import MissingError, UsageError
+from r2med.errors import MissingError
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.backbone import Backbone, load_backbone
+from r2med.retrieve.dense.backbone import Backbone
 from r2med.retrieve.dense.checkpoint import Checkpoint, locate
 from r2med.retrieve.dense.encoder import Encoder, Inputs
-from r2med.retrieve.dense.exported import EXPORT_FORMAT
 from r2med.retrieve.dense.form import Form
 from r2med.retrieve.dense.loading import load_tokenizer
 from r2med.retrieve.dense.recipe import Recipe, read_recipe
@@ -37,7 +36,6 @@ _FIXED: Mapping[str, tuple[object, ...]] = {
     "append_eos": (False,),
     "document_pair": (False,),
     "autocast": (False,),
-    "weights": ("float",),
 }
 
 
@@ -58,7 +56,6 @@ class TransformerEncoder:
         """The checkpoint's content, the recipe and the arithmetic."""
         recipe = asdict(self.recipe)
         del recipe["max_length"], recipe["backbone"]
-        exported = self.settings.backend != "torch"
         return {
             "library": "transformers",
             "checkpoint": self.checkpoint.fingerprint(),
@@ -66,9 +63,6 @@ class TransformerEncoder:
             "limit": self.recipe.max_length,
             "dtype": self.settings.dtype,
             "autocast": self.settings.autocast,
-            "backend": self.settings.backend,
-            "weights": self.settings.weights,
-            **({"export": EXPORT_FORMAT} if exported else {}),
         }
 
     def inputs(self, texts: Sequence[str], form: Form) -> TokenInputs:
@@ -112,13 +106,8 @@ class TransformerEncoder:
     @cached_property
     def _backbone(self) -> Backbone:
         self.loaded = True
-        return load_backbone(
-            self._folder,
-            self.settings,
-            self.conditions,
-            bidirectional=self.recipe.bidirectional,
-            fingerprint=self.checkpoint.fingerprint(),
-        )
+        bidirectional = self.recipe.bidirectional
+        return Backbone(self._folder, self.settings, self.conditions, bidirectional=bidirectional)
 
     @cached_property
     def _projections(self) -> Sequence[Any]:
@@ -135,11 +124,6 @@ def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Encode
     recipe = read_recipe(found, settings)
     if recipe is not None:
         return TransformerEncoder(found, recipe, settings, conditions)
-    if settings.backend != "torch":
-        raise UsageError(
-            f"{checkpoint}: backend={settings.backend} needs a checkpoint of transformer, pooling, "
-            "dense and normalize modules only; this one has others. Use backend=torch."
-        )
     settings.refuse_without_effect(f"{checkpoint}, a checkpoint with modules of its own", _FIXED)
     from r2med.retrieve.dense.library import sentence_encoder
 
