@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.running import run
 from tests.llm_server import LLMServer, fails, running_llm_server, says
+from tests.tasks.writing import Written, write_r2med
 
 TASK = "demo/biology"
 
@@ -223,3 +224,20 @@ def test_terms_of_bm25_add_up_to_the_score() -> None:
         after = sum(change.after for change in movement.changes)
         assert movement.score_before == pytest.approx(before)
         assert movement.score_after == pytest.approx(after)
+
+
+def test_show_and_diagnose_give_a_document_the_same_rank() -> None:
+    documents = tuple((f"d{number:02}", "one text for all") for number in range(30))
+    folder = str(
+        write_r2med(Path("tied"), Written(documents, (("1", "text"),), (("1", "d10", 1),)))
+    )
+    Path("same.jsonl").write_text(json.dumps({"id": "1", "hy_doc": "text"}) + "\n")
+    run("eval", "bm25", "--task", folder)
+
+    shown = run("show", folder, "1", "-s", "hyde:gpt4[generations=same.jsonl] | bm25", "--json")
+    told = run("diagnose", "bm25", "--task", folder, "--query", "1", "--json")
+
+    assert shown.code == 0, shown.err
+    [movement] = json.loads(shown.out)["movements"]
+    [query] = json.loads(told.out)["tasks"][0]["queries"]
+    assert movement["rank_before"] == query["positives"][0]["rank"] == 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,8 @@ from r2med.expand.expanded import Expanded
 from r2med.expand.expander import FromModel
 from r2med.retrieve.interface import Searcher, TermSearcher
 from r2med.retrieve.query_forms import QueryForm, search_forms
+from r2med.runs import Run
+from r2med.runs.ordering import TieOrder, ordered
 from r2med.systems.expanding import Expanding
 from r2med.systems.pipeline import System
 from r2med.systems.retrieval import Retrieval
@@ -93,7 +96,7 @@ def show(system: System, task: Task, query_id: str) -> Shown:
         query=expansion.queries[0],
         form=form,
         source=expansion.work,
-        movements=tuple(_movements(searcher, task, alone.queries, form)),
+        movements=tuple(_movements(searcher, stage.first.stage, alone, form)),
     )
 
 
@@ -117,17 +120,17 @@ def _alone(task: Task, query_id: str) -> Task:
 
 
 def _movements(
-    searcher: Searcher, task: Task, queries: Queries, form: QueryForm
+    searcher: Searcher, stage: Retrieval, alone: Task, form: QueryForm
 ) -> Sequence[Movement]:
     """Relevant documents, the best placed after expansion first."""
-    depth = min(len(task.corpus.document_ids), DEPTH)
-    before = _places(searcher.search(queries, depth=depth).ranking(form.query_id))
-    after = _places(search_forms(searcher, queries, [form], depth=depth).ranking(form.query_id))
-    query = queries.texts[0].as_py()
+    depth = min(len(alone.corpus.document_ids), DEPTH)
+    before = _places(searcher.search(alone.queries, depth=depth), stage, alone)
+    after = _places(search_forms(searcher, alone.queries, [form], depth=depth), stage, alone)
+    query = alone.queries.texts[0].as_py()
     found = [
         Movement(
             document_id=document,
-            text=task.document(document),
+            text=alone.document(document),
             relevance=relevance,
             rank_before=before.get(document, (None, None))[0],
             rank_after=after.get(document, (None, None))[0],
@@ -135,12 +138,20 @@ def _movements(
             score_after=after.get(document, (None, None))[1],
             changes=_changes(searcher, query, form.lexical, document),
         )
-        for document, relevance in _relevant(task, form.query_id)
+        for document, relevance in _relevant(alone, form.query_id)
     ]
     return sorted(found, key=lambda movement: movement.rank_after or DEPTH + 1)
 
 
-def _places(ranking: list[tuple[str, float]]) -> dict[str, tuple[int, float]]:
+def _places(run: Run, stage: Retrieval, alone: Task) -> dict[str, tuple[int, float]]:
+    """Rank and score of the documents, ranked as in a result of this retriever.
+
+    To the depth of its run that is the order in which it is measured, ties included; a run ends
+    there, and the documents below follow as the search lists them.
+    """
+    [query] = alone.queries.ids.to_pylist()
+    measured = ordered(run.truncated(stage.depth), cast(TieOrder, stage.ties(alone)))
+    ranking = measured.ranking(query) + run.ranking(query)[stage.depth :]
     return {document: (rank, score) for rank, (document, score) in enumerate(ranking, start=1)}
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import pyarrow as pa
 
 from r2med.errors import DataError, MissingError, nearest
-from r2med.measure import TieOrder
 from r2med.measure.ordering import ordered
 from r2med.results.contenders import is_run_file
 from r2med.results.result import RECORD_FILE, Result
@@ -85,8 +83,7 @@ def stored_name(item: TaskEntry | Path) -> str:
 def _of_result(name: str, found: Sequence[Result], task: Task) -> Ranking:
     for result in found:
         if result.record.task.hash == task.hash:
-            ties = cast(TieOrder, result.record.system.ties)
-            return Ranking(name, ordered(result.run, ties), result)
+            return Ranking(name, result.ranked, result)
     record = found[0].record.task
     raise DataError(
         f"{name}: its stored result is of {record.name}, data {record.hash[:12]}; "

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 import pyarrow.parquet as pq
 
-from r2med.measure import Scores
+from r2med.measure import Scores, TieOrder
 from r2med.results.record import Record
 from r2med.runs import Run
+from r2med.runs.ordering import ordered
 
 RECORD_FILE = "result.json"
 RUN_FILE = "run.parquet"
@@ -59,8 +61,13 @@ class Result:
 
     @cached_property
     def run(self) -> Run:
-        """The ranked lists."""
+        """The ranked lists as the system returned them."""
         return Run.from_parquet(self.folder / RUN_FILE)
+
+    @property
+    def ranked(self) -> Run:
+        """The ranked lists in the order in which they were measured: a document's rank is here."""
+        return ordered(self.run, cast(TieOrder, self.record.system.ties))
 
     def __repr__(self) -> str:
         ndcg = self.metrics.get("ndcg@10", float("nan"))

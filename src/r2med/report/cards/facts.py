@@ -148,7 +148,7 @@ def _best_ranking(
 ) -> tuple[str, Run]:
     """The best stored result, or the best candidate subset; never with a safeguard in it."""
     if own:
-        return f"the stored result of {own[0].system}", own[0].run
+        return f"the stored result of {own[0].system}", own[0].ranked
     best = profile.best
     assert best is not None
     run = next(run for role, _, run in lists if role == best.role)
