@@ -169,6 +169,54 @@ def test_fused_candidates_on_nano_are_the_published_hybrid(task: r2med.Task) -> 
     assert result.record.system.ties == "list"
 
 
+@pytest.fixture
+def echoed(tmp_path: Path) -> Path:
+    """Generations for demo/biology that repeat the query: an expansion that changes nothing."""
+    queries = r2med.load_task("demo/biology").queries
+    path = tmp_path / "echoed.jsonl"
+    rows = zip(queries.ids.to_pylist(), queries.texts.to_pylist(), strict=True)
+    path.write_text("".join(json.dumps({"id": i, "hy_doc": t}) + "\n" for i, t in rows))
+    return path
+
+
+@pytest.mark.parametrize("members", ["bm25 + bm25-nano", "bm25 + bm25-nano@20 | minmax"])
+def test_an_expansion_that_changes_nothing_alters_no_fused_ranking(
+    echoed: Path, members: str
+) -> None:
+    plain = r2med.evaluate(members, "demo/biology")
+
+    expanded = r2med.evaluate(f"hyde:echo[generations={echoed}] | ({members})", "demo/biology")
+
+    for query in plain.run.query_ids.to_pylist():
+        assert ids(expanded, query) == ids(plain, query)
+
+
+@pytest.mark.parametrize("before", ["", "hyde:echo[generations={}] | "])
+def test_fusion_counts_only_documents_that_bm25_matched(echoed: Path, before: str) -> None:
+    expander = before.format(echoed)
+
+    dropped, filled = (
+        r2med.evaluate(f"({expander}bm25-lucene[unmatched={how}]) + bm25-nano", "demo/biology")
+        for how in ("drop", "fill")
+    )
+
+    for query in dropped.run.query_ids.to_pylist():
+        assert ids(dropped, query) == ids(filled, query)
+
+
+def test_a_published_run_keeps_the_documents_that_match_nothing(task: r2med.Task) -> None:
+    assert len(ids(r2med.evaluate("bm25", task), "3")) == 100
+
+
+def test_lists_from_elsewhere_are_fused_whole(tmp_path: Path, task: r2med.Task) -> None:
+    path = tmp_path / "other.trec"
+    path.write_text("1 Q0 d001 1 0 x\n1 Q0 d003 2 -1 x\n", encoding="utf-8")
+
+    result = r2med.evaluate(f"run:{path} + candidates:bm25", task)
+
+    assert ids(result, "1")[:2] == ["d001", "d003"]
+
+
 def test_a_subset_that_is_not_there_names_those_that_are(task: r2med.Task) -> None:
     with pytest.raises(MissingError, match="Did you mean 'reranking_hybrid'"):
         r2med.evaluate("candidates:reranking_hybird", task)

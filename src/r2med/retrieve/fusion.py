@@ -42,8 +42,13 @@ class Fusion:
             return self
         return replace(self, k=NANO_K if suite == "nano" else DEFAULT_K)
 
-    def fuse(self, runs: Sequence[Run], *, depth: int) -> Run:
-        """One run over all queries of the runs; a document is scored where it was found."""
+    def fuse(self, runs: Sequence[Run], *, depth: int, filled: Sequence[bool] = ()) -> Run:
+        """One run over all queries of the runs; a document is scored where it was found.
+
+        `filled` marks runs whose lists were filled up with documents that match nothing and score
+        0 (the published BM25's). Those were not found; they only take part in the scale of a score
+        method, whose lowest value is theirs.
+        """
         weights = self.weights or (1.0,) * len(runs)
         if self.method == "rrf":
             k = DEFAULT_K if self.k == "auto" else self.k
@@ -52,12 +57,18 @@ class Fusion:
             scale = _minmax if self.method == "minmax" else _zscore
             shares = [scale(run) for run in runs]
         shares = [weight * share for share, weight in zip(shares, weights, strict=True)]
-        return _summed(runs, shares, depth)
+        found = [
+            run.scores > 0 if fills else np.ones(len(run.scores), dtype=bool)
+            for run, fills in zip(runs, filled or [False] * len(runs), strict=True)
+        ]
+        return _summed(runs, shares, found, depth)
 
 
-def reciprocal_rank_fusion(runs: Sequence[Run], *, k: int = DEFAULT_K, depth: int = 1000) -> Run:
+def reciprocal_rank_fusion(
+    runs: Sequence[Run], *, k: int = DEFAULT_K, depth: int = 1000, filled: Sequence[bool] = ()
+) -> Run:
     """Fuse runs over the same queries; a document scores the sum of 1 / (k + rank)."""
-    return Fusion("rrf", k).fuse(runs, depth=depth)
+    return Fusion("rrf", k).fuse(runs, depth=depth, filled=filled)
 
 
 def _minmax(run: Run) -> Column:
@@ -93,20 +104,22 @@ def _quotient(part: Column, whole: Column) -> Column:
     return ratios
 
 
-def _summed(runs: Sequence[Run], shares: Sequence[Column], depth: int) -> Run:
-    """Add up each document's shares and keep the best `depth` of every query."""
+def _summed(
+    runs: Sequence[Run], shares: Sequence[Column], found: Sequence[NDArray[np.bool_]], depth: int
+) -> Run:
+    """Add up the shares of each document found and keep the best `depth` of every query."""
     queries = pa.chunked_array([run.query_ids for run in runs]).unique().cast(pa.large_string())
     names = pa.chunked_array([_ranked_ids(run) for run in runs]).unique().cast(pa.large_string())
     names = names.take(pc.sort_indices(names.cast(pa.large_binary())))
     keys = np.concatenate(
         [
-            _codes(run.query_ids, queries)[run.query_rows] * len(names)
-            + _codes(run.document_ids, names)[run.documents]
-            for run in runs
+            _codes(run.query_ids, queries)[run.query_rows[kept]] * len(names)
+            + _codes(run.document_ids, names)[run.documents[kept]]
+            for run, kept in zip(runs, found, strict=True)
         ]
     )
-    ranks = np.concatenate([run.ranks for run in runs])
-    share = np.concatenate(shares)
+    ranks = np.concatenate([run.ranks[kept] for run, kept in zip(runs, found, strict=True)])
+    share = np.concatenate([column[kept] for column, kept in zip(shares, found, strict=True)])
     # Shares are added smallest first, so that a sum does not depend on the order of the runs.
     order = np.lexsort((share, keys))
     pairs, starts = np.unique(keys[order], return_index=True)

@@ -11,12 +11,15 @@ from r2med.expand.interface import BoundExpander, Expander, Finders
 from r2med.retrieve.fusion import reciprocal_rank_fusion
 from r2med.retrieve.query_forms import QueryForm, search_forms
 from r2med.runs import Run
-from r2med.systems.fused import Fused
+from r2med.systems.fused import Fused, fills
 from r2med.systems.retrieval import Retrieval
-from r2med.systems.stage import Part, Stage, Work
+from r2med.systems.stage import Part, Stage, Work, in_tie_order
 from r2med.tasks.task import Task
 
 Variants = Sequence[Sequence[QueryForm]]
+
+#: Raised when equal expansions would be searched or fused into another run.
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Expanding:
     def identity(self, task: Task) -> Mapping[str, object]:
         """The expander's, on this task, and that of what searches."""
         return {
+            "version": _VERSION,
             "expander": {"settings": dict(self.settings), **self.bound(task).identity},
             "first": dict(self.first.stage.identity(task)),
         }
@@ -64,7 +68,10 @@ class Expanding:
         if len(runs) == 1:
             return runs[0]
         with work.ledger.stage("fuse", self.name):
-            return reciprocal_rank_fusion(runs, depth=self.depth)
+            first = self.first.stage
+            lists = [in_tie_order(run, first, work.task) for run in runs]
+            filled = [fills(first)] * len(runs)
+            return reciprocal_rank_fusion(lists, depth=self.depth, filled=filled)
 
 
 def notices(stage: Stage, task: Task) -> tuple[str, ...]:
@@ -87,11 +94,7 @@ def _search(stage: Stage, work: Work, variants: Variants) -> list[Run]:
     """One run a variant, the corpus being prepared once."""
     if isinstance(stage, Fused):
         members = [_search(member.stage, work, variants) for member in stage.members]
-        fusion = stage.fusion.on(work.task.suite)
-        with work.ledger.stage("fuse", stage.name):
-            return [
-                fusion.fuse(list(runs), depth=stage.depth) for runs in zip(*members, strict=True)
-            ]
+        return [stage.fuse(runs, work) for runs in zip(*members, strict=True)]
     assert isinstance(stage, Retrieval)
     with work.ledger.stage("index", stage.name):
         searcher = stage.retriever.prepare(work.task)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from r2med.errors import UsageError
 from r2med.retrieve.fusion import Fusion
 from r2med.runs import Run
 from r2med.settings import identity_of
-from r2med.systems.stage import Part, Work, member_run
+from r2med.systems.retrieval import Retrieval
+from r2med.systems.stage import Part, Stage, Work, in_tie_order
 from r2med.tasks.task import Task
 
 #: Raised when equal members would be fused into another run.
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,30 @@ class Fused:
 
     def run(self, work: Work) -> Run:
         """Get every member's run, then fuse."""
-        runs = [member_run(member, work) for member in self.members]
+        runs = [work.member(member, work) for member in self.members]
+        return self.fuse(runs, work)
+
+    def fuse(self, runs: Sequence[Run], work: Work) -> Run:
+        """Fuse one run per member, each in the order in which it is measured."""
+        stages = [member.stage for member in self.members]
         with work.ledger.stage("fuse", self.name):
-            return self.fusion.on(work.task.suite).fuse(runs, depth=self.depth)
+            return self.fusion.on(work.task.suite).fuse(
+                [
+                    in_tie_order(run, stage, work.task)
+                    for run, stage in zip(runs, stages, strict=True)
+                ],
+                depth=self.depth,
+                filled=[fills(stage) for stage in stages],
+            )
+
+
+def fills(stage: Stage) -> bool:
+    """Whether a stage fills its lists up with documents that match nothing, as published BM25s do.
+
+    A rank among such documents says nothing, so fusion leaves them out.
+    """
+    from r2med.systems.expanding import Expanding
+
+    if isinstance(stage, Expanding):
+        return fills(stage.first.stage)
+    return isinstance(stage, Retrieval) and stage.entry.fields.get("unmatched") == "fill"

@@ -67,7 +67,12 @@ def member_run(part: Part, work: Work) -> Run:
 
     Ranks and the first K then mean the same to the next stage as to a reader of its scores.
     """
-    return ordered(work.member(part, work), cast(TieOrder, part.stage.ties(work.task)))
+    return in_tie_order(work.member(part, work), part.stage, work.task)
+
+
+def in_tie_order(run: Run, stage: Stage, task: Task) -> Run:
+    """A stage's run in the order in which it is measured on a task."""
+    return ordered(run, cast(TieOrder, stage.ties(task)))
 
 
 def run_member(part: Part, work: Work) -> Run:
