@@ -14,6 +14,7 @@ from r2med.nano import Recipe, build
 from r2med.nano.fidelity import fidelity, kendall, spearman
 from r2med.results import Result
 from r2med.tasks.load import load_task
+from r2med.tasks.task import Task
 from tests.cli.running import run
 
 SYSTEMS = ["bm25", "bm25-lucene", "bm25-nano", "bm25[k1=3.0]"]
@@ -56,6 +57,33 @@ def test_too_few_systems_is_an_error_that_says_which_there_are(results: list[Res
 
     with pytest.raises(MissingError, match=r"2 systems have stored results on both"):
         fidelity("demo/biology", "NanoDemoBiology", few)
+
+
+def other_data(documents: int) -> Task:
+    """Another form of the same source, under the name that the first has."""
+    build(load_task("demo/biology"), "other", Recipe(documents=documents), force=True)
+    return load_task("other#NanoDemoBiology")
+
+
+def test_results_on_other_data_of_a_task_are_told_and_not_counted(results: list[Result]) -> None:
+    on_other = evaluate(SYSTEMS[:3], [other_data(50)])
+
+    found = fidelity("demo/biology", "NanoDemoBiology", [*on_other, *results], resamples=100)
+
+    assert {place.system: place.nano for place in found.places} == {
+        result.system: pytest.approx(result.metrics["ndcg@10"]) for result in on_other
+    }
+    [note] = found.passed_over
+    assert "NanoDemoBiology: 4 stored results are on other data" in note
+
+
+def test_too_few_systems_on_the_newest_data_is_an_error_that_tells_of_the_other(
+    results: list[Result],
+) -> None:
+    on_other = evaluate(SYSTEMS[:1], [other_data(50)])
+
+    with pytest.raises(MissingError, match="4 stored results are on other data"):
+        fidelity("demo/biology", "NanoDemoBiology", [*on_other, *results])
 
 
 columns = st.lists(st.floats(0, 1), min_size=3, max_size=8).filter(lambda c: np.ptp(c) > 0)

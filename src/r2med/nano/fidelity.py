@@ -6,8 +6,8 @@ together, because a query that is hard on one is hard on the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow.compute as pc
@@ -48,6 +48,8 @@ class Fidelity:
     kendall_interval: Interval
     spearman: float
     spearman_interval: Interval
+    passed_over: tuple[str, ...] = ()
+    """One sentence for each task that also has stored results on other data."""
 
 
 def fidelity(
@@ -61,14 +63,13 @@ def fidelity(
 ) -> Fidelity:
     """Compare the rankings of all systems that have a stored result on both tasks.
 
-    `results` are newest first; of a system's several results on a task the newest counts.
+    `results` are newest first. Of each task only results on the data of its newest result count,
+    and of a system's several results the newest.
     """
-    on_full, on_nano = _newest(results, full), _newest(results, nano)
-    systems = [system for system in on_full if system in on_nano]
-    _check(full, nano, on_full, on_nano, systems)
-    for on in (on_full, on_nano):
-        _check_metric(on, systems, metric)
-    scores = [[on[system].scores for system in systems] for on in (on_full, on_nano)]
+    sides = [_on_one_data(results, task) for task in (full, nano)]
+    systems = sorted(set(sides[0].results) & set(sides[1].results))
+    _check(sides, systems, metric)
+    scores = [[side.results[system].scores for system in systems] for side in sides]
     shared = scores[0][0].query_ids.sort()
     for each in (*scores[0], *scores[1]):
         shared = shared.filter(pc.is_in(shared, value_set=each.query_ids))
@@ -77,7 +78,8 @@ def fidelity(
             f"{full} and {nano} have no query in common, so one is no Nano form of the other."
         )
     matrices = [np.column_stack([each.at(shared)[metric] for each in side]) for side in scores]
-    return _compared(full, nano, metric, systems, matrices, resamples, seed)
+    found = _compared(full, nano, metric, systems, matrices, resamples, seed)
+    return replace(found, passed_over=tuple(side.note for side in sides if side.note))
 
 
 def kendall(a: Matrix, b: Matrix) -> float:
@@ -94,41 +96,49 @@ def spearman(a: Matrix, b: Matrix) -> float:
     return float(np.corrcoef(ranks_a, ranks_b)[0, 1])
 
 
-def _newest(results: Sequence[Result], task: str) -> dict[str, Result]:
-    found: dict[str, Result] = {}
-    for result in results:
-        if result.task == task:
-            found.setdefault(result.system, result)
-    return dict(sorted(found.items()))
+@dataclass(frozen=True)
+class _Side:
+    """The newest result of each system on one task, all of them on the same data."""
+
+    task: str
+    results: Mapping[str, Result]
+    note: str
 
 
-def _check(
-    full: str,
-    nano: str,
-    on_full: dict[str, Result],
-    on_nano: dict[str, Result],
-    systems: Sequence[str],
-) -> None:
-    if len(systems) >= LEAST_SYSTEMS:
-        return
-    told = "\n".join(
-        f"  {task}: {', '.join(found) or 'no stored result'}"
-        for task, found in ((full, on_full), (nano, on_nano))
+def _on_one_data(results: Sequence[Result], task: str) -> _Side:
+    own = [result for result in results if result.task == task]
+    data = own[0].record.task.hash if own else ""
+    newest: dict[str, Result] = {}
+    for result in own:
+        if result.record.task.hash == data:
+            newest.setdefault(result.system, result)
+    other = sum(result.record.task.hash != data for result in own)
+    note = (
+        f"{task}: {other} stored {'result is' if other == 1 else 'results are'} on other data "
+        f"than the newest ({data[:12]}) and not counted."
     )
-    raise MissingError(
-        f"{len(systems)} systems have stored results on both {full} and {nano}; a comparison of "
-        f"rankings needs {LEAST_SYSTEMS} or more.\n{told}\n"
-        "Run the same systems on both with `r2med eval`."
-    )
+    return _Side(task, newest, note if other else "")
 
 
-def _check_metric(results: dict[str, Result], systems: Sequence[str], metric: str) -> None:
-    for system in systems:
-        if metric not in results[system].scores:
-            raise MissingError(
-                f"{system} on {results[system].task}: {metric} is not stored. Add it with "
-                f"`r2med eval ... --metrics {metric}`."
-            )
+def _check(sides: Sequence[_Side], systems: Sequence[str], metric: str) -> None:
+    if len(systems) < LEAST_SYSTEMS:
+        stored = "\n".join(
+            f"  {side.task}: {', '.join(sorted(side.results)) or 'no stored result'}"
+            + (f"\n  {side.note}" if side.note else "")
+            for side in sides
+        )
+        raise MissingError(
+            f"{len(systems)} systems have stored results on both {sides[0].task} and "
+            f"{sides[1].task}; a comparison of rankings needs {LEAST_SYSTEMS} or more.\n{stored}\n"
+            "Run the same systems on both with `r2med eval`."
+        )
+    for side in sides:
+        for system in systems:
+            if metric not in side.results[system].scores:
+                raise MissingError(
+                    f"{system} on {side.task}: {metric} is not stored. Add it with "
+                    f"`r2med eval ... --metrics {metric}`."
+                )
 
 
 def _compared(

@@ -141,6 +141,7 @@ def fidelity_tables(found: Fidelity) -> Iterator[RenderableType]:
     ):
         percent = f"{100 * interval.confidence:g} %"
         yield Text(f"{name:13} {value:+.3f}  [{interval.low:+.3f}, {interval.high:+.3f}] {percent}")
+    yield from (Text(note, style="dim") for note in found.passed_over)
 
 
 def _retrieval_table(profile: Profile) -> Table:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError, UsageError, nearest
 from r2med.runs import Run
@@ -26,6 +27,12 @@ from r2med.tasks.task import Task
 #: Candidates of a published hybrid list; what stands below was put there as a safeguard.
 SAFEGUARD_RANK = 101
 _HYBRID = "reranking_hybrid"
+_COLUMNS = ("query-id", "corpus-ids")
+_ID_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer)
+_EXPECTED = (
+    "candidates have the columns query-id (an id) and corpus-ids (a list of document ids, best "
+    "first)."
+)
 
 
 @dataclass(frozen=True)
@@ -58,13 +65,11 @@ class Subset:
 
     def read(self, *, safeguard: bool) -> Run:
         """The lists, with falling scores in place of the ones that were not published."""
-        table = pa.concat_tables([_table(file) for file in self.files])
-        lists = table["corpus-ids"].combine_chunks()
-        lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
-        rows = np.repeat(np.arange(len(lists)), lengths)
-        ranks = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
-        queries = table["query-id"].combine_chunks().take(pa.array(rows))
-        run = Run.from_columns(queries, lists.flatten(), -ranks.astype(np.float64))
+        parts = [_read(file) for file in self.files]
+        queries = pa.chunked_array([part[0] for part in parts])
+        documents = pa.chunked_array([part[1] for part in parts])
+        ranks = np.concatenate([part[2] for part in parts])
+        run = Run.from_columns(queries, documents, -ranks.astype(np.float64))
         guarded = self.name == _HYBRID and not safeguard
         return run.truncated(SAFEGUARD_RANK - 1) if guarded else run
 
@@ -105,21 +110,68 @@ def split_of(task: Task) -> str:
     return find_source(task.source).split or task.name
 
 
-def _table(file: Path) -> pa.Table:
+def _read(file: Path) -> tuple[pa.LargeStringArray, pa.LargeStringArray, NDArray[np.int64]]:
+    """Query id, document id and 1-based rank of every entry, in file order."""
     try:
         table = pq.read_table(file)
-    except (OSError, pa.ArrowInvalid) as problem:
+    except (OSError, pa.ArrowException) as problem:
         raise DataError(f"{file}: not a readable Parquet file ({problem}).") from problem
-    for column in ("query-id", "corpus-ids"):
+    for column in _COLUMNS:
         if column not in table.column_names:
-            raise DataError(
-                f"{file}: column {column!r} is missing; candidates have the columns query-id and "
-                "corpus-ids (a list of document ids, best first)."
-            )
-    names = pa.large_list(pa.large_string())
-    return pa.table(
-        {
-            "query-id": table["query-id"].cast(pa.large_string()),
-            "corpus-ids": table["corpus-ids"].cast(names),
-        }
+            raise DataError(f"{file}: column {column!r} is missing; {_EXPECTED}")
+    queries, lists = (table[column].combine_chunks() for column in _COLUMNS)
+    if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
+        raise DataError(f"{file}: column 'corpus-ids' holds {lists.type}; {_EXPECTED}")
+    _refuse_nulls(file, "corpus-ids", lists, np.arange(len(lists)))
+    lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+    rows = np.repeat(np.arange(len(lists)), lengths)
+    names = _ids(file, "query-id", queries, np.arange(len(queries)))
+    documents = _ids(file, "corpus-ids", lists.flatten(), rows)
+    _refuse_repeats(file, names, rows, documents)
+    ranks = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
+    return names.take(pa.array(rows)), documents, ranks
+
+
+def _ids(file: Path, column: str, values: pa.Array, rows: NDArray[np.int64]) -> pa.LargeStringArray:
+    """Ids as strings; whole numbers are ids, too."""
+    kind = values.type
+    if not (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)
+    ):
+        raise DataError(f"{file}: the ids in column {column!r} are {kind}; {_EXPECTED}")
+    _refuse_nulls(file, column, values, rows)
+    return values.cast(pa.large_string())
+
+
+def _refuse_nulls(file: Path, column: str, values: pa.Array, rows: NDArray[np.int64]) -> None:
+    if values.null_count:
+        [place, *_] = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))
+        raise DataError(f"{file}, row {rows[place] + 1}: {column!r} holds a null; {_EXPECTED}")
+
+
+def _refuse_repeats(
+    file: Path, queries: pa.LargeStringArray, rows: NDArray[np.int64], documents: pa.Array
+) -> None:
+    query_codes, codes = (
+        column.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        for column in (queries, documents)
     )
+    place = _first_repeat(query_codes)
+    if place is not None:
+        raise DataError(
+            f"{file}, row {place + 1}: the query {queries[place].as_py()!r} has a list already; "
+            "expected one row for each query."
+        )
+    place = _first_repeat(rows * (len(documents) + 1) + codes)
+    if place is not None:
+        raise DataError(
+            f"{file}, row {rows[place] + 1}: the document {documents[place].as_py()!r} is listed "
+            "twice; expected each document once in a list."
+        )
+
+
+def _first_repeat(codes: NDArray[np.int64]) -> int | None:
+    """The place of the first value that stood before."""
+    again = np.ones(len(codes), dtype=bool)
+    again[np.unique(codes, return_index=True)[1]] = False
+    return int(again.argmax()) if again.any() else None
