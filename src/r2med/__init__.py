@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from r2med.engine.evaluate import evaluate
     from r2med.errors import R2MedError
     from r2med.measure import Scores, measure
-    from r2med.results import Result, Store
+    from r2med.results.record import Result
+    from r2med.results.store import Store
     from r2med.retrieve.conditions import Conditions
     from r2med.runs import Run
     from r2med.systems.pipeline import System
@@ -32,10 +33,10 @@ _HOMES = {
     "Judgements": "r2med.tasks.task",
     "Queries": "r2med.tasks.task",
     "R2MedError": "r2med.errors",
-    "Result": "r2med.results",
+    "Result": "r2med.results.record",
     "Run": "r2med.runs",
     "Scores": "r2med.measure",
-    "Store": "r2med.results",
+    "Store": "r2med.results.store",
     "System": "r2med.systems.pipeline",
     "Task": "r2med.tasks.task",
     "evaluate": "r2med.engine.evaluate",

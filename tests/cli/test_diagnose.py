@@ -55,7 +55,7 @@ def test_diagnose_needs_a_stored_result_and_a_known_query() -> None:
     ending = run("diagnose", "bm25", "--task", TASK, "--out", "x.xlsx")
 
     assert (missing.code, unknown.code, ending.code) == (1, 2, 2)
-    assert "r2med eval 'bm25'" in missing.err
+    assert "r2med eval bm25" in missing.err
     assert "no such query" in unknown.err
     assert ".parquet or .csv" in ending.err
 

@@ -101,7 +101,7 @@ def test_the_record_says_what_ran() -> None:
 
     record = json.loads((result.folder / "result.json").read_text())
 
-    assert record["schema"] == 1
+    assert record["schema"] == 2
     assert record["task"]["hash"] == r2med.load_task(TASK).hash
     assert record["system"]["published_as"] == "bm25"
     assert record["system"]["ties"] == "trec"

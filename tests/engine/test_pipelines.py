@@ -11,7 +11,7 @@ import pytest
 
 import r2med
 from r2med.errors import DataError, MissingError
-from r2med.results import Result
+from r2med.results.record import Result
 from tests.tasks.writing import write_parquet
 
 SPLIT = "NanoThing"

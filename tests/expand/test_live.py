@@ -14,7 +14,7 @@ from r2med.expand.finding import CorpusFinder
 from r2med.expand.generations import place, read_generations, read_traces
 from r2med.expand.interface import BoundExpander, Finder
 from r2med.remote.limits import LimitError, Limits
-from r2med.results import Result
+from r2med.results.record import Result
 from r2med.retrieve.bm25 import Bm25Retriever
 from r2med.retrieve.conditions import Conditions
 from r2med.settings import read

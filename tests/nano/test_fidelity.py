@@ -12,7 +12,7 @@ from r2med import evaluate
 from r2med.errors import MissingError
 from r2med.nano import Recipe, build
 from r2med.nano.fidelity import fidelity, kendall, spearman
-from r2med.results import Result
+from r2med.results.record import Result
 from r2med.tasks.load import load_task
 from r2med.tasks.task import Task
 from tests.cli.running import run

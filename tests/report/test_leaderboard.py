@@ -13,7 +13,7 @@ from r2med.errors import UsageError
 from r2med.report.leaderboard import Selection, leaderboard
 from r2med.report.leaderboard_export import to_csv, to_json, to_markdown
 from r2med.report.standing import Leaderboard, Standing
-from r2med.results import Result
+from r2med.results.record import Result
 from r2med.tasks.registry import find_suite
 from tests.results.storing import ranks, store
 

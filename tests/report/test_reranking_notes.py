@@ -11,7 +11,7 @@ from rich.console import Console
 import r2med
 from r2med.report.reranking_notes import reranking_notes
 from r2med.report.scores_table import score_tables
-from r2med.results import Result
+from r2med.results.record import Result
 
 
 class Lengths:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from r2med.measure import measure
-from r2med.results import Result, Store
-from r2med.results.record import Record, SystemRecord, TaskRecord
+from r2med.results.record import Record, Result, SystemRecord, TaskRecord
+from r2med.results.store import Store
 from r2med.runs import Run
 from r2med.tasks.registry import find_task
 from r2med.tasks.task import Judgements

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import DataError, MissingError, UsageError
-from r2med.results import Result
 from r2med.results.contenders import Contender, aligned, contender
+from r2med.results.record import Result
 from tests.results.storing import ranks, store
 
 ROOT = Path("kept")

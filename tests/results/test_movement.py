@@ -44,7 +44,7 @@ def test_a_run_file_is_a_ranking(tmp_path: Path) -> None:
 def test_a_system_that_has_not_run_names_the_command(tmp_path: Path) -> None:
     task = task_of(tmp_path / "task", CORPUS, QUERIES, JUDGED)
 
-    with pytest.raises(MissingError, match="r2med eval 'bm25' --task task"):
+    with pytest.raises(MissingError, match="r2med eval bm25 --task task"):
         find_ranking("bm25", [], task, tmp_path)
 
 

@@ -89,7 +89,7 @@ def test_a_model_without_identity_is_never_stored_and_says_so() -> None:
     assert not again.reused
     assert first.metrics == again.metrics
     assert "mine: it has no `identity`, so its embeddings are not kept" in told[0]
-    assert first.record.facts["mine"]["encoder"]["cached"] is False  # type: ignore[index]
+    assert first.record.facts["mine"]["encoder"]["cached"] is False
 
 
 def test_a_model_with_an_identity_is_stored_and_reused() -> None:

@@ -35,7 +35,7 @@ def card(
     from r2med.nano.wanted import wanted
     from r2med.report.cards.writing import write_cards
     from r2med.report.console import notice
-    from r2med.results.stored import stored_results
+    from r2med.results.lookup import stored_results
 
     group = wanted(task)
     written = write_cards(

@@ -63,9 +63,9 @@ def _pairs(
     from r2med.measure.pooled import compare_tasks
     from r2med.report.comparison_table import Versus
     from r2med.report.console import notice
-    from r2med.results.contenders import aligned, contender, is_run_file
+    from r2med.results.contenders import aligned, contender
+    from r2med.results.lookup import is_run_file, stored_results
     from r2med.results.ranking import stored_name
-    from r2med.results.stored import stored_results
     from r2med.tasks.load import load_task
     from r2med.tasks.registry import resolve
 
@@ -82,7 +82,7 @@ def _pairs(
     if len(set(names)) < len(names):
         raise UsageError("compare: the same system is given twice.")
     wanted = [stored_name(item) for item in named] or None
-    suite, columns = aligned(found, wanted, metric)
+    suite, columns = aligned(found, wanted, metric, notice)
     pairs = [
         Versus(
             names[a],

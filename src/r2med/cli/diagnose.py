@@ -60,10 +60,9 @@ def _diagnosed(
 ) -> list[tuple[Diagnosis, Task]]:
     from r2med.errors import UsageError
     from r2med.report.console import notice
-    from r2med.results.contenders import is_run_file
     from r2med.results.diagnosis import diagnose as look_into
+    from r2med.results.lookup import is_run_file, stored_results
     from r2med.results.ranking import find_ranking
-    from r2med.results.stored import stored_results
     from r2med.tasks.load import load_task
     from r2med.tasks.registry import resolve
 
@@ -74,7 +73,7 @@ def _diagnosed(
     found = []
     for name in wanted:
         task = load_task(name, root=root)
-        ranking = find_ranking(system, stored, task, folder)
+        ranking = find_ranking(system, stored, task, folder, notice)
         found.append((look_into(ranking, task, results=stored), task))
     return found
 

@@ -30,9 +30,9 @@ def diff(
     from r2med.measure.names import parse_metric
     from r2med.report.console import console, notice
     from r2med.report.diff_view import Difference, print_difference, to_json
+    from r2med.results.lookup import stored_results
     from r2med.results.movement import movements
     from r2med.results.ranking import find_ranking
-    from r2med.results.stored import stored_results
     from r2med.tasks.load import load_task
     from r2med.tasks.registry import resolve
 
@@ -43,7 +43,7 @@ def diff(
     item = wanted[0]
     loaded = load_task(item if isinstance(item, Path) else item.name, root=data_root)
     stored = stored_results(results, notice)
-    first, second = (find_ranking(each, stored, loaded, results) for each in (a, b))
+    first, second = (find_ranking(each, stored, loaded, results, notice) for each in (a, b))
     moved = movements(first, second, loaded, chosen)
     difference = Difference(first.name, second.name, loaded.name, chosen, tuple(moved))
     if as_json:

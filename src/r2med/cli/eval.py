@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from r2med.report.scores_table import Grouping
-    from r2med.results import Result
+    from r2med.results.record import Result
     from r2med.retrieve.conditions import Conditions
 
 

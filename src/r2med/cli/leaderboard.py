@@ -9,7 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from r2med.report.standing import Averaging, BoundsOf, Leaderboard
-    from r2med.results import Result
+    from r2med.results.record import Result
 
 
 def leaderboard(
@@ -81,7 +81,7 @@ def _stored(folder: Path, suite: str) -> list[Result]:
     if not (folder / suite).is_dir():
         return []
     from r2med.report.console import notice
-    from r2med.results.stored import stored_results
+    from r2med.results.lookup import stored_results
 
     return stored_results(folder, notice, suite=suite)
 

@@ -13,7 +13,7 @@ from r2med.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from r2med.results import Result
+    from r2med.results.record import Result
     from r2med.retrieve.conditions import Conditions
 
 Model = Annotated[

@@ -153,7 +153,7 @@ def fidelity(
     from r2med.measure import parse_metric
     from r2med.nano.fidelity import fidelity as compare
     from r2med.report.console import notice
-    from r2med.results.stored import stored_results
+    from r2med.results.lookup import stored_results
 
     names = _fidelity_names(full, nano_task)
     stored = stored_results(results, notice)

@@ -12,7 +12,7 @@ from r2med.cli.choices import chosen
 if TYPE_CHECKING:
     from r2med.report.plots.theme import Theme
     from r2med.report.standing import Leaderboard
-    from r2med.results import Result
+    from r2med.results.record import Result
 
 KINDS = ("heatmap", "means", "cost", "overlap", "wins")
 
@@ -78,7 +78,7 @@ def plot(
 
 def _stored(folder: Path) -> list[Result]:
     from r2med.report.console import notice
-    from r2med.results.stored import stored_results
+    from r2med.results.lookup import stored_results
 
     return stored_results(folder, notice)
 
@@ -121,6 +121,7 @@ def _overlap(
     theme: Theme,
 ) -> Any:
     from r2med.errors import UsageError
+    from r2med.report.console import notice
     from r2med.report.plots.overlap import overlap
     from r2med.results.diagnosis import diagnose
     from r2med.results.diagnosis.lexicon import Lexicon
@@ -135,7 +136,7 @@ def _overlap(
         loaded = load_task(item if isinstance(item, Path) else item.name, root=root)
         lexicon = Lexicon(loaded.corpus)
         for system in systems:
-            ranking = find_ranking(system, stored, loaded, folder)
+            ranking = find_ranking(system, stored, loaded, folder, notice)
             found.setdefault(ranking.name, []).append(diagnose(ranking, loaded, lexicon=lexicon))
     return overlap(found, theme)
 
@@ -151,7 +152,8 @@ def _wins(
 ) -> Any:
     from r2med.errors import UsageError
     from r2med.report.plots.wins import wins
-    from r2med.results.contenders import aligned, contender, is_run_file
+    from r2med.results.contenders import aligned, contender
+    from r2med.results.lookup import is_run_file
     from r2med.results.ranking import stored_name
     from r2med.tasks.load import load_task
     from r2med.tasks.registry import resolve

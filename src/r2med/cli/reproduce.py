@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from r2med.results import Result
     from r2med.results.published import PublishedSystem
+    from r2med.results.record import Result
     from r2med.results.reproduction import Reproduction
     from r2med.tasks.registry import TaskEntry
     from r2med.tasks.task import Task

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from r2med.results import Result
+    from r2med.results.record import Result
 
 results = typer.Typer(help="List stored results, or export them.", invoke_without_command=True)
 
@@ -59,28 +59,20 @@ def export(
 
 def _selected(folder: Path, task: str | None, system: str | None) -> list[Result]:
     """The readable results that match; damaged ones are named on standard error."""
-    from r2med.errors import DamagedError
     from r2med.report.console import notice
-    from r2med.results import Store
+    from r2med.results.lookup import all_results
 
-    store = Store(folder)
-    found = []
-    for place in store.folders():
-        try:
-            result = store.read(place)
-        except DamagedError as problem:
-            notice(f"{problem} It will be run again.")
-            continue
-        if _matches(result, task, system):
-            found.append(result)
-    return found
+    results = all_results(folder, notice)
+    results.sort(key=lambda result: str(result.folder))
+    return [result for result in results if _matches(result, task, system)]
 
 
 def _matches(result: Result, task: str | None, system: str | None) -> bool:
+    from r2med.systems.registry import registered
     from r2med.systems.spec import parse
     from r2med.tasks.registry import resolve
 
-    if system is not None and str(parse(system)) != result.system:
+    if system is not None and str(registered(parse(system))) != result.system:
         return False
     if task is None:
         return True
@@ -93,8 +85,9 @@ def _summary(result: Result) -> dict[str, object]:
         "system": result.system,
         "task": result.task,
         "suite": result.suite,
-        "ndcg@10": result.metrics["ndcg@10"],
+        "ndcg@10": result.metrics.get("ndcg@10"),
         "created": result.record.created,
+        "older": result.record.older,
         "result": str(result.folder),
     }
 
@@ -116,8 +109,15 @@ def _show(found: list[Result], folder: Path) -> None:
     table.add_column("nDCG@10", justify="right")
     table.add_column("created")
     for result in found:
-        score = f"{100 * result.metrics['ndcg@10']:.2f}"
+        ndcg = result.metrics.get("ndcg@10")
+        score = "-" if ndcg is None else f"{100 * ndcg:.2f}"
         when = result.record.created[:16].replace("T", " ")
+        when += " (older)" if result.record.older else ""
         named = (result.suite or "local", result.task, result.system)
         table.add_row(*(Text(cell) for cell in named), score, when)
     out.print(table)
+    if any(result.record.older for result in found):
+        out.print(
+            "older: stored by an older version that did not record all settings; tables and "
+            "comparisons leave these out. `r2med eval` runs them again."
+        )

@@ -10,7 +10,8 @@ from typing import Any, TypedDict, Unpack, cast, overload
 from r2med.engine.evaluation import Evaluation
 from r2med.errors import UsageError
 from r2med.measure import parse_metric
-from r2med.results import DEFAULT_FOLDER, Result, Store
+from r2med.results.record import Result
+from r2med.results.store import DEFAULT_FOLDER, Store
 from r2med.retrieve.conditions import Conditions
 from r2med.systems.ledger import Ledger
 from r2med.systems.pipeline import System

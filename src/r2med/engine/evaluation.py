@@ -15,15 +15,16 @@ from r2med.errors import DamagedError
 from r2med.measure import Metric, Run, Scores, TieOrder, measure
 from r2med.measure.ceiling import ceiling
 from r2med.measure.names import CUTOFFS, stored_metrics
-from r2med.results import Result, Store
 from r2med.results.record import (
     Record,
     RerankRecord,
+    Result,
     SafeguardRecord,
     SystemRecord,
     TaskRecord,
     result_key,
 )
+from r2med.results.store import Store, read_result
 from r2med.retrieve.conditions import Conditions
 from r2med.systems.expanding import notices
 from r2med.systems.ledger import Ledger, StageCost
@@ -87,7 +88,7 @@ class Evaluation:
         if self.force or not folder.exists():
             return None
         try:
-            return self.store.read(folder)
+            return read_result(folder)
         except DamagedError as problem:
             self.tell(f"{problem} It is run again.")
             return None

@@ -16,7 +16,7 @@ from scipy.stats import kendalltau, rankdata
 
 from r2med.errors import DataError, MissingError
 from r2med.measure.intervals import CONFIDENCE, RESAMPLES, SEED, Interval
-from r2med.results.result import Result
+from r2med.results.record import Result
 
 Matrix = NDArray[np.float64]
 #: With two systems every ranking agrees or is reversed, so nothing can be said.

@@ -21,7 +21,7 @@ from r2med.tasks.registry import Suite, TaskEntry, find_suite
 
 if TYPE_CHECKING:
     from r2med.report.leaderboard_measured import Entrant
-    from r2med.results import Result
+    from r2med.results.record import Result
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class _Frame:
     def measured(self, entrant: Entrant) -> Standing:
         """The row of a measured system, marked where its data or coverage is not the suite's."""
         from r2med.results.cost import cost_of
-        from r2med.results.stored import measured_value
+        from r2med.results.lookup import measured_value
 
         values = {
             task: value

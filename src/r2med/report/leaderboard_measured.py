@@ -16,10 +16,10 @@ from r2med.errors import UsageError
 from r2med.measure.intervals import Column, Interval, Matrix, task_mean_intervals
 from r2med.measure.pooled import task_mean_p
 from r2med.report.standing import Averaging, BoundsOf, Standing
-from r2med.results import Result
 from r2med.results.lineage import Kind, kind_of
+from r2med.results.lookup import other_data
 from r2med.results.published import is_micro
-from r2med.results.stored import other_data
+from r2med.results.record import Result
 from r2med.systems.spec import parse
 
 #: Two neighbours with a p-value from here on cannot be told apart.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from r2med.measure.names import parse_metric
-from r2med.results import Result
+from r2med.results.record import Result
 
 
 def reranking_notes(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[str]:

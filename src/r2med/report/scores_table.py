@@ -14,7 +14,7 @@ from rich.text import Text
 
 from r2med.errors import R2MedError
 from r2med.report.system_name import SystemName
-from r2med.results import Result
+from r2med.results.record import Result
 from r2med.tasks.registry import TaskEntry, find_task
 
 Grouping = Literal["task", "scenario", "family"]

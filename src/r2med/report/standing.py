@@ -13,8 +13,8 @@ from r2med.tasks.registry import Suite, TaskEntry
 
 if TYPE_CHECKING:
     from r2med.measure.intervals import Interval
-    from r2med.results import Result
     from r2med.results.cost import Cost
+    from r2med.results.record import Result
 
 Origin = Literal["published", "measured"]
 Averaging = Literal["task", "query"]

@@ -6,7 +6,6 @@ error that says what to run.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +15,14 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.measure import Scores, measure
-from r2med.results.result import RECORD_FILE, Result
-from r2med.results.store import Store
+from r2med.results.lookup import find_named, newest, quoted
+from r2med.results.record import Result
+from r2med.retrieve.conditions import Tell, log
 from r2med.runs import Run
-from r2med.systems.spec import parse
 from r2med.tasks.registry import all_entries
 from r2med.tasks.task import Task
 
 Column = NDArray[np.float64]
-_RUN_ENDINGS = (".trec", ".run", ".txt", ".res", ".gz", ".parquet")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +33,7 @@ class Trial:
     suite: str | None
     data: str
     scores: Callable[[], Scores]
+    result: Result | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,37 +51,24 @@ def contender(
 
     `tasks` are loaded only for run files, which need judgements.
     """
-    path = Path(text)
-    if path.is_file():
-        return _run_file(path, tasks, metric)
-    if (path / RECORD_FILE).is_file():
-        return Contender(text, [_trial(Store(path.parent).read(path))])
-    if text.endswith(_RUN_ENDINGS) or text.startswith((".", os.sep, "~")):
-        raise MissingError(f"{text}: no such run file or result folder.")
-    spec = str(parse(text))
-    found = [_trial(result) for result in results if result.system == spec]
-    if not found:
-        raise MissingError(
-            f"system {spec!r} has no stored result in {folder}.\n"
-            f"Run it first: r2med eval {_quoted(spec)} --task TASK"
-        )
-    return Contender(spec, found)
-
-
-def is_run_file(text: str) -> bool:
-    """Whether a text names a file, for which a task must be loaded."""
-    return Path(text).is_file()
+    named = find_named(text, results, folder)
+    if named.file is not None:
+        return _run_file(named.file, tasks, metric)
+    return Contender(named.name, [_trial(result) for result in named.results])
 
 
 def aligned(
-    contenders: Sequence[Contender], wanted: Sequence[str] | None, metric: str
+    contenders: Sequence[Contender],
+    wanted: Sequence[str] | None,
+    metric: str,
+    tell: Tell = log,
 ) -> tuple[str | None, dict[str, list[Column]]]:
     """The suite, and for every task one column a contender, aligned by query.
 
     Without `wanted` the tasks are those that all contenders have.
     """
     names = list(wanted) if wanted is not None else _common_tasks(contenders)
-    trials = {task: _same_data(contenders, task) for task in names}
+    trials = {task: _same_data(contenders, task, tell) for task in names}
     suites = {trial.suite for group in trials.values() for trial in group}
     if len(suites) > 1:
         told = " and ".join(sorted(suite or "your data" for suite in suites))
@@ -107,7 +93,7 @@ def _run_file(path: Path, tasks: Sequence[Task], metric: str) -> Contender:
 
 def _trial(result: Result) -> Trial:
     record = result.record.task
-    return Trial(record.name, record.suite, record.hash, lambda: result.scores)
+    return Trial(record.name, record.suite, record.hash, lambda: result.scores, result)
 
 
 def _common_tasks(contenders: Sequence[Contender]) -> list[str]:
@@ -126,7 +112,7 @@ def _common_tasks(contenders: Sequence[Contender]) -> list[str]:
     return sorted(common, key=lambda task: (order.get(task, len(order)), task))
 
 
-def _same_data(contenders: Sequence[Contender], task: str) -> list[Trial]:
+def _same_data(contenders: Sequence[Contender], task: str, tell: Tell) -> list[Trial]:
     """Each contender's trial on the newest data that all of them ran on."""
     by_data: list[dict[str, Trial]] = []
     for each in contenders:
@@ -134,7 +120,7 @@ def _same_data(contenders: Sequence[Contender], task: str) -> list[Trial]:
         if not own:
             raise MissingError(
                 f"{each.name!r} has no stored result on {task}.\n"
-                f"Run it first: r2med eval {_quoted(each.name)} --task {_quoted(task)}"
+                f"Run it first: r2med eval {quoted(each.name)} --task {quoted(task)}"
             )
         by_data.append(own)
     shared = [data for data in reversed(by_data[0]) if all(data in own for own in by_data)]
@@ -147,6 +133,10 @@ def _same_data(contenders: Sequence[Contender], task: str) -> list[Trial]:
             f"{task}: the results are of different data and cannot be paired.\n{told}\n"
             "Run all of them on the same files with r2med eval."
         )
+    for each in contenders:
+        same = [t.result for t in each.trials if (t.task, t.data) == (task, shared[0])]
+        if stored := [result for result in same if result]:
+            newest(stored, tell)
     return [own[shared[0]] for own in by_data]
 
 
@@ -156,7 +146,7 @@ def _columns(trials: Sequence[Trial], contenders: Sequence[Contender], metric: s
         if metric not in table:
             raise UsageError(
                 f"{each.name}: {metric} is not stored for {trials[0].task}.\n"
-                f"Add it: r2med eval {_quoted(each.name)} --task {_quoted(trials[0].task)} "
+                f"Add it: r2med eval {quoted(each.name)} --task {quoted(trials[0].task)} "
                 f"--metrics {metric}"
             )
     queries = tables[0].query_ids
@@ -167,7 +157,3 @@ def _columns(trials: Sequence[Trial], contenders: Sequence[Contender], metric: s
                 "queries, so they cannot be paired."
             )
     return [table.at(queries)[metric] for table in tables]
-
-
-def _quoted(text: str) -> str:
-    return f"'{text}'" if any(mark in text for mark in ' |[](),+"') else text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from r2med.results.result import Result
+from r2med.results.record import Result
 
 _NOT_THE_SYSTEM = ("load", "measure")
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from r2med.atomic import atomic_file
 from r2med.errors import R2MedError
-from r2med.results.result import Result
+from r2med.results.record import Result
 from r2med.tabular import csv_text
 from r2med.tasks.registry import find_task
 

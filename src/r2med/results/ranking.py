@@ -8,17 +8,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from r2med.errors import DataError, MissingError, nearest
+from r2med.errors import DataError
 from r2med.measure.ordering import ordered
-from r2med.results.contenders import is_run_file
-from r2med.results.result import RECORD_FILE, Result
-from r2med.results.store import Store
+from r2med.results.lookup import find_named, newest
+from r2med.results.record import Result
+from r2med.retrieve.conditions import Tell, log
 from r2med.runs import Run
-from r2med.systems.spec import parse
 from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Task
-
-_RUN_ENDINGS = (".trec", ".run", ".txt", ".res", ".gz", ".parquet")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,26 +27,25 @@ class Ranking:
     result: Result | None = None
 
 
-def find_ranking(text: str, results: Sequence[Result], task: Task, folder: Path) -> Ranking:
+def find_ranking(
+    text: str, results: Sequence[Result], task: Task, folder: Path, tell: Tell = log
+) -> Ranking:
     """The run of a run file, a stored result's folder, or a system in `results` (newest first)."""
-    path = Path(text)
-    if is_run_file(text):
+    named = find_named(text, results, folder, task=task.name)
+    if named.file is not None:
+        path = named.file
         run = Run.from_parquet(path) if path.suffix == ".parquet" else Run.from_trec(path)
         return Ranking(text, ordered(run))
-    if (path / RECORD_FILE).is_file():
-        return _of_result(text, [Store(path.parent).read(path)], task)
-    if text.endswith(_RUN_ENDINGS) or text.startswith((".", "/", "~")):
-        raise MissingError(f"{text}: no such run file or result folder.")
-    spec = str(parse(text))
-    found = [each for each in results if each.system == spec and each.task == task.name]
-    if not found:
-        stored = {each.system for each in results if each.task == task.name}
-        others = f" {nearest(spec, stored)}" if stored else ""
-        raise MissingError(
-            f"system {spec!r} has no stored result on {task.name} in {folder}.{others}\n"
-            f"Run it first: r2med eval '{spec}' --task {task.name}"
+    same = [result for result in named.results if result.record.task.hash == task.hash]
+    if not same:
+        record = named.results[0].record.task
+        raise DataError(
+            f"{named.name}: its stored result is of {record.name}, data {record.hash[:12]}; "
+            f"{task.name} is now data {task.hash[:12]}.\n"
+            f"Run it again: r2med eval '{named.results[0].system}' --task {task.name}"
         )
-    return _of_result(spec, found, task)
+    result = newest(same, tell)
+    return Ranking(named.name, result.ranked, result)
 
 
 def listed(run: Run, query: str) -> list[str]:
@@ -78,15 +74,3 @@ def stored_name(item: TaskEntry | Path) -> str:
         return item.name
     folder, _, split = item.name.rpartition("#")
     return split if folder else item.resolve().name
-
-
-def _of_result(name: str, found: Sequence[Result], task: Task) -> Ranking:
-    for result in found:
-        if result.record.task.hash == task.hash:
-            return Ranking(name, result.ranked, result)
-    record = found[0].record.task
-    raise DataError(
-        f"{name}: its stored result is of {record.name}, data {record.hash[:12]}; "
-        f"{task.name} is now data {task.hash[:12]}.\n"
-        f"Run it again: r2med eval '{found[0].system}' --task {task.name}"
-    )

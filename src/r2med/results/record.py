@@ -1,6 +1,7 @@
-"""The stored record of a result: `result.json`, a documented and versioned schema.
+"""A result: run, per-query scores and provenance; all that reports and comparisons ever read.
 
-docs/results.md describes every field; a change of meaning raises `SCHEMA`.
+`result.json` is a documented and versioned schema: docs/results.md describes every field, and a
+change of meaning raises `SCHEMA`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,31 @@ import json
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from functools import cached_property
 from importlib.metadata import version
-from typing import Any
+from io import BytesIO
+from pathlib import Path
+from types import NoneType
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
-SCHEMA = 1
+import pyarrow.parquet as pq
+
+from r2med.atomic import SEAL, seal, unseal
+from r2med.errors import DamagedError
+from r2med.measure.scores import Scores
+from r2med.runs import Run
+from r2med.runs.ordering import TieOrder, ordered
+from r2med.runs.parquet import read_parquet
+
+SCHEMA = 2
+#: Records of schema 1 have no checksum, and identities that lack some settings.
+_OLDER = 1
 _LIBRARIES = ("r2med", "numpy", "pyarrow", "scipy")
+
+RECORD_FILE = "result.json"
+RUN_FILE = "run.parquet"
+SCORES_FILE = "scores.parquet"
 
 
 @dataclass(frozen=True)
@@ -36,7 +56,7 @@ class SystemRecord:
     """What searched: the text that names it, and everything that decides its rankings."""
 
     spec: str
-    identity: Mapping[str, object]
+    identity: Mapping[str, Any]
     depth: int
     ties: str
     published_as: str | None
@@ -45,7 +65,7 @@ class SystemRecord:
 
 @dataclass(frozen=True)
 class RerankRecord:
-    """What a reranker was given, and the most it could have made of it."""
+    """The candidates of a reranker, and the best that any reranker could make of them."""
 
     first: str
     """The system whose candidates were put in order."""
@@ -73,44 +93,130 @@ class Record:
     metrics: Mapping[str, float]
     micro: Mapping[str, float]
     seconds: Mapping[str, float]
-    facts: Mapping[str, Mapping[str, object]]
+    facts: Mapping[str, Mapping[str, Any]]
     created: str
     stages: tuple[Mapping[str, Any], ...] = ()
     """What each piece of work cost, in order: `systems.ledger.StageCost` as JSON."""
     reranking: RerankRecord | None = None
     safeguard: SafeguardRecord | None = None
     versions: Mapping[str, str] = field(default_factory=lambda: library_versions())
-    machine: Mapping[str, object] = field(default_factory=lambda: machine())
+    machine: Mapping[str, Any] = field(default_factory=lambda: machine())
     files: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of the tables, by file name."""
     schema: int = SCHEMA
 
+    @cached_property
+    def key(self) -> str:
+        """The address of the result."""
+        return result_key(self.task.hash, self.system.identity, self.system.ties)
+
+    @property
+    def older(self) -> bool:
+        """Whether an older version stored it, whose identities did not tell all settings."""
+        return self.schema == _OLDER
+
     def to_json(self) -> str:
-        """The text of result.json."""
-        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+        """The text of result.json, with a checksum of its content."""
+        return seal(asdict(self), indent=2)
 
     @classmethod
-    def from_json(cls, text: str) -> Record:
-        """Read result.json back; KeyError, TypeError or ValueError when it is not one."""
-        raw = json.loads(text)
-        if raw.get("schema") != SCHEMA:
-            raise ValueError(f"schema {raw.get('schema')!r}, expected {SCHEMA}")
-        task = {**raw.pop("task")}
-        system = {**raw.pop("system")}
-        reranking, safeguard = raw.pop("reranking", None), raw.pop("safeguard", None)
-        return cls(
-            task=TaskRecord(**{**task, "notices": tuple(task["notices"])}),
-            system=SystemRecord(**{**system, "deviations": tuple(system["deviations"])}),
-            reranking=RerankRecord(**reranking) if reranking else None,
-            safeguard=SafeguardRecord(**safeguard) if safeguard else None,
-            stages=tuple(raw.pop("stages", ())),
-            **raw,
-        )
+    def from_json(cls, text: str, path: Path) -> Record:
+        """Read result.json back; DamagedError says what is wrong with it."""
+        try:
+            raw = json.loads(text)
+            older = isinstance(raw, dict) and SEAL not in raw and raw.get("schema") == _OLDER
+            record: Record = _typed(cls, raw if older else unseal(text, path), "the record")
+        except (ValueError, RecursionError) as problem:
+            raise DamagedError(f"{path}: not a readable result ({problem}).") from None
+        if record.schema not in (_OLDER, SCHEMA):
+            raise DamagedError(
+                f"{path}: a result of schema {record.schema}, expected {SCHEMA}. Another version "
+                "of r2med stored it."
+            )
+        return record
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One system on one task, as stored in `folder`."""
+
+    folder: Path
+    record: Record
+    reused: bool = False
+    """True when the result was already there and nothing was run."""
+    held: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """Tables that were read with the record; others are read and checked when first asked for."""
+
+    @property
+    def system(self) -> str:
+        """The text that names the system."""
+        return self.record.system.spec
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return self.record.task.name
+
+    @property
+    def suite(self) -> str | None:
+        """The task's suite; None for data of the user's own."""
+        return self.record.task.suite
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Mean over the judged queries, by metric name."""
+        return self.record.metrics
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Seconds by stage."""
+        return self.record.seconds
+
+    @cached_property
+    def scores(self) -> Scores:
+        """One row per judged query, one column per metric."""
+        return Scores.from_arrow(pq.read_table(BytesIO(self._bytes(SCORES_FILE))))
+
+    @cached_property
+    def run(self) -> Run:
+        """The ranked lists as the system returned them."""
+        return read_parquet(self.folder / RUN_FILE, self._bytes(RUN_FILE))
+
+    @property
+    def ranked(self) -> Run:
+        """The ranked lists in the order in which they were measured: a document's rank is here."""
+        return ordered(self.run, cast(TieOrder, self.record.system.ties))
+
+    def _bytes(self, name: str) -> bytes:
+        if name in self.held:
+            return self.held[name]
+        try:
+            return checked_bytes(self.folder / name, self.record.files.get(name))
+        except DamagedError as problem:
+            raise DamagedError(
+                f"{problem} If another process has just stored this result anew, try again."
+            ) from None
+
+    def __repr__(self) -> str:
+        ndcg = self.metrics.get("ndcg@10", float("nan"))
+        return f"Result(system={self.system!r}, task={self.task!r}, ndcg@10={ndcg:.4f})"
+
+
+def checked_bytes(file: Path, expected: str | None) -> bytes:
+    """The content of a stored table; DamagedError when it is not what was written."""
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        raise DamagedError(f"{file}: missing from a stored result.") from None
+    if hashlib.sha256(data).hexdigest() != expected:
+        raise DamagedError(f"{file}: its checksum differs from the one in {RECORD_FILE}.")
+    return data
 
 
 def result_key(task_hash: str, identity: Mapping[str, object], ties: str) -> str:
     """The address of a result: equal inputs, equal key; anything that matters changes it."""
-    told = {"schema": SCHEMA, "task": task_hash, "system": identity, "ties": ties}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    content = {"schema": SCHEMA, "task": task_hash, "system": identity, "ties": ties}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def library_versions() -> dict[str, str]:
@@ -125,3 +231,45 @@ def machine() -> dict[str, object]:
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
     }
+
+
+def _typed(hint: Any, value: Any, where: str) -> Any:
+    """A JSON value as the declared type; ValueError names the field that is something else."""
+    if hint is Any or (hint is float and isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if is_dataclass(hint):
+        return _dataclass(hint, value, where)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if NoneType in arguments:
+        return None if value is None else _typed(arguments[0], value, where)
+    if origin is tuple and isinstance(value, list):
+        return tuple(_typed(arguments[0], item, f"an item of {where}") for item in value)
+    if origin is not None and issubclass(origin, Mapping) and isinstance(value, dict):
+        return {key: _typed(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
+    if origin is None and isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    raise ValueError(f"{where} is {_shown(value)}, expected {_name(hint)}")
+
+
+def _dataclass(hint: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} is {_shown(value)}, expected an object")
+    hints = get_type_hints(hint)
+    values = {}
+    for each in fields(hint):
+        if each.name in value:
+            values[each.name] = _typed(hints[each.name], value[each.name], each.name)
+        elif each.default is MISSING and each.default_factory is MISSING:
+            raise ValueError(f"{where} lacks {each.name!r}")
+    return hint(**values)
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value)[:40]
+
+
+def _name(hint: Any) -> str:
+    origin = get_origin(hint)
+    if origin is not None:
+        return "a list" if origin is tuple else "an object"
+    return {str: "a text", int: "a whole number", float: "a number"}.get(hint, str(hint))

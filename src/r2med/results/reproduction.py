@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from r2med.errors import R2MedError, UsageError, nearest
+from r2med.results.lookup import measured_value, other_data
 from r2med.results.published import PublishedSystem, published_systems
-from r2med.results.result import Result
-from r2med.results.stored import measured_value, other_data
+from r2med.results.record import Result
 from r2med.systems.registry import Entry, entries
-from r2med.systems.spec import Spec, Unit, parse
+from r2med.systems.spec import Spec, Unit, mapped, parse, units_of
 from r2med.tasks.registry import TaskEntry
 
 Verdict = Literal["equal", "close", "different"]
@@ -88,12 +88,12 @@ def _elsewhere(name: str, suite: str, alike: Sequence[str]) -> str:
 
 def runnable(text: str) -> str:
     """The text that runs the published protocol: expanders take their published generations."""
-    return str(_mapped(parse(text), _with_published_generations))
+    return str(mapped(parse(text), _with_published_generations))
 
 
 def check_names(text: str) -> str | None:
     """Why this version cannot run a published system; None when every name is registered."""
-    unknown = [unit.name for unit in _units(parse(text)) if unit.name.lower() not in entries()]
+    unknown = [unit.name for unit in units_of(parse(text)) if unit.name.lower() not in entries()]
     if not unknown:
         return None
     names = ", ".join(dict.fromkeys(unknown))
@@ -177,17 +177,17 @@ def _published_task(result: Result, published: PublishedSystem) -> str:
 
 
 def _entries_of(text: str) -> list[Entry]:
-    return [entries()[u.name.lower()] for u in _units(parse(text)) if u.name.lower() in entries()]
+    return [entries()[u.name.lower()] for u in units_of(parse(text)) if u.name.lower() in entries()]
 
 
 def _as_published(spec: Spec) -> Spec:
-    return _mapped(
+    return mapped(
         spec, lambda unit: _keeping(unit, lambda option: option not in _PUBLISHED_OPTIONS)
     )
 
 
 def _without_options(spec: Spec) -> Spec:
-    return _mapped(spec, lambda unit: _keeping(unit, lambda option: False))
+    return mapped(spec, lambda unit: _keeping(unit, lambda option: False))
 
 
 def _keeping(unit: Unit, wanted: Callable[[tuple[str, str]], bool]) -> Unit:
@@ -200,15 +200,3 @@ def _with_published_generations(unit: Unit) -> Unit:
     if not takes or any(key == "generations" for key, _ in unit.options):
         return unit
     return replace(unit, options=tuple(sorted([*unit.options, ("generations", "published")])))
-
-
-def _mapped(spec: Spec, change: Callable[[Unit], Unit]) -> Spec:
-    def part(each: Unit | Spec) -> Unit | Spec:
-        return change(each) if isinstance(each, Unit) else _mapped(each, change)
-
-    return Spec(tuple(map(part, spec.fused)), tuple(map(part, spec.stages)))
-
-
-def _units(spec: Spec) -> Sequence[Unit]:
-    parts = [*spec.fused, *spec.stages]
-    return [u for p in parts for u in ([p] if isinstance(p, Unit) else _units(p))]

@@ -1,4 +1,4 @@
-"""The results folder: one folder a result, written whole or not at all, checked when read."""
+"""The results folder: one folder per result, written whole or not at all, checked when read."""
 
 from __future__ import annotations
 
@@ -10,15 +10,23 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from r2med.atomic import atomic_folder
+from r2med.atomic import atomic_folder, read_folder, sweep
 from r2med.errors import DamagedError
-from r2med.measure import Scores
-from r2med.results.record import Record, result_key
-from r2med.results.result import RECORD_FILE, RUN_FILE, SCORES_FILE, Result
+from r2med.measure.scores import Scores
+from r2med.results.record import (
+    RECORD_FILE,
+    RUN_FILE,
+    SCORES_FILE,
+    Record,
+    Result,
+    checked_bytes,
+)
 from r2med.runs import Run
 
 DEFAULT_FOLDER = Path("r2med-results")
-_FINGERPRINT = 12
+#: Characters of a key in a folder's name; 128 bits, so two results never share a folder.
+_KEY = 32
+_READABLE = 60
 
 
 class Store:
@@ -28,56 +36,59 @@ class Store:
         self.root = Path(root)
 
     def place(self, task: str, suite: str | None, system: str, key: str) -> Path:
-        """Where a result lives: readable names for people, the key's head for identity."""
-        named = f"{_slug(system)}-{key[:_FINGERPRINT]}"
-        return self.root / _slug(suite or "local") / _slug(task) / named
+        """Where a result lives: readable names for people, the key for identity."""
+        return self._task_folder(task, suite) / f"{_slug(system)}-{key[:_KEY]}"
 
     def write(self, record: Record, run: Run, scores: Scores) -> Result:
-        """Store a result atomically, with checksums of its tables."""
-        folder = self._folder(record)
+        """Store a result in one step, with checksums of its tables; it replaces an equal one."""
+        task, system = record.task, record.system
+        folder = self.place(task.name, task.suite, system.spec, record.key)
         with atomic_folder(folder) as draft:
             run.to_parquet(draft / RUN_FILE)
             pq.write_table(scores.to_arrow(), draft / SCORES_FILE)
-            sums = {name: _sha256(draft / name) for name in (RUN_FILE, SCORES_FILE)}
+            tables = {name: (draft / name).read_bytes() for name in (RUN_FILE, SCORES_FILE)}
+            sums = {name: hashlib.sha256(data).hexdigest() for name, data in tables.items()}
             record = replace(record, files=sums)
             (draft / RECORD_FILE).write_text(record.to_json(), encoding="utf-8")
-        return Result(folder, record)
-
-    def read(self, folder: Path) -> Result:
-        """Read a stored result; DamagedError says which file is wrong and how."""
-        try:
-            record = Record.from_json((folder / RECORD_FILE).read_text(encoding="utf-8"))
-        except (OSError, KeyError, TypeError, ValueError, AttributeError) as problem:
-            raise DamagedError(
-                f"{folder / RECORD_FILE}: not a readable result ({problem})."
-            ) from None
-        for name, expected in record.files.items():
-            file = folder / Path(name).name
-            if not file.is_file():
-                raise DamagedError(f"{file}: missing from a stored result.")
-            if _sha256(file) != expected:
-                raise DamagedError(f"{file}: its checksum differs from the one in {RECORD_FILE}.")
-        return Result(folder, record, reused=True)
+        return Result(folder, record, held={SCORES_FILE: tables[SCORES_FILE]})
 
     def folders(self) -> Iterator[Path]:
         """Every folder that holds, or claims to hold, a result."""
         pattern = f"*/*/*/{RECORD_FILE}"
         return (path.parent for path in sorted(self.root.glob(pattern)) if _visible(path))
 
-    def _folder(self, record: Record) -> Path:
-        key = result_key(record.task.hash, record.system.identity, record.system.ties)
-        return self.place(record.task.name, record.task.suite, record.system.spec, key)
+    def sweep(self, task: str, suite: str | None) -> None:
+        """Remove what killed writers of a task's results left behind."""
+        sweep(self._task_folder(task, suite))
+
+    def _task_folder(self, task: str, suite: str | None) -> Path:
+        return self.root / _slug(suite or "local") / _slug(task)
+
+
+def read_result(folder: Path) -> Result:
+    """A stored result, whole even while it is being replaced; DamagedError says what is wrong.
+
+    The record and the scores stay in memory; the run is checked, and read when asked for.
+    """
+    return read_folder(folder, _read)
+
+
+def _read(folder: Path) -> Result:
+    path = folder / RECORD_FILE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise DamagedError(f"{path}: not a readable result ({problem}).") from None
+    record = Record.from_json(text, path)
+    checked_bytes(folder / RUN_FILE, record.files.get(RUN_FILE))
+    scores = checked_bytes(folder / SCORES_FILE, record.files.get(SCORES_FILE))
+    return Result(folder, record, reused=True, held={SCORES_FILE: scores})
 
 
 def _visible(path: Path) -> bool:
     return not path.parent.name.startswith(".")
 
 
-def _sha256(file: Path) -> str:
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
 def _slug(text: str) -> str:
     """A folder name that cannot leave its folder and reads like the text it stands for."""
-    return re.sub(r"[^A-Za-z0-9._=-]+", "-", text).strip("-.")[:80] or "system"
+    return re.sub(r"[^A-Za-z0-9._=-]+", "-", text).strip("-.")[:_READABLE] or "system"

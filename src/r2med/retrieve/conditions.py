@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from r2med.remote.limits import Limits
+if TYPE_CHECKING:
+    from r2med.remote.limits import Limits
 
 Tell = Callable[[str], None]
 
@@ -31,7 +34,12 @@ class Progress:
         return (self.total - self.done) / self.per_second if self.per_second else None
 
 
-def _unheard(_: object) -> None:
+def log(message: str) -> None:
+    """Tell Python's log, which shows warnings on standard error unless a program says otherwise."""
+    logging.getLogger("r2med").warning(message)
+
+
+def _unseen(_: Progress) -> None:
     return None
 
 
@@ -57,7 +65,7 @@ class Conditions:
     """Whether language models are asked again for what they answered before."""
     prompts: Path | None = None
     """A folder of prompts to take instead of the package's; their content enters identities."""
-    tell: Tell = field(default=_unheard)
+    tell: Tell = field(default=log)
     """Hears what a reader of the scores should know."""
-    progress: Callable[[Progress], None] = field(default=_unheard)
+    progress: Callable[[Progress], None] = field(default=_unseen)
     """Hears how far encoding has come."""

@@ -26,10 +26,13 @@ def write_parquet(run: Run, path: Path) -> None:
         pq.write_table(table.replace_schema_metadata({_QUERIES_KEY: queries}), draft)
 
 
-def read_parquet(path: Path) -> Run:
-    """Read a run; rows are taken in file order, or by `rank` where that column exists."""
+def read_parquet(path: Path, content: bytes | None = None) -> Run:
+    """Read a run; rows are taken in file order, or by `rank` where that column exists.
+
+    `content` are the file's bytes where they were read, and checked, before.
+    """
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(path if content is None else pa.BufferReader(content))
     except (OSError, pa.ArrowInvalid) as problem:
         raise DataError(f"{path}: not a readable Parquet file ({problem}).") from problem
     missing = [name for name in _COLUMNS if name not in table.column_names]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from r2med.errors import UsageError
 from r2med.retrieve.conditions import Conditions
 from r2med.systems.building import Builder
-from r2med.systems.registry import Entry, entries
+from r2med.systems.registry import Entry, entries, registered
 from r2med.systems.retrieval import Retrieval
 from r2med.systems.spec import Spec, Unit, parse
 from r2med.systems.stage import Part, Stage
@@ -42,7 +42,7 @@ class System:
         `models` gives names to objects of the caller's own, so that the text may use them:
         `from_spec("bm25 | mine@50", models={"mine": reranker})`.
         """
-        spec = parse(text) if isinstance(text, str) else text
+        spec = registered(parse(text) if isinstance(text, str) else text)
         own = {_own_name(name): model for name, model in (models or {}).items()}
         return cls(spec, Builder(conditions, own).system(spec), conditions)
 

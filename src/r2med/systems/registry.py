@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Literal, cast
 
 from r2med.errors import UsageError, nearest
+from r2med.systems.spec import Spec, Unit, mapped
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -91,6 +92,23 @@ def find_entry(name: str) -> Entry:
     if entry is None:
         raise UsageError(f"system {name!r} is not known. {nearest(name, entries())}")
     return entry
+
+
+def registered(spec: Spec) -> Spec:
+    """A system with the registered spelling of every name, under which its results are stored."""
+    return mapped(spec, _registered)
+
+
+def _registered(unit: Unit) -> Unit:
+    entry = entries().get(unit.name.lower())
+    if entry is None:
+        return unit
+    argument = unit.argument
+    if argument and entry.argument == "llm":
+        from r2med.remote.registry import find_llm
+
+        argument = find_llm(argument, anything=True).name
+    return replace(unit, name=entry.name, argument=argument)
 
 
 @cache

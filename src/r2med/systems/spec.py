@@ -11,6 +11,7 @@ An argument or value is a bare word, or "quoted" with the escapes \" \\ \n \t.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -20,7 +21,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BARE = re.compile(r'[^\s|+@\[\](),"]+')
 _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\nt])*)"')
-_DEPTH = re.compile(r"[1-9][0-9]*")
+_DEPTH = re.compile(r"[1-9][0-9]{0,8}(?![0-9])")
+#: Parentheses within parentheses; deeper ones are a mistake, and would exhaust the stack.
+_MOST_NESTED = 100
+_WANTED_DEPTH = "a depth, a whole number from 1 to 999999999"
+#: Characters of a long text that an error shows on either side of the mark.
+_SHOWN = 60
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 
 
@@ -64,6 +70,23 @@ def parse(text: str) -> Spec:
     return spec
 
 
+def mapped(spec: Spec, change: Callable[[Unit], Unit]) -> Spec:
+    """The system with every unit changed, wherever it stands."""
+
+    def part(each: Unit | Spec) -> Unit | Spec:
+        return change(each) if isinstance(each, Unit) else mapped(each, change)
+
+    return Spec(tuple(map(part, spec.fused)), tuple(map(part, spec.stages)))
+
+
+def units_of(spec: Spec) -> list[Unit]:
+    """All units of a system, in the order of its text."""
+    units: list[Unit] = []
+    for part in (*spec.fused, *spec.stages):
+        units += [part] if isinstance(part, Unit) else units_of(part)
+    return units
+
+
 def _member(part: Unit | Spec) -> str:
     return str(part) if isinstance(part, Unit) else f"({part})"
 
@@ -81,6 +104,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.place = 0
+        self.nested = 0
 
     def system(self) -> Spec:
         fused = [self.unit()]
@@ -95,15 +119,17 @@ class _Reader:
 
     def unit(self) -> Unit | Spec:
         if self.take("("):
+            self.nested += 1
+            if self.nested > _MOST_NESTED:
+                self.fail(f"expected at most {_MOST_NESTED} parentheses within one another")
             inner = self.system()
             self.expect(")")
+            self.nested -= 1
             return _unwrapped(inner)
         name = self.match(_NAME, "the name of a system")
         argument = self.value() if self.take(":") else None
         options = self.options() if self.take("[") else ()
-        depth = (
-            int(self.match(_DEPTH, "a depth, a whole number from 1")) if self.take("@") else None
-        )
+        depth = int(self.match(_DEPTH, _WANTED_DEPTH)) if self.take("@") else None
         return Unit(name, argument, options, depth)
 
     def options(self) -> tuple[tuple[str, str], ...]:
@@ -162,9 +188,14 @@ class _Reader:
             self.place += 1
 
     def fail(self, why: str) -> NoReturn:
-        shown = self.text.replace("\n", " ")
+        start = max(0, self.place - _SHOWN)
+        end = self.place + _SHOWN
+        before = "..." if start else ""
+        after = "..." if end < len(self.text) else ""
+        shown = before + self.text[start:end].replace("\n", " ") + after
+        mark = " " * (len(before) + self.place - start)
         raise UsageError(
-            f"system: {why}.\n  {shown}\n  {' ' * self.place}^\n"
+            f"system: {why}.\n  {shown}\n  {mark}^\n"
             "A system reads like 'bm25', 'bm25 + minilm', 'hyde:gpt4 | bm25' or "
             "'bm25 | monobert@100'; see docs/systems.md."
         )

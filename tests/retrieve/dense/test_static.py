@@ -45,8 +45,8 @@ def test_wordllama_ranks_by_meaning_and_says_what_it_saw() -> None:
 
     assert result.run.ranking("q2")[0][0] == "d1"
     facts = result.record.facts["wordllama"]
-    assert facts["documents"]["first"] == "insulin therapy and dose"  # type: ignore[index]
-    assert facts["queries"]["truncated"] == 0  # type: ignore[index]
+    assert facts["documents"]["first"] == "insulin therapy and dose"
+    assert facts["queries"]["truncated"] == 0
 
 
 def test_a_folder_that_is_no_static_model_is_told_what_it_lacks(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from r2med.nano.safeguard import positives_of
 from r2med.nano.staging import read_record
 from r2med.nano.subsets import TITLES
 from r2med.report.cards.failures import Failures, find_failures
-from r2med.results.result import Result
+from r2med.results.record import Result
 from r2med.retrieve.given.candidates import split_of
 from r2med.runs import Run
 from r2med.tasks.registry import TaskEntry, find_task

@@ -17,7 +17,7 @@ from r2med.report.cards.html import html
 from r2med.report.cards.markdown import markdown
 from r2med.report.cards.prose import Prose, prose_of
 from r2med.report.cards.task_page import task_page
-from r2med.results.result import Result
+from r2med.results.record import Result
 from r2med.tasks.task import Task
 
 SCHEMA = 1

@@ -25,7 +25,7 @@ from r2med.results.diagnosis.rules import Case, cause_of
 from r2med.results.diagnosis.sources import sources_of
 from r2med.results.lineage import first_stage, kind_of
 from r2med.results.ranking import Ranking, find_ranking, grades, listed
-from r2med.results.result import Result
+from r2med.results.record import Result
 from r2med.runs import Run
 from r2med.systems.spec import parse
 from r2med.tasks.task import Task

@@ -1,0 +1,188 @@
+"""Which stored result, run file or published row a text names, and which of several is newest."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from r2med.errors import DamagedError, MissingError, R2MedError, nearest
+from r2med.results.published import is_micro
+from r2med.results.record import RECORD_FILE, Result
+from r2med.results.store import Store, read_result
+from r2med.retrieve.conditions import Tell
+from r2med.systems.registry import registered
+from r2med.systems.spec import parse
+from r2med.tasks.registry import TaskEntry, find_task
+
+_RUN_ENDINGS = (".trec", ".run", ".txt", ".res", ".gz", ".parquet")
+_NOTICE = "differs from the manifest"
+#: Differences of two identities that a note lists; the rest is counted.
+_LISTED = 3
+
+
+def all_results(folder: Path, tell: Tell, *, suite: str | None = None) -> list[Result]:
+    """Every readable result under a results folder, or of one suite in it, newest first.
+
+    A damaged one is named and left out. Results of an older version are among them: see
+    `Record.older`.
+    """
+    results = []
+    for place in Store(folder).folders():
+        if suite is not None and place.parent.parent.name != suite:
+            continue
+        try:
+            results.append(read_result(place))
+        except DamagedError as problem:
+            tell(f"{problem} It is left out; evaluate again to rebuild it.")
+    return sorted(results, key=lambda result: result.record.created, reverse=True)
+
+
+def stored_results(folder: Path, tell: Tell, *, suite: str | None = None) -> list[Result]:
+    """The results that tables and comparisons read, newest first; what is left out is told.
+
+    Results of an older version are left out: their identities do not tell all settings, so a
+    system could have been given the result of another.
+    """
+    results = all_results(folder, tell, suite=suite)
+    older = [result for result in results if result.record.older]
+    if older:
+        tell(
+            f"{folder}: {len(older)} result(s) of an older version are left out, because they do "
+            "not say all of their settings. `r2med results` lists them; `r2med eval` runs them "
+            "again."
+        )
+    return [result for result in results if not result.record.older]
+
+
+@dataclass(frozen=True, eq=False)
+class Named:
+    """What a text names: a run file, or results of one system, newest first."""
+
+    name: str
+    file: Path | None = None
+    results: tuple[Result, ...] = ()
+
+
+def find_named(
+    text: str, results: Sequence[Result], folder: Path, *, task: str | None = None
+) -> Named:
+    """A run file, the folder of a stored result, or a system among `results` (newest first).
+
+    With `task` only results on that task count. The error says what to run.
+    """
+    if is_run_file(text):
+        return Named(text, file=Path(text))
+    if _is_file(Path(text) / RECORD_FILE):
+        return Named(text, results=(read_result(Path(text)),))
+    if text.endswith(_RUN_ENDINGS) or text.startswith((".", os.sep, "~")):
+        raise MissingError(f"{text}: no such run file or result folder.")
+    spec = str(registered(parse(text)))
+    among = [result for result in results if task is None or result.task == task]
+    own = tuple(result for result in among if result.system == spec)
+    if own:
+        return Named(spec, results=own)
+    stored = {result.system for result in among}
+    where = f" on {task}" if task else ""
+    raise MissingError(
+        f"system {spec!r} has no stored result{where} in {folder}."
+        f"{f' {nearest(spec, stored)}' if stored else ''}\n"
+        f"Run it first: r2med eval {quoted(spec)} --task {quoted(task) if task else 'TASK'}"
+    )
+
+
+def is_run_file(text: str) -> bool:
+    """Whether a text names a file, for which a task must be loaded."""
+    return _is_file(Path(text))
+
+
+def newest(results: Sequence[Result], tell: Tell) -> Result:
+    """The first of some results of one system on the same data, newest first.
+
+    Different systems can share a name: other prompts, other generations, another model behind it.
+    Then the choice is told, with what sets them apart.
+    """
+    first = results[0]
+    others = [result for result in results if result.record.key != first.record.key]
+    if others:
+        tell(
+            f"{first.system} on {first.task}: {len(others) + 1} stored systems share this name, "
+            f"and the newest is taken ({first.folder}). {difference(first, others[0])} "
+            "Name the folder of a result to choose it."
+        )
+    return first
+
+
+def difference(first: Result, other: Result) -> str:
+    """What sets apart two systems that share a name, as a sentence."""
+    ours, theirs = (dict(_leaves(each.record.system.identity)) for each in (first, other))
+    names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
+    told = [f"{name} ({_value(ours, name)} and {_value(theirs, name)})" for name in names]
+    more = f" and {len(told) - _LISTED} more" if len(told) > _LISTED else ""
+    if not told:
+        return "They differ in the order of ties."
+    return f"They differ in {', '.join(told[:_LISTED])}{more}."
+
+
+def measured_value(result: Result, metric: str) -> float | None:
+    """The figure that compares with a published one: NanoR2MED's recall is micro recall."""
+    if is_micro(result.suite, metric):
+        return result.record.micro.get(metric)
+    return result.metrics.get(metric)
+
+
+def other_data(result: Result) -> str | None:
+    """Why a result may not be held against published figures; None when its data is the task's."""
+    entry = _entry(result)
+    if entry is None:
+        return f"{result.task} is a folder of your own, not verified data"
+    for notice in result.record.task.notices:
+        if _NOTICE in notice:
+            return notice.removesuffix(" Scores may not compare with published ones.")
+    have = {"documents": result.record.task.documents, "queries": result.record.task.queries}
+    wrong = [
+        f"{have[name]:,} {name} instead of {wanted:,}"
+        for name, wanted in entry.counts.items()
+        if have.get(name, wanted) != wanted
+    ]
+    return f"The data of {entry.name} {_NOTICE}: {', '.join(wrong)}." if wrong else None
+
+
+def quoted(text: str) -> str:
+    """A text as a shell takes it for one word."""
+    return f"'{text}'" if any(mark in text for mark in ' |[](),+"') else text
+
+
+def _entry(result: Result) -> TaskEntry | None:
+    if result.suite is None:
+        return None
+    try:
+        return find_task(result.task)
+    except R2MedError:
+        return None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file system could hold
+        return False
+
+
+def _leaves(value: object, name: str = "") -> Iterator[tuple[str, object]]:
+    """The single values of an identity, by their path."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _leaves(part, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list | tuple):
+        for place, part in enumerate(value):
+            yield from _leaves(part, f"{name}[{place}]")
+    else:
+        yield name, value
+
+
+def _value(leaves: Mapping[str, object], name: str) -> str:
+    text = json.dumps(leaves[name], ensure_ascii=False) if name in leaves else "none"
+    return text if len(text) <= 24 else f"{text[:20]}..."

@@ -1,0 +1,136 @@
+"""The results folder: whole results under addresses of their own, whatever happens to the files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from r2med.errors import DamagedError
+from r2med.results.lookup import all_results, stored_results
+from r2med.results.record import RECORD_FILE, Result, result_key
+from r2med.results.store import Store, read_result
+from tests.results.storing import ranks, run_of, store
+
+TASK = "demo/biology"
+
+
+def stored(root: Path, system: str = "bm25") -> Result:
+    return store(root, system, TASK, ranks(1, 2, 0))
+
+
+def rewritten(result: Result, **changes: Any) -> None:
+    """The record as an older version would have written it, with some fields changed."""
+    path = result.folder / RECORD_FILE
+    record = json.loads(path.read_text()) | {"schema": 1, **changes}
+    del record["checksum"]
+    path.write_text(json.dumps({key: value for key, value in record.items() if value != "gone"}))
+
+
+def test_a_result_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    written = stored(tmp_path)
+
+    read = read_result(written.folder)
+
+    assert read.record == written.record
+    assert read.scores.to_arrow().equals(written.scores.to_arrow())
+    assert read.run.to_table().equals(run_of(ranks(1, 2, 0)).to_table())
+    assert (written.reused, read.reused) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ('dense:"a b"', 'dense:"a-b"'),
+        ("x" * 90 + "1", "x" * 90 + "2"),
+        ("hyde:a | bm25", "hyde:a + bm25"),
+        ("日本", "中国"),
+    ],
+)
+def test_two_identities_never_share_a_folder(one: str, other: str, tmp_path: Path) -> None:
+    key_one, key_other = (result_key("data", {"name": name}, "trec") for name in (one, other))
+    places = [
+        Store(tmp_path).place(TASK, "demo", s, k) for s, k in ((one, key_one), (other, key_other))
+    ]
+
+    assert places[0] != places[1]
+    assert all(
+        key[:32] in place.name for key, place in zip((key_one, key_other), places, strict=True)
+    )
+    assert all(len(place.name) < 128 for place in places)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"metrics": None}, "metrics is null, expected an object"),
+        ({"metrics": {"ndcg@10": None}}, r"metrics\.ndcg@10 is null, expected a number"),
+        ({"system": "gone"}, "the record lacks 'system'"),
+        ({"system": {}}, "system lacks 'spec'"),
+        ({"task": []}, r"task is \[\], expected an object"),
+        ({"created": None}, "created is null, expected a text"),
+        ({"stages": [3]}, "an item of stages is 3, expected an object"),
+        ({"files": {}}, r"run\.parquet: its checksum differs"),
+        ({"reranking": {"first": "bm25"}}, "reranking lacks 'depth'"),
+    ],
+)
+def test_a_record_that_lacks_something_is_named_and_stops_nothing(
+    changes: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
+    rewritten(stored(tmp_path), **changes)
+    sound = stored(tmp_path, "bm25-nano")
+    told: list[str] = []
+
+    results = all_results(tmp_path, told.append)
+
+    assert [result.folder for result in results] == [sound.folder]
+    assert len(told) == 1
+    with pytest.raises(DamagedError, match=problem):
+        raise DamagedError(told[0])
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", '{"schema": 7}', "[" * 100_000, "\x00", '"x"'])
+def test_a_file_that_is_no_record_is_damaged(text: str, tmp_path: Path) -> None:
+    result = stored(tmp_path)
+    (result.folder / RECORD_FILE).write_text(text)
+
+    with pytest.raises(DamagedError, match=r"result\.json"):
+        read_result(result.folder)
+
+
+def test_a_result_of_another_schema_says_so(tmp_path: Path) -> None:
+    result = stored(tmp_path)
+    newer = replace(result.record, schema=3)
+    (result.folder / RECORD_FILE).write_text(newer.to_json())
+
+    with pytest.raises(DamagedError, match="schema 3, expected 2"):
+        read_result(result.folder)
+
+
+def test_results_of_an_older_version_are_listed_as_older_and_left_out_of_tables(
+    tmp_path: Path,
+) -> None:
+    older, newer = stored(tmp_path, "bm25-nano"), stored(tmp_path)
+    rewritten(older)
+    told: list[str] = []
+
+    listed = {result.system: result.record.older for result in all_results(tmp_path, told.append)}
+    assert (listed, told) == ({"bm25": False, "bm25-nano": True}, [])
+
+    shown = stored_results(tmp_path, told.append)
+    assert [result.folder for result in shown] == [newer.folder]
+    assert "1 result(s) of an older version are left out" in told[0]
+
+
+def test_a_table_that_changed_after_its_record_was_read_is_not_mixed_with_it(
+    tmp_path: Path,
+) -> None:
+    before = read_result(stored(tmp_path).folder)
+    after = Store(tmp_path).write(before.record, run_of(ranks(3, 3, 3)), before.scores)
+
+    with pytest.raises(DamagedError, match="stored this result anew, try again"):
+        _ = before.run
+    assert read_result(after.folder).run.to_table().equals(run_of(ranks(3, 3, 3)).to_table())
