@@ -17,6 +17,7 @@ def floats(*values: float) -> NDArray[np.float32]:
     return np.array(values, dtype=np.float32)
 
 
+LOWEST = float(np.finfo(np.float32).min)
 FIRST = Run.from_lists(
     {
         "q1": [("a", 9.0), ("b", 8.0), ("c", 7.0), ("d", 6.0)],
@@ -53,7 +54,11 @@ def test_equal_scores_are_ordered_as_trec_eval_does() -> None:
 
 @settings(deadline=None)
 @given(
-    st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=5),
+    st.lists(
+        st.floats(width=32, allow_nan=False, allow_infinity=False) | st.just(LOWEST),
+        min_size=1,
+        max_size=5,
+    ),
     st.integers(0, 300),
     st.sampled_from(["keep", "drop"]),
 )
@@ -67,6 +72,12 @@ def test_sorting_by_score_changes_nothing(scores: list[float], below: int, tail:
     assert ids(run, "q")[len(scores) :] == [
         f"d{n:04}" for n in range(len(scores), total if tail == "keep" else len(scores))
     ]
+
+
+def test_the_smallest_float32_leaves_ranks_for_the_whole_list() -> None:
+    run = reordered(FIRST, [floats(LOWEST, 5), floats(), floats(3)], 2, "keep")
+
+    assert run.ranking("q1") == [("b", 4.0), ("a", 3.0), ("c", 2.0), ("d", 1.0)]
 
 
 @pytest.mark.parametrize("tail", ["keep", "drop"])

@@ -13,6 +13,7 @@ from r2med.runs import Run
 from r2med.runs.ordering import name_places
 
 Tail = Literal["keep", "drop"]
+_LOWEST = float(np.finfo(np.float32).min)
 
 
 def reordered(first: Run, scores: Sequence[ListScores], reranked: int, tail: Tail) -> Run:
@@ -41,17 +42,23 @@ def _with_tail(top: Run, first: Run) -> Run:
     documents[heads] = top.documents
     scores[heads] = top.scores
     for row in np.flatnonzero(first.lengths > top.lengths):
-        lowest = top.scores[top.offsets[row + 1] - 1]
-        start = first.offsets[row] + top.lengths[row]
-        count = int(first.offsets[row + 1] - start)
-        scores[start : start + count] = _below(float(lowest), count)
+        start, end = first.offsets[row], first.offsets[row + 1]
+        reranked = top.scores[top.offsets[row] : top.offsets[row + 1]]
+        scores[start:end] = _extended(reranked, int(end - start))
     return Run(first.query_ids, first.document_ids, first.offsets, documents, scores)
 
 
-def _below(lowest: float, count: int) -> NDArray[np.float64]:
-    """Falling scores below a lowest one that float32, in which tools compare, tells apart."""
-    steps, step = np.arange(count + 1, dtype=np.float64), 1.0
-    while not (np.diff((lowest - step * steps).astype(np.float32)) < 0).all():
+def _extended(scores: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Falling scores followed by lower ones, `count` in all, that float32 tells apart.
+
+    Where the lowest score leaves no such numbers below it, all become ranks, counted from the end.
+    """
+    lowest = float(scores[-1])
+    steps = np.arange(count - len(scores) + 1, dtype=np.float64)
+    step = 1.0
+    while lowest - step * steps[-1] >= _LOWEST:
+        below = lowest - step * steps
+        if (np.diff(below.astype(np.float32)) < 0).all():
+            return np.concatenate([scores, below[1:]])
         step *= 2
-    below: NDArray[np.float64] = lowest - step * steps[1:]
-    return below
+    return np.arange(count, 0, -1, dtype=np.float64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -172,20 +174,81 @@ def test_a_checkpoint_with_unusual_modules_is_run_by_its_library(
     sentence_bert: Path, tmp_path: Path
 ) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    modules = sentence_transformers.sentence_transformer.modules
-    base = sentence_transformers.SentenceTransformer(str(sentence_bert), device="cpu")
-    unusual = sentence_transformers.SentenceTransformer(
-        modules=[base[0], modules.Pooling(32, pooling_mode="max")], device="cpu"
-    )
-    unusual.save_pretrained(str(tmp_path / "unusual"))
+    unusual = unusual_checkpoint(sentence_bert, tmp_path / "unusual")
 
-    encoded = retriever("dense", checkpoint=tmp_path / "unusual").encode_queries(
-        own_task(), sentences()
-    )
+    encoded = retriever("dense", checkpoint=unusual).encode_queries(own_task(), sentences())
 
-    expected = unusual.encode(sentences())
+    expected = sentence_transformers.SentenceTransformer(str(unusual)).encode(sentences())
     np.testing.assert_allclose(encoded.matrix()[encoded.distinct], expected, atol=1e-5)
     assert encoded.facts["tokens"]
+
+
+def unusual_checkpoint(sentence_bert: Path, folder: Path) -> Path:
+    """One that sentence-transformers must run itself: it pools by the maximum."""
+    library = pytest.importorskip("sentence_transformers")
+    base = library.SentenceTransformer(str(sentence_bert), device="cpu")
+    pooling = library.sentence_transformer.modules.Pooling(32, pooling_mode="max")
+    library.SentenceTransformer(modules=[base[0], pooling], device="cpu").save_pretrained(
+        str(folder)
+    )
+    return folder
+
+
+def test_a_limit_for_queries_does_not_cut_the_documents_of_the_next_task(
+    sentence_bert: Path, tmp_path: Path
+) -> None:
+    unusual = unusual_checkpoint(sentence_bert, tmp_path / "unusual")
+    long = own_task({"d1": "insulin therapy and dose " * 6})
+    on = retriever("dense", checkpoint=unusual, query_max_length=4)
+    search(on.prepare(own_task()))
+
+    facts: Any = on.prepare(long).facts()
+    kept = on._encode(long, "document", long.corpus.texts.to_pylist(), str).matrix()
+
+    theirs = pytest.importorskip("sentence_transformers").SentenceTransformer(str(unusual))
+    np.testing.assert_allclose(kept, theirs.encode(long.corpus.texts.to_pylist()), atol=1e-5)
+    assert facts["documents"]["tokens"] == 26
+    assert facts["documents"]["truncated"] == 0
+
+
+FOREIGN = """
+from pathlib import Path
+Path("ran").touch()
+from sentence_transformers.sentence_transformer.modules import Pooling as Own
+"""
+
+
+@pytest.mark.parametrize("name", ["foreign.Own", "foreign.Pooling"])
+@pytest.mark.parametrize("library", ["auto", "sentence-transformers"])
+def test_a_module_that_is_not_the_librarys_own_does_not_run(
+    sentence_bert: Path, tmp_path: Path, name: str, library: str
+) -> None:
+    folder = Path(shutil.copytree(sentence_bert, tmp_path / "model"))
+    Path("foreign.py").write_text(FOREIGN)
+    (folder / "foreign.py").write_text(FOREIGN)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1]["type"] = name
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+    with pytest.raises(UsageError, match=rf"modules\.json: names {name}, .*--trust-remote-code"):
+        retriever("dense", checkpoint=folder, library=library).prepare(own_task())
+
+    assert not Path("ran").exists()
+
+
+@pytest.mark.parametrize("kind", ["splade", "colbert"])
+def test_a_class_named_deep_inside_a_checkpoint_does_not_run(
+    sentence_bert: Path, tmp_path: Path, kind: str
+) -> None:
+    folder = Path(shutil.copytree(sentence_bert, tmp_path / "model"))
+    Path("foreign.py").write_text(FOREIGN)
+    router = {"types": {"query_0": "foreign.Own"}, "structure": {}, "parameters": {}}
+    (folder / "1_Pooling" / "router_config.json").write_text(json.dumps(router))
+
+    with pytest.raises(UsageError, match=r"router_config\.json: names foreign\.Own"):
+        r2med.evaluate(f"{kind}:{folder}", own_task())
+
+    assert not Path("ran").exists()
 
 
 def test_an_option_is_refused_where_the_library_runs_the_modules(
@@ -234,8 +297,6 @@ class OwnModel(BertModel):
 
 @pytest.fixture
 def remote(tmp_path: Path) -> Path:
-    import json
-
     folder = save_model(tmp_path / "remote", "bert")
     (folder / "own.py").write_text(REMOTE_CODE)
     config = json.loads((folder / "config.json").read_text())

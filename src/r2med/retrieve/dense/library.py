@@ -15,8 +15,11 @@ from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.checkpoint import Checkpoint
 from r2med.retrieve.dense.encoder import Inputs, TextInputs
 from r2med.retrieve.dense.form import Form
-from r2med.retrieve.dense.loading import failures_told
+from r2med.retrieve.dense.loading import failures_told, refuse_foreign_code
 from r2med.retrieve.dense.tokens import tokenise
+
+#: Raised when equal texts would get other vectors: 2 sets each side's own limit of tokens.
+_VERSION = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +104,7 @@ class LibraryModel:
         from r2med.retrieve.dense.backbone import chosen_device, quiet_loading
 
         folder = self.checkpoint.folder
+        refuse_foreign_code(folder, allowed=self.conditions.trust_remote_code)
         with failures_told(folder), quiet_loading(), torch.random.fork_rng(devices=[]):
             before = torch.manual_seed(seed).get_state()
             model = library_class(
@@ -111,12 +115,18 @@ class LibraryModel:
             )
             return model, not torch.get_rng_state().equal(before)
 
+    @cached_property
+    def own_limit(self) -> int | None:
+        """Tokens at which the model cuts a text by itself, before anybody sets another limit."""
+        limit: int | None = self.model.max_seq_length
+        return limit
+
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
         """The texts, with their tokens counted where the tokeniser allows it."""
         tokenizer = getattr(self.model, "tokenizer", None)
         if not callable(tokenizer):
             return TextInputs(texts, form)
-        limit = form.max_length or self.model.max_seq_length or 0
+        limit = form.max_length or self.own_limit or 0
         counted = tokenise(tokenizer, texts, form, limit=limit, append_eos=False)
         return CountedInputs(texts, form, counted)
 
@@ -162,7 +172,13 @@ class LibraryEncoder:
         """One batch, by the library's own `encode`."""
         assert isinstance(inputs, TextInputs)
         chosen = [inputs.texts[row] for row in rows]
-        return self._run(self.library.model, chosen, inputs.form)
+        model, limit = self.library.model, self.library.own_limit
+        if inputs.form.max_length:
+            model.max_seq_length = inputs.form.max_length
+        try:
+            return self._run(model, chosen, inputs.form)
+        finally:
+            model.max_seq_length = limit
 
     def facts(self) -> Mapping[str, object]:
         """The checkpoint, and the device where the model was needed."""
@@ -180,8 +196,6 @@ def sentence_encoder(
     """A dense model with modules of its own."""
 
     def run(model: Any, texts: list[str], form: Form) -> NDArray[np.float32]:
-        if form.max_length:
-            model.max_seq_length = form.max_length
         if not pool_instruction:
             model.set_pooling_include_prompt(False)
         vectors = model.encode(
@@ -194,4 +208,5 @@ def sentence_encoder(
         return np.asarray(vectors, dtype=np.float32)
 
     model = LibraryModel(checkpoint, "SentenceTransformer", dtype, conditions)
-    return LibraryEncoder(model, run, normalize=normalize, pool_instruction=pool_instruction)
+    identity = {"normalize": normalize, "pool_instruction": pool_instruction}
+    return LibraryEncoder(model, run, version=_VERSION, **identity)

@@ -93,7 +93,9 @@ def _from_modules(checkpoint: Checkpoint, settings: Settings) -> Recipe | None:
 
 
 def _kind(row: Mapping[str, Any]) -> str:
-    return str(row["type"]).rpartition(".")[2]
+    """The library's own name of a module; one of another's keeps its whole name."""
+    name = str(row["type"])
+    return name.rpartition(".")[2] if name.startswith("sentence_transformers.") else name
 
 
 def _mode(pooling: Mapping[str, Any]) -> Pooling | None:

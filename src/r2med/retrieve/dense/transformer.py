@@ -22,7 +22,7 @@ from r2med.retrieve.dense.backbone import Backbone
 from r2med.retrieve.dense.checkpoint import Checkpoint, locate
 from r2med.retrieve.dense.encoder import Encoder, Inputs
 from r2med.retrieve.dense.form import Form
-from r2med.retrieve.dense.loading import load_tokenizer
+from r2med.retrieve.dense.loading import load_tokenizer, refuse_foreign_code
 from r2med.retrieve.dense.recipe import Recipe, read_recipe
 from r2med.retrieve.dense.settings import Settings
 from r2med.retrieve.dense.tokens import TokenInputs, tokenise
@@ -121,6 +121,8 @@ def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Encode
     """The encoder of a checkpoint, by this package's recipe or by the checkpoint's own library."""
     found = locate(checkpoint, revision=settings.revision)
     need_torch()
+    if settings.library != "transformers":
+        refuse_foreign_code(found.folder, allowed=conditions.trust_remote_code)
     recipe = read_recipe(found, settings)
     if recipe is not None:
         return TransformerEncoder(found, recipe, settings, conditions)
