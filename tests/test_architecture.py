@@ -90,7 +90,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_the_command_line_loads_nothing_heavy_before_it_works() -> None:
-    assert not loaded_after("import r2med.cli.main") & HEAVY
+    assert not loaded_after("import r2med.cli.app") & HEAVY
 
 
 def test_every_public_name_can_be_imported() -> None:

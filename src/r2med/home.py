@@ -6,7 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-#: The rooms of the home folder and what each holds; `r2med cache` lists exactly these.
+from r2med.errors import UsageError
+
+#: The shelves of the home folder and what each holds; `r2med cache` lists exactly these.
 SHELVES: dict[str, str] = {
     "data": "benchmark data fetched from the hub or unpacked from archives",
     "arrow": "columnar copies of task files, for instant loading",
@@ -16,14 +18,33 @@ SHELVES: dict[str, str] = {
     "generations": "answers of language models, each kept as it arrived",
     "expansions": "finished generations for a task's queries, with agents' traces",
 }
+#: Shelves that may hold what a paid model answered; they are cleared only by name.
+PAID = ("embeddings", "generations", "expansions")
 
 
 def home() -> Path:
     """`R2MED_HOME`, or the platform's cache folder."""
     chosen = os.environ.get("R2MED_HOME")
     if chosen:
-        return Path(chosen).expanduser()
-    return _platform_cache() / "r2med"
+        return user_path(chosen, "R2MED_HOME")
+    try:
+        return _platform_cache() / "r2med"
+    except RuntimeError:
+        raise UsageError(
+            "This user has no home folder to keep data in. Set R2MED_HOME to a folder."
+        ) from None
+
+
+def user_path(text: str | Path, option: str = "") -> Path:
+    """A path with a leading `~` or `~user` replaced by that user's home folder."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        where = f"{option}: " if option else ""
+        raise UsageError(
+            f"{where}{text}: there is no home folder of {Path(text).parts[0]!r} here. "
+            "Write the path in full."
+        ) from None
 
 
 def shelf(name: str) -> Path:

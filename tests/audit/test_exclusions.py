@@ -115,7 +115,7 @@ def test_another_file_is_not_read_as_exclusions(tmp_path: Path) -> None:
 
 
 def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
-    outcome = run("exclusions", "demo", "--out", str(tmp_path / "out.jsonl"))
+    outcome = run("tasks", "exclusions", "demo", "--out", str(tmp_path / "out.jsonl"))
 
     assert outcome.code == 0
     assert "104 queries" in outcome.out

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from r2med.cli.main import main
+from r2med.cli import main
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def test_the_list_says_whose_data_is_here() -> None:
 
     rows = {
         cells[0]: cells[1]
-        for line in run("tasks", "full").out.splitlines()
+        for line in run("tasks", "list", "full").out.splitlines()
         if len(cells := line.split()) > 3
     }
 
@@ -52,14 +52,14 @@ def test_the_list_says_whose_data_is_here() -> None:
 
 
 def test_groups_add_up_their_tasks() -> None:
-    out = run("tasks", "nano", "--by", "family").out
+    out = run("tasks", "list", "nano", "--by", "family").out
 
     row = next(line for line in out.splitlines() if line.startswith("clinical evidence"))
     assert row.split()[-4:] == ["0/3", "365", "30,000", "3.1"]
 
 
 def test_one_task_is_shown_with_revision_licence_citation_and_what_is_unknown() -> None:
-    full, nano = run("tasks", "biology").out, run("tasks", "nano/biology").out
+    full, nano = run("tasks", "show", "biology").out, run("tasks", "show", "nano/biology").out
 
     assert "8b9fec2db9eda4b5742d03732213fbaee8169556" in full
     assert "arXiv:2505.14558" in full
@@ -79,7 +79,12 @@ def test_tasks_as_json_is_nothing_but_json() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("tasks", "bilogy"), ("tasks", "--by", "colour"), ("fetch",), ("cache", "clear", "arow")],
+    [
+        ("tasks", "show", "bilogy"),
+        ("tasks", "--by", "colour"),
+        ("fetch",),
+        ("cache", "clear", "arow"),
+    ],
 )
 def test_wrong_usage_is_an_error_on_standard_error_with_code_two(
     arguments: tuple[str, ...],
@@ -92,7 +97,7 @@ def test_wrong_usage_is_an_error_on_standard_error_with_code_two(
 
 def test_fetch_brings_a_task_and_verify_finds_it_sound(hub: Hub) -> None:
     fetched = run("fetch", "Biology")
-    verified = run("verify", "Biology")
+    verified = run("tasks", "verify", "Biology")
 
     assert (fetched.code, fetched.out) == (0, "Biology: 3 files fetched at aaaaaaaaaaaa\n")
     assert fetched.err == ""
@@ -130,8 +135,8 @@ def test_verify_fails_when_anything_differs_and_shows_what(small_registry: None)
     write(data_folder(find_task("Biology")), task_files(4))
     write(data_folder(find_task("MedQA-Diag")), MEDQA)
 
-    outcome = run("verify")
-    rows = json.loads(run("verify", "--json").out)
+    outcome = run("tasks", "verify")
+    rows = json.loads(run("tasks", "verify", "--json").out)
 
     assert outcome.code == 1
     assert max(len(line.rstrip()) for line in outcome.out.splitlines()) <= 80
@@ -144,7 +149,7 @@ def test_verify_fails_when_anything_differs_and_shows_what(small_registry: None)
 
 
 def test_verify_without_any_data_says_how_to_get_some(small_registry: None) -> None:
-    outcome = run("verify")
+    outcome = run("tasks", "verify")
 
     assert outcome.code == 1 and "r2med fetch" in outcome.err
 

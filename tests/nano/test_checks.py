@@ -29,7 +29,7 @@ def local_copy(root: Path) -> Path:
 def test_verify_compares_the_candidates_of_a_local_copy_with_the_manifest(tmp_path: Path) -> None:
     root = local_copy(tmp_path)
 
-    outcome = run("verify", NAME, "--data-root", str(root), "--json")
+    outcome = run("tasks", "verify", NAME, "--data-root", str(root), "--json")
 
     profile = [row for row in json.loads(outcome.out) if row["aspect"] == "profile"]
     verdicts = {row["what"]: row["passed"] for row in profile}

@@ -102,7 +102,7 @@ def test_figures_that_differ_from_the_manifest_are_found() -> None:
 
 
 def test_published_figures_are_shown_where_the_data_is_not_here() -> None:
-    outcome = run("profile", "nano")
+    outcome = run("tasks", "profile", "nano")
 
     assert outcome.code == 0
     assert "as published" in outcome.out
@@ -112,7 +112,7 @@ def test_published_figures_are_shown_where_the_data_is_not_here() -> None:
 
 
 def test_the_profile_of_a_group_labels_both_means_and_fits_eighty_columns() -> None:
-    outcome = run("profile", "demo", "--dense", "none")
+    outcome = run("tasks", "profile", "demo", "--dense", "none")
 
     assert outcome.code == 0
     assert "query-weighted mean" in outcome.out and "mean of 8 tasks" in outcome.out
@@ -120,7 +120,7 @@ def test_the_profile_of_a_group_labels_both_means_and_fits_eighty_columns() -> N
 
 
 def test_the_profile_as_json_is_nothing_but_json() -> None:
-    told = json.loads(run("profile", "demo/biology", "--dense", "none", "--json").out)
+    told = json.loads(run("tasks", "profile", "demo/biology", "--dense", "none", "--json").out)
 
     assert told["tasks"][0]["data"]["queries"] == 13
     assert told["tasks"][0]["retrieval"][0]["role"] == "bm25"

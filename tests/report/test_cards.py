@@ -98,7 +98,9 @@ SECTIONS = [
 
 
 def test_a_card_has_every_section_in_three_forms(tmp_path: Path) -> None:
-    outcome = run("card", "demo/biology", "--dense", "none", "--out", str(tmp_path / "cards"))
+    outcome = run(
+        "tasks", "card", "demo/biology", "--dense", "none", "--out", str(tmp_path / "cards")
+    )
 
     assert outcome.code == 0
     page = (tmp_path / "cards" / "demo-biology.md").read_text()
@@ -111,7 +113,7 @@ def test_a_card_has_every_section_in_three_forms(tmp_path: Path) -> None:
 
 
 def test_the_group_page_labels_both_means_and_links_every_task(tmp_path: Path) -> None:
-    run("card", "demo", "--dense", "none", "--out", str(tmp_path))
+    run("tasks", "card", "demo", "--dense", "none", "--out", str(tmp_path))
 
     page = (tmp_path / "index.md").read_text()
     assert "query-weighted mean" in page and "task mean" in page
@@ -122,7 +124,7 @@ def test_the_group_page_labels_both_means_and_links_every_task(tmp_path: Path) -
 def test_figures_come_from_stored_results_of_this_very_data(tmp_path: Path) -> None:
     results = evaluate(["bm25", "bm25-lucene"], ["demo/biology"])
 
-    run("card", "demo/biology", "--dense", "none", "--out", str(tmp_path))
+    run("tasks", "card", "demo/biology", "--dense", "none", "--out", str(tmp_path))
 
     page = (tmp_path / "demo-biology.md").read_text()
     for result in results:
@@ -136,7 +138,17 @@ def test_an_audit_of_this_data_is_told_and_one_of_other_data_is_not(tmp_path: Pa
         outcome = Outcome(task.name, data, "corpus X", 13, 2, 34, 0)
         write_outcome(tmp_path / name, outcome)
         folder = str(tmp_path / name)
-        run("card", task.name, "--dense", "none", "--results", folder, "--out", f"{folder}/cards")
+        run(
+            "tasks",
+            "card",
+            task.name,
+            "--dense",
+            "none",
+            "--results",
+            folder,
+            "--out",
+            f"{folder}/cards",
+        )
 
     same = (tmp_path / "same" / "cards" / "demo-biology.md").read_text()
     other = (tmp_path / "other" / "cards" / "demo-biology.md").read_text()
@@ -146,14 +158,14 @@ def test_an_audit_of_this_data_is_told_and_one_of_other_data_is_not(tmp_path: Pa
 
 def test_the_same_card_twice_is_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        run("card", "demo/biology", "--dense", "none", "--out", str(tmp_path / name))
+        run("tasks", "card", "demo/biology", "--dense", "none", "--out", str(tmp_path / name))
 
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
 def test_a_folder_that_is_not_empty_is_left_alone_unless_forced(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("keep")
-    arguments = ("card", "demo/biology", "--dense", "none", "--out", str(tmp_path))
+    arguments = ("tasks", "card", "demo/biology", "--dense", "none", "--out", str(tmp_path))
 
     refused = run(*arguments)
     forced = run(*arguments, "--force")

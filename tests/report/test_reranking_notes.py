@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 import r2med
-from r2med.report.reranking_notes import reranking_notes
-from r2med.report.scores_table import score_tables
+from r2med.report.scores import reranking_notes, score_grids
 from r2med.results.record import Result
 
 
@@ -28,7 +27,7 @@ def evaluated(*systems: str, tasks: Sequence[str] = ("demo/biology",)) -> list[R
 def shown(results: Sequence[Result]) -> str:
     out = io.StringIO()
     console = Console(file=out, width=80)
-    for table in score_tables(results, ["ndcg@10", "recall@100"]):
+    for table in score_grids(results, ["ndcg@10", "recall@100"]):
         console.print(table)
     return out.getvalue()
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from r2med.report.snippet import snippet
+from r2med.report.table import snippet
 
 
 @given(st.text(), st.integers(10, 100))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.report.system_name import SystemName
+from r2med.report.table import SystemName
 
 NAME = "hyde:gpt4[n=4,combine=fuse] | bm25[k1=1.2]"
 

@@ -2,93 +2,93 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from r2med.cli.group import command_group
+from r2med.cli.options import Json, chosen
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-cache = typer.Typer(
-    invoke_without_command=True, help="Show or clear data and caches; never touches results."
-)
+cache = command_group(default="show", help="Show or clear data and caches; never results.")
 
 
-@cache.callback()
-def show(
-    context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
-) -> None:
-    """Show what lies in R2MED_HOME and how large it is; `clear` empties it."""
-    if context.invoked_subcommand is not None:
-        return
+@cache.command()
+def show(as_json: Json = False) -> None:
+    """Show what lies in R2MED_HOME and how large it is."""
     from r2med.home import SHELVES, home, shelf
+    from r2med.report.console import console, echo_json
+    from r2med.report.table import Column, Grid, megabytes
     from r2med.retrieve.dense.store import stored_models
 
     sizes = {name: _size(shelf(name)) for name in SHELVES}
+    models = sorted(stored_models(), key=lambda model: (model.name, model.folder.name))
     if as_json:
-        rows = [{"shelf": n, "bytes": sizes[n], "folder": str(shelf(n))} for n in SHELVES]
-        models = [
+        shelves = [{"shelf": n, "bytes": sizes[n], "folder": str(shelf(n))} for n in SHELVES]
+        embeddings = [
             {"model": m.name, "texts": m.texts(), "bytes": m.bytes, "folder": str(m.folder)}
-            for m in stored_models()
+            for m in models
         ]
-        told = {"home": str(home()), "shelves": rows, "embeddings": models}
-        typer.echo(json.dumps(told, indent=2))
+        echo_json({"home": str(home()), "shelves": shelves, "embeddings": embeddings})
         return
-    from rich.table import Table
-
-    from r2med.report.console import console
-
-    table = Table("shelf", "size", "holds", box=None, pad_edge=False)
-    table.columns[1].justify = "right"
-    for name, holds in SHELVES.items():
-        table.add_row(name, _megabytes(sizes[name]), holds)
     out = console()
     out.print(str(home()), soft_wrap=True)
-    out.print(table)
-    held = sorted(stored_models(), key=lambda model: (model.name, model.folder.name))
-    if held:
-        columns = ("embeddings of", "folder", "texts", "size", "precision")
-        by_model = Table(*columns, box=None, pad_edge=False)
-        for model in held:
-            by_model.add_row(
-                model.name,
-                f"{model.folder.name[:8]}…",
-                f"{model.texts():,}",
-                _megabytes(model.bytes),
-                model.storage,
-            )
+    columns = [Column("shelf", right=False), Column("size"), Column("holds", right=False)]
+    out.print(Grid(columns, [[n, megabytes(sizes[n]), held] for n, held in SHELVES.items()]))
+    if models:
+        columns = [
+            *(Column(title, right=False) for title in ("embeddings of", "folder")),
+            *(Column(title) for title in ("texts", "size")),
+            Column("precision", right=False),
+        ]
+        rows = [
+            [m.name, f"{m.folder.name[:8]}…", f"{m.texts():,}", megabytes(m.bytes), m.storage]
+            for m in models
+        ]
         out.print()
-        out.print(by_model)
+        out.print(Grid(columns, rows))
 
 
 @cache.command()
 def clear(
     shelves: Annotated[
-        list[str] | None, typer.Argument(metavar="[SHELF...]", help="Shelves; all by default.")
+        list[str] | None,
+        typer.Argument(metavar="[SHELF...]", help="Shelves; by default all that cost nothing."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete the files of shelves; everything on them can be fetched or built again."""
+    """Delete the files of shelves; what they held is fetched or built again when needed.
+
+    Shelves that may hold answers and vectors of paid models are cleared only by name.
+    """
     import shutil
 
-    from r2med.cli.choices import chosen
-    from r2med.home import SHELVES, shelf
+    from r2med.home import PAID, SHELVES, shelf
+    from r2med.report.console import echo
+    from r2med.report.table import megabytes
 
-    names = [chosen(name, tuple(SHELVES), "shelf") for name in shelves or SHELVES]
+    free = [name for name in SHELVES if name not in PAID]
+    names = [chosen(name, tuple(SHELVES), "shelf") for name in shelves or free]
     sizes = {name: _size(shelf(name)) for name in names}
-    told = ", ".join(f"{name} ({_megabytes(size)})" for name, size in sizes.items())
-    if not yes:
-        typer.confirm(f"Delete {told}?", abort=True, err=True)
+    listed = ", ".join(f"{name} ({megabytes(size)})" for name, size in sizes.items())
+    if not yes and not _agreed(f"Delete {listed}? [y/N] "):
+        echo("nothing was deleted")
+        raise typer.Exit(1)
     for name in names:
-        shutil.rmtree(shelf(name), ignore_errors=True)
-    typer.echo(f"cleared: {told}")
+        if shelf(name).exists():
+            shutil.rmtree(shelf(name))
+    echo(f"cleared: {listed}")
+    if not shelves:
+        echo(f"kept: {', '.join(PAID)}, which may have cost money; name a shelf to clear it")
+
+
+def _agreed(question: str) -> bool:
+    print(question, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _size(folder: Path) -> int:
     return sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file())
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"

@@ -1,4 +1,4 @@
-"""`r2med card`: a page about a task, its figures computed from data and results."""
+"""`r2med tasks card`: a page about a task, its figures computed from data and results."""
 
 from __future__ import annotations
 

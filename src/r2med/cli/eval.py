@@ -2,69 +2,57 @@
 
 from __future__ import annotations
 
-import json
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from r2med.cli.estimate import estimate
-from r2med.cli.llm_options import (
+from r2med.cli.options import (
+    GROUPINGS,
+    RESULTS,
+    AnySystems,
+    By,
     Concurrency,
+    DataRoot,
+    Device,
+    DryRun,
+    Force,
     Fresh,
+    Grouping,
+    Json,
     LlmUrl,
     MaxCost,
     MaxTokens,
-    Prompts,
-    with_llm,
-)
-from r2med.cli.model_options import (
-    Device,
+    Metrics,
     Model,
+    Prompts,
+    Results,
+    Strict,
+    Task,
     TrustRemoteCode,
     Verbose,
-    seen_texts,
-    with_models,
+    chosen,
+    conditions,
     with_own_models,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from rich.progress import Progress
 
-    from r2med.report.scores_table import Grouping
     from r2med.results.record import Result
-    from r2med.retrieve.conditions import Conditions
+    from r2med.systems.pipeline import System
 
 
 def evaluate(
-    systems: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SYSTEM...", help="Systems, e.g. bm25 or 'bm25 + wordllama'."),
-    ] = None,
-    task: Annotated[
-        str,
-        typer.Option(
-            "--task",
-            "-t",
-            help="Tasks, suites (full, nano, demo), All, or folders; comma-separated.",
-        ),
-    ] = "demo",
-    data_root: Annotated[
-        Path | None,
-        typer.Option(help="Folder with task data you have, as ROOT/<task>/corpus.jsonl ..."),
-    ] = None,
-    results: Annotated[Path, typer.Option(help="Where results are stored.")] = Path(
-        "r2med-results"
-    ),
-    metrics: Annotated[
-        str | None, typer.Option(help="Metrics to show, e.g. ndcg@10,recall@20,mrr.")
-    ] = None,
-    by: Annotated[str, typer.Option(help="Rows of the table: task, scenario or family.")] = "task",
-    force: Annotated[bool, typer.Option("--force", help="Run again what is stored.")] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Fail on judgements and runs with unknown ids.")
-    ] = False,
+    systems: AnySystems = None,
+    task: Task = "demo",
+    data_root: DataRoot = None,
+    results: Results = RESULTS,
+    metrics: Metrics = None,
+    by: By = "task",
+    force: Force = False,
+    strict: Strict = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
     model: Model = None,
     trust_remote_code: TrustRemoteCode = False,
     device: Device = None,
@@ -75,81 +63,70 @@ def evaluate(
     max_tokens: MaxTokens = None,
     max_cost: MaxCost = None,
     concurrency: Concurrency = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what paid models would be asked.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Run systems on tasks and show their scores.
 
     Finished results are reused; --force runs again, --fresh also asks models again.
     """
-    from r2med.cli.choices import chosen
     from r2med.measure import HEADLINE, parse_metric
+    from r2med.report.console import echo_json, notice_console, progress
+    from r2med.systems.pipeline import System
 
-    grouping: Grouping = chosen(by, ("task", "scenario", "family"), "--by")
+    grouping = chosen(by, GROUPINGS, "--by")
     names = [str(parse_metric(name)) for name in metrics.split(",")] if metrics else list(HEADLINE)
     named = with_own_models(systems, model)
-    running = partial(with_models, trust_remote_code=trust_remote_code, device=device)
-    asking = partial(
-        with_llm,
-        llm_url=llm_url,
-        prompts=prompts,
-        fresh=fresh,
-        max_tokens=max_tokens,
-        max_cost=max_cost,
-        concurrency=concurrency,
-    )
-    if dry_run:
-        estimate(named, task, data_root, lambda plain: running(asking(plain)), as_json=as_json)
-        return
-    again = force or fresh
-    found = _run(
-        named,
-        task,
-        data_root,
-        results,
-        names,
-        force=again,
-        strict=strict,
-        conditions=lambda plain: running(asking(plain)),
-    )
+    with progress() as bar:
+        allowed = conditions(
+            bar,
+            strict=strict,
+            trust_remote_code=trust_remote_code,
+            device=device,
+            llm_url=llm_url,
+            prompts=prompts,
+            fresh=fresh,
+            max_tokens=max_tokens,
+            max_cost=max_cost,
+            concurrency=concurrency,
+        )
+        built = [System.from_spec(system, allowed) for system in named]
+        if dry_run:
+            _estimate(built, task, data_root, as_json=as_json)
+            return
+        found = _run(
+            built, task, data_root, results, names, bar, force=force or fresh, strict=strict
+        )
     if verbose:
         for result in found:
-            for line in seen_texts(result):
-                typer.echo(line, err=True)
+            for line in _seen_texts(result):
+                notice_console().print(line)
     if as_json:
-        typer.echo(json.dumps([_json(result, names) for result in found], indent=2))
+        echo_json([_json(result, names) for result in found])
     else:
         _show(found, names, grouping)
 
 
 def _run(
-    systems: Sequence[str],
+    systems: Sequence[System],
     tasks: str,
     root: Path | None,
     results: Path,
     metrics: list[str],
+    bar: Progress,
     *,
     force: bool,
     strict: bool,
-    conditions: Callable[[Conditions], Conditions],
 ) -> list[Result]:
     from r2med.engine.evaluate import each_result
-    from r2med.report.console import notice, progress
-    from r2med.report.work_line import work_line
-    from r2med.retrieve.conditions import Conditions
-    from r2med.systems.pipeline import System
+    from r2med.report.console import notice
     from r2med.tasks.registry import resolve
 
     wanted = [item if isinstance(item, Path) else item.name for item in resolve(tasks)]
-    found = []
-    with progress() as bar:
-        plain = Conditions(strict=strict, tell=notice, progress=work_line(bar))
-        built = [System.from_spec(system, conditions(plain)) for system in systems]
-        line = bar.add_task("evaluating", total=len(wanted) * len(built))
+    finished: list[Result] = []
+    total = len(wanted) * len(systems)
+    line = bar.add_task("evaluating", total=total)
+    try:
         for result in each_result(
-            built,
+            systems,
             wanted,
             root=root,
             results=results,
@@ -158,23 +135,54 @@ def _run(
             strict=strict,
             tell=notice,
         ):
-            found.append(result)
+            finished.append(result)
             bar.update(line, advance=1, description=f"{result.task} · {result.system}")
-    return found
+    except KeyboardInterrupt as stop:
+        stop.add_note(
+            f"{len(finished)} of {total} results are finished and stored in {results}; answers of "
+            "models and vectors made so far are kept too. Run the same command again to go on."
+        )
+        raise
+    return finished
+
+
+def _estimate(systems: Sequence[System], tasks: str, root: Path | None, *, as_json: bool) -> None:
+    """Show what every part that asks a model would use; nothing is asked or stored."""
+    from r2med.engine.estimating import estimates
+    from r2med.report.console import console, echo, echo_json
+    from r2med.report.generation_table import estimate_row, estimate_table
+    from r2med.tasks.load import load_task
+    from r2med.tasks.registry import resolve
+
+    rows: list[dict[str, object]] = []
+    for wanted in resolve(tasks):
+        task = load_task(wanted if isinstance(wanted, Path) else wanted.name, root=root)
+        for system in systems:
+            for part, estimate, turns in estimates(system.stage, task):
+                rows.append({"part": part, **estimate_row(task.name, estimate, turns)})
+    if as_json:
+        echo_json(rows)
+    elif not rows:
+        echo("No part of these systems asks a paid model.")
+    else:
+        for part in dict.fromkeys(str(row["part"]) for row in rows):
+            console().print(estimate_table([row for row in rows if row["part"] == part], part))
+
+
+def _seen_texts(result: Result) -> Iterator[str]:
+    """Lines that show what each encoder of a system really saw, and how much was cut off."""
+    for part, facts in result.record.facts.items():
+        for side in ("documents", "queries", "generated"):
+            seen = facts.get(side)
+            if isinstance(seen, Mapping) and "first" in seen:
+                cut = seen.get("truncated")
+                share = "" if cut is None else f", {cut:.1%} truncated"
+                yield f"{result.task} · {part} · first of {seen['texts']:,} {side}{share}:"
+                yield f"  {seen['first']!r}"
 
 
 def _json(result: Result, metrics: list[str]) -> dict[str, object]:
-    reranking = result.record.reranking
-    reranked = (
-        {}
-        if not reranking
-        else {
-            "reranked": reranking.depth,
-            "tail": reranking.tail,
-            "ceiling": {name: reranking.ceiling[name] for name in metrics},
-        }
-    )
-    return {
+    facts: dict[str, object] = {
         "system": result.system,
         "task": result.task,
         "suite": result.suite,
@@ -182,17 +190,20 @@ def _json(result: Result, metrics: list[str]) -> dict[str, object]:
         "metrics": {name: result.metrics[name] for name in metrics},
         "seconds": dict(result.seconds),
         "result": str(result.folder),
-        **reranked,
     }
+    if reranking := result.record.reranking:
+        ceiling = {name: reranking.ceiling[name] for name in metrics}
+        facts |= {"reranked": reranking.depth, "tail": reranking.tail, "ceiling": ceiling}
+    return facts
 
 
-def _show(found: list[Result], metrics: list[str], by: Grouping) -> None:
+def _show(results: list[Result], metrics: list[str], by: Grouping) -> None:
     from r2med.report.console import console
-    from r2med.report.reranking_notes import reranking_notes
-    from r2med.report.scores_table import score_tables
+    from r2med.report.scores import reranking_notes, score_grids
 
     out = console()
-    for table in score_tables(found, metrics, by=by):
-        out.print(table)
-    for note in reranking_notes(found, metrics):
-        out.print(note, soft_wrap=False)
+    for grid in score_grids(results, metrics, by=by):
+        out.print(grid)
+        out.print()
+    for note in reranking_notes(results, metrics):
+        out.print(note)

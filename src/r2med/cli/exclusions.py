@@ -1,4 +1,4 @@
-"""`r2med exclusions`: what training data must leave out, without the texts themselves."""
+"""`r2med tasks exclusions`: what training data must leave out, without the texts themselves."""
 
 from __future__ import annotations
 

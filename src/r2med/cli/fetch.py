@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from r2med.cli.options import AnyTaskArguments, Force, Json
+from r2med.errors import UsageError
 
 if TYPE_CHECKING:
     from r2med.tasks.hub import Fetched
@@ -14,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def fetch(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SUITE|TASK...", help="Suites (full, nano), tasks, or All."),
-    ] = None,
+    names: AnyTaskArguments = None,
     source: Annotated[
         Path | None,
         typer.Option("--from", metavar="ZIP|DIR", help="Take files you have, not the hub's."),
@@ -25,14 +24,12 @@ def fetch(
     offline: Annotated[
         bool, typer.Option("--offline", help="Only check what is here; never use the network.")
     ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Download again what is here and sound.")
-    ] = False,
     generations: Annotated[
         bool,
         typer.Option("--generations", help="Also what published models wrote for the queries."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Bring task data here, checked against the manifest.
 
@@ -40,26 +37,22 @@ def fetch(
     a folder, or a folder of zips. HF_ENDPOINT, HF_HUB_OFFLINE and HF_TOKEN
     are respected.
     """
-    from r2med.errors import UsageError
+    from r2med.report.console import echo, echo_json
 
     entries = _entries(names or [])
     if source is None and not entries:
         raise UsageError("Say what to fetch: a suite (full, nano), tasks, or --from ZIP|DIR.")
     rows = _take(source, entries) if source else _download(entries, offline=offline, force=force)
     if generations and source is None:
-        rows += _download_generations(entries, offline=offline, force=force)
+        rows += _download(entries, offline=offline, force=force, generations=True)
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        echo_json(rows)
         return
-    from r2med.report.console import console
-
-    out = console()
     for row in rows:
-        out.print(f"{row['task']}: {row['told']}", soft_wrap=True)
+        echo(f"{row['task']}: {row['told']}")
 
 
 def _entries(names: list[str]) -> list[TaskEntry]:
-    from r2med.errors import UsageError
     from r2med.tasks.registry import TaskEntry, resolve
 
     found = [item for name in names for item in resolve(name)]
@@ -91,44 +84,32 @@ def _take(source: Path, entries: list[TaskEntry]) -> list[dict[str, object]]:
     ]
 
 
-def _download(entries: list[TaskEntry], *, offline: bool, force: bool) -> list[dict[str, object]]:
-    from r2med.report.download_bar import DownloadBar
-    from r2med.tasks.hub import fetch as fetch_from_hub
-
-    with DownloadBar() as bar:
-        found = fetch_from_hub(entries, offline=offline, force=force, progress=bar)
-    return [_row(item) for item in found]
-
-
-def _download_generations(
-    entries: list[TaskEntry], *, offline: bool, force: bool
+def _download(
+    entries: list[TaskEntry], *, offline: bool, force: bool, generations: bool = False
 ) -> list[dict[str, object]]:
-    from r2med.report.download_bar import DownloadBar
+    from r2med.report.console import DownloadBar
+    from r2med.tasks.hub import fetch as fetch_data
     from r2med.tasks.hub import fetch_generations
 
+    fetching = fetch_generations if generations else fetch_data
     with DownloadBar() as bar:
-        found = fetch_generations(entries, offline=offline, force=force, progress=bar)
-    return [{**_row(item), "told": _generations_told(item)} for item in found]
+        fetched = fetching(entries, offline=offline, force=force, progress=bar)
+    return [
+        {
+            "task": item.entry.name,
+            "told": _outcome(item, generations),
+            "files": item.downloaded,
+            "folder": str(item.folder),
+            "commit": item.commit,
+        }
+        for item in fetched
+    ]
 
 
-def _generations_told(item: Fetched) -> str:
+def _outcome(item: Fetched, generations: bool) -> str:
     at = f" at {item.commit[:12]}" if item.commit else ""
-    return (
-        f"{item.downloaded} files of generations fetched{at}"
-        if item.downloaded
-        else f"generations already here{at}"
-    )
-
-
-def _row(item: Fetched) -> dict[str, object]:
-    at = f" at {item.commit[:12]}" if item.commit else ""
-    told = f"{item.downloaded} files fetched{at}" if item.downloaded else f"already here{at}"
-    if item.entry.hub is None:
-        told = "comes with r2med"
-    return {
-        "task": item.entry.name,
-        "told": told,
-        "files": item.downloaded,
-        "folder": str(item.folder),
-        "commit": item.commit,
-    }
+    if item.downloaded:
+        return f"{item.downloaded} files{' of generations' if generations else ''} fetched{at}"
+    if generations:
+        return f"generations already here{at}"
+    return "comes with r2med" if item.entry.hub is None else f"already here{at}"

@@ -1,47 +1,80 @@
-"""`r2med info`: versions, folders and what is installed, for bug reports and reproducibility."""
+"""`r2med info`: versions, folders, and the systems and language models known by name."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated
+import sys
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.table import Table
+from r2med.cli.group import command_group
+from r2med.cli.options import Json
+
+info = command_group(default="show", help="Show versions, known systems and language models.")
 
 
-def info(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
-) -> None:
-    """Show versions, folders and the registered systems."""
+@info.command()
+def show(as_json: Json = False) -> None:
+    """Show versions, the machine and the home folder, for reports and reproduction."""
     from r2med.home import home
-    from r2med.report.console import console
+    from r2med.report.console import console, echo_json
+    from r2med.report.table import pairs
     from r2med.results.record import library_versions, machine
-    from r2med.systems.registry import entries
 
-    facts: dict[str, object] = {
-        "versions": library_versions(),
-        "machine": machine(),
-        "home": str(home()),
-        "systems": {name: entry.description for name, entry in entries().items()},
+    facts: dict[str, dict[str, object]] = {
+        "versions": {**library_versions()},
+        "machine": {**machine()},
+        "folders": {"home": str(home())},
     }
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
+        echo_json(facts)
         return
     out = console()
-    for title, value in facts.items():
+    for title, values in facts.items():
         out.print(title, style="bold")
-        out.print(_lines(value if isinstance(value, dict) else {"": value}))
+        out.print(pairs(((name, str(value)) for name, value in values.items()), indent=2))
 
 
-def _lines(told: dict[str, object]) -> Table:
-    """Names and values in two columns that wrap each in its own."""
-    from rich.table import Table
-    from rich.text import Text
+@info.command()
+def systems(as_json: Json = False) -> None:
+    """List the systems known by name; docs/systems.md tells how they combine."""
+    from r2med.systems.registry import entries
 
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(min_width=14, no_wrap=True)
-    for name, value in told.items():
-        table.add_row(Text(f"  {name}"), Text(str(value)))
-    return table
+    _list({name: entry.description for name, entry in entries().items()}, as_json)
+
+
+@info.command()
+def llms(as_json: Json = False) -> None:
+    """List the language models known by name; docs/llms.md tells how to add one."""
+    from r2med.remote.registry import llms as known
+
+    _list({name: llm.description or llm.model for name, llm in known().items()}, as_json)
+
+
+def analyze(
+    text: Annotated[str, typer.Argument(help="The text; - reads it from standard input.")],
+    analyzer: Annotated[str, typer.Option("--analyzer", help="lucene or nano.")] = "lucene",
+    as_json: Json = False,
+) -> None:
+    """Print the terms that BM25 indexes a text by, in order."""
+    import pyarrow as pa
+
+    from r2med.report.console import echo, echo_json
+    from r2med.retrieve.bm25 import find_analyzer
+
+    read = sys.stdin.read() if text == "-" else text
+    terms = find_analyzer(analyzer).analyze(pa.array([read], type=pa.large_string())).row(0)
+    if as_json:
+        echo_json(terms)
+    else:
+        echo(" ".join(terms))
+
+
+def _list(descriptions: dict[str, str], as_json: bool) -> None:
+    from r2med.report.console import console, echo_json
+    from r2med.report.table import pairs
+
+    if as_json:
+        echo_json(descriptions)
+    else:
+        console().print(pairs(descriptions.items()))

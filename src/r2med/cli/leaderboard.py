@@ -51,7 +51,7 @@ def leaderboard(
     """
     from dataclasses import replace
 
-    from r2med.cli.choices import chosen
+    from r2med.cli.options import chosen
     from r2med.errors import UsageError
     from r2med.measure.names import parse_metric
     from r2med.report.leaderboard import Selection

@@ -1,95 +1,143 @@
-"""The `r2med` command: gathers the commands and turns errors into messages and exit codes."""
+"""How a command ends: every way out is one message and one exit code.
+
+0 done, 1 failed, 2 wrong usage, 3 stopped by a limit, 130 interrupted, 143 terminated.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
-import typer
-
-from r2med.cli.analyze import analyze
-from r2med.cli.cache import cache
-from r2med.cli.card import card
-from r2med.cli.compare import compare
-from r2med.cli.diagnose import diagnose
-from r2med.cli.diff import diff
-from r2med.cli.eval import evaluate
-from r2med.cli.exclusions import exclusions
-from r2med.cli.fetch import fetch
-from r2med.cli.generate import generate
-from r2med.cli.info import info
-from r2med.cli.leaderboard import leaderboard
-from r2med.cli.nano import nano
-from r2med.cli.plot import plot
-from r2med.cli.profile import profile
-from r2med.cli.reproduce import reproduce
-from r2med.cli.results import results
-from r2med.cli.run import run
-from r2med.cli.show import show
-from r2med.cli.tasks import tasks
-from r2med.cli.verify import verify
 from r2med.errors import R2MedError, UsageError
 
-app = typer.Typer(
-    name="r2med",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+_RESUME = (
+    "Everything finished so far is kept (results, answers of models, vectors, indexes); "
+    "run the same command again to go on from there."
 )
-app.command("eval")(evaluate)
-app.command()(tasks)
-app.command()(fetch)
-app.command(short_help="Check data against what the manifest says of it.")(verify)
-app.add_typer(results, name="results")
-app.add_typer(cache, name="cache")
-app.command()(analyze)
-app.command()(info)
-app.command()(leaderboard)
-app.command(short_help="Compare systems query by query, with intervals and tests.")(compare)
-app.command()(diagnose)
-app.command()(diff)
-app.command()(plot)
-app.command(short_help="Run a published system and set it beside its figures.")(reproduce)
-app.add_typer(nano, name="nano", short_help="Build Nano tasks, add candidates, check them.")
-app.command()(profile)
-app.command(short_help="Write a task's page in Markdown, HTML and JSON.")(card)
-app.command(short_help="Write what training data must leave out.")(exclusions)
-app.command(short_help="Take a command line of the reference scripts.")(run)
-app.command(short_help="Have a model write for the queries of tasks.")(generate)
-app.command()(show)
+_FULL = "Free some space there, or name another folder (--results, --out, R2MED_HOME)."
+_CLOSED = "Change its permissions, or name another place (--results, --out, R2MED_HOME)."
+#: What the operating system refused, in words, and what to do about it.
+_REFUSALS = {
+    errno.ENOSPC: ("no space is left on this disk", _FULL),
+    errno.EDQUOT: ("your disk quota is used up", _FULL),
+    errno.EFBIG: ("the file would grow beyond the allowed size", _FULL),
+    errno.EROFS: ("this file system can only be read", _CLOSED),
+    errno.EACCES: ("permission denied", _CLOSED),
+    errno.EPERM: ("operation not permitted", _CLOSED),
+    errno.ENOTDIR: ("a file stands where a folder is expected", "Name a folder, or move the file."),
+    errno.EEXIST: ("a file stands where a folder is expected", "Name a folder, or move the file."),
+    errno.EISDIR: ("a folder stands where a file is expected", "Name a file, or move the folder."),
+    errno.ENOENT: ("there is no such file or folder", "Check the path."),
+    errno.ENAMETOOLONG: ("the name is longer than the file system allows", "Choose a shorter one."),
+    errno.EMFILE: ("too many files are open", "Allow more of them: ulimit -n 4096."),
+}
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"r2med {version('r2med')}")
-        raise typer.Exit
+class Interrupted(BaseException):
+    """Ctrl-C or a request to terminate; the argument says what is kept and how to go on."""
 
 
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """Does a retrieval system understand medicine, or does it only match words?
-
-    Runs and measures systems on R2MED and NanoR2MED.
-
-    A research instrument, never a clinical decision system.
-    """
+class ClosedPipe(BaseException):
+    """The reader of the output has left, as `head` does."""
 
 
 def main() -> None:
-    """Run the command line; 0 is fine, 1 failed, 2 wrong usage."""
+    """Run the command line and exit."""
+    code = run()
+    sys.stderr.flush()
+    sys.exit(code)
+
+
+def run() -> int:
+    """Run the command line; the exit code."""
+    before = signal.getsignal(signal.SIGTERM)
     try:
-        app()
+        with _terminating() as received:
+            return _run(received)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _run(received: list[int]) -> int:
+    try:
+        with told_apart():
+            from r2med.cli.app import app, usage_message
+
+            code = app(standalone_mode=False)
+            sys.stdout.flush()
+            return code if isinstance(code, int) else 0
+    except Interrupted as stop:
+        word, code = ("terminated", 143) if received else ("interrupted", 130)
+        return _fail(f"{word}: {stop}", code)
+    except ClosedPipe:
+        _silence()
+        return 0
     except R2MedError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, UsageError) else 1)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+        return _fail(f"error: {error}", 2 if isinstance(error, UsageError) else 1)
+    except OSError as error:
+        return _fail(f"error: {refusal(error)}", 1)
+    except Exception as error:
+        message = usage_message(error)
+        if message is None:
+            raise
+        return _fail(f"error: {message}", 2)
+
+
+@contextmanager
+def told_apart() -> Iterator[None]:
+    """Turn an interrupt and a closed pipe into endings that no library on the way swallows."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise Interrupted(*(getattr(stop, "__notes__", None) or [_RESUME])) from stop
+    except BrokenPipeError as error:
+        if error.filename is None:
+            raise ClosedPipe from error
+        raise
+
+
+def refusal(error: OSError) -> str:
+    """What the operating system refused: where, what, and what to do."""
+    what, remedy = _REFUSALS.get(error.errno or 0, (error.strerror or str(error), ""))
+    where = error.filename if error.filename is not None else "writing"
+    text = os.fsdecode(where) if isinstance(where, str | bytes | os.PathLike) else str(where)
+    return f"{text}: {what}.{chr(10) + remedy if remedy else ''}"
+
+
+@contextmanager
+def _terminating() -> Iterator[list[int]]:
+    """Let SIGTERM end the command as Ctrl-C does; holds the signal once it came."""
+    received: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    yield received
+
+
+def _fail(message: str, code: int) -> int:
+    """Say the message on standard error, whatever is left of it."""
+    from r2med.report.console import visible
+
+    try:
+        sys.stdout.flush()
+        print(visible(message), file=sys.stderr, flush=True)
+    except OSError:
+        _silence()
+    return code
+
+
+def _silence() -> None:
+    """Send what is still buffered nowhere, so that the interpreter does not fail on it at exit."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -59,7 +59,7 @@ def build(
 
     The same input gives the same bytes.
     """
-    from r2med.cli.choices import chosen
+    from r2med.cli.options import chosen
     from r2med.nano.building import LAYOUTS
     from r2med.nano.building import build as build_folder
     from r2med.nano.pool import FILLS, Recipe
@@ -126,7 +126,7 @@ def candidates(
             f"{split}: bm25, {found.dense_config} and reranking_hybrid for {len(found.hybrid):,} "
             f"queries; {len(found.safeguards):,} with a safeguard at rank 101"
         )
-    typer.echo(f"next: r2med profile {folder}")
+    typer.echo(f"next: r2med tasks profile {folder}")
 
 
 @nano.command()

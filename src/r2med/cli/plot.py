@@ -7,60 +7,63 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r2med.cli.choices import chosen
+from r2med.cli.options import (
+    METRIC,
+    RESULTS,
+    AnySystems,
+    AnyTask,
+    DataRoot,
+    Kind,
+    Metric,
+    Results,
+    Suite,
+    Top,
+    chosen,
+    out,
+)
+from r2med.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from r2med.report.plots.theme import Theme
     from r2med.report.standing import Leaderboard
     from r2med.results.record import Result
 
-KINDS = ("heatmap", "means", "cost", "overlap", "wins")
+FIGURES = ("heatmap", "means", "cost", "overlap", "wins")
 
 
 def plot(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help=", ".join(KINDS) + ".")],
-    systems: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SYSTEM]...", help="Stored systems: one or more for overlap, two for wins."
-        ),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="The file to write: .svg or .png.")] = None,
-    theme: Annotated[str, typer.Option(help="light or dark.")] = "light",
-    suite: Annotated[
-        str, typer.Option(help="full, nano or demo: for heatmap, means and cost.")
-    ] = "full",
-    task: Annotated[
-        str | None, typer.Option("--task", "-t", help="Tasks or suites: for overlap and wins.")
-    ] = None,
-    system_kind: Annotated[
-        str | None, typer.Option("--kind", help="Only base, gar or reranker systems.")
-    ] = None,
-    metric: Annotated[str, typer.Option(help="The metric drawn.")] = "ndcg@10",
-    top: Annotated[int, typer.Option(min=1, help="Systems shown, the best first.")] = 30,
-    by: Annotated[str, typer.Option(help="Of cost: seconds, tokens or money.")] = "seconds",
-    results: Annotated[Path, typer.Option(help="Where results are stored.")] = Path(
-        "r2med-results"
-    ),
-    data_root: Annotated[Path | None, typer.Option(help="Folder with task data you have.")] = None,
+    figure: Annotated[str, typer.Argument(metavar="FIGURE", help=", ".join(FIGURES) + ".")],
+    systems: AnySystems = None,
+    file: Annotated[Path | None, out("The file to write: .svg or .png.")] = None,
+    theme: Annotated[str, typer.Option("--theme", help="light or dark.")] = "light",
+    suite: Suite = "full",
+    task: AnyTask = None,
+    kind: Kind = None,
+    metric: Metric = METRIC,
+    top: Top = 30,
+    spent: Annotated[
+        str, typer.Option("--spent", help="What cost means: seconds, tokens or money.")
+    ] = "seconds",
+    results: Results = RESULTS,
+    data_root: DataRoot = None,
 ) -> None:
     """Draw a figure from published figures and stored results.
 
-    heatmap: systems by tasks. means: means with intervals. cost: quality against cost.
-    overlap: score against lexical overlap. wins: win and loss per query.
+    Of a suite: heatmap (systems by tasks), means (with intervals), cost (quality against cost).
+    Of systems and tasks: overlap (score against lexical overlap), wins (A minus B per query).
     """
-    from r2med.errors import UsageError
     from r2med.measure.names import parse_metric
+    from r2med.report.console import echo
     from r2med.report.plots.extra import needed
 
-    what = chosen(kind, KINDS, "KIND")
-    if out is None:
+    what = chosen(figure, FIGURES, "FIGURE")
+    if file is None:
         raise UsageError("plot needs --out FILE.svg or --out FILE.png.")
     needed()
     from r2med.report.plots.render import check_ending, save
     from r2med.report.plots.theme import THEMES, find_theme
 
-    check_ending(out)
+    check_ending(file)
     look = find_theme(chosen(theme, THEMES, "--theme"))
     name = str(parse_metric(metric))
     stored = _stored(results)
@@ -71,9 +74,9 @@ def plot(
     else:
         if systems:
             raise UsageError(f"plot {what} takes no systems; choose with --suite, --kind, --top.")
-        chart = _of_board(what, _board(suite, name, system_kind, stored), look, top, by)
-    save(chart, out, look)
-    typer.echo(f"wrote {out}")
+        chart = _of_board(what, _board(suite, name, kind, stored), look, top, spent)
+    save(chart, file, look)
+    echo(f"wrote {file}")
 
 
 def _stored(folder: Path) -> list[Result]:
@@ -84,11 +87,10 @@ def _stored(folder: Path) -> list[Result]:
 
 
 def _board(suite: str, metric: str, kind: str | None, stored: list[Result]) -> Leaderboard:
-    from r2med.errors import MissingError
     from r2med.report.leaderboard import Selection, leaderboard
-    from r2med.results.lineage import KINDS as SYSTEM_KINDS
+    from r2med.results.lineage import KINDS
 
-    only = chosen(kind, SYSTEM_KINDS, "--kind") if kind else None
+    only = chosen(kind, KINDS, "--kind") if kind else None
     board = leaderboard(Selection(suite=suite.lower(), metric=metric, kind=only), stored)
     if not any(row.mean is not None for row in board.rows):
         raise MissingError(
@@ -98,7 +100,7 @@ def _board(suite: str, metric: str, kind: str | None, stored: list[Result]) -> L
     return board
 
 
-def _of_board(kind: str, board: Leaderboard, theme: Theme, top: int, by: str) -> Any:
+def _of_board(kind: str, board: Leaderboard, theme: Theme, top: int | None, spent: str) -> Any:
     if kind == "heatmap":
         from r2med.report.plots.heatmap import heatmap
 
@@ -109,7 +111,7 @@ def _of_board(kind: str, board: Leaderboard, theme: Theme, top: int, by: str) ->
         return means(board, theme, top=top)
     from r2med.report.plots.cost import MEASURES, cost
 
-    return cost(board, theme, by=chosen(by, MEASURES, "--by"))
+    return cost(board, theme, by=chosen(spent, MEASURES, "--spent"))
 
 
 def _overlap(
@@ -120,7 +122,6 @@ def _overlap(
     root: Path | None,
     theme: Theme,
 ) -> Any:
-    from r2med.errors import UsageError
     from r2med.report.console import notice
     from r2med.report.plots.overlap import overlap
     from r2med.results.diagnosis import diagnose
@@ -150,7 +151,6 @@ def _wins(
     metric: str,
     theme: Theme,
 ) -> Any:
-    from r2med.errors import UsageError
     from r2med.report.plots.wins import wins
     from r2med.results.contenders import aligned, contender
     from r2med.results.lookup import is_run_file

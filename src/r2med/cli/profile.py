@@ -1,12 +1,10 @@
-"""`r2med profile`: what a task's data looks like, and how three plain retrievers fare on it."""
+"""`r2med tasks profile`: the shape of a task's data, and how three plain retrievers do."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from r2med.cli.options import DataRoot, Dense, Json, TaskArguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,18 +14,10 @@ if TYPE_CHECKING:
 
 
 def profile(
-    task: Annotated[
-        str,
-        typer.Argument(metavar="TASK|SUITE|PATH", help="Tasks, suites or folders."),
-    ],
-    dense: Annotated[
-        str, typer.Option(help="Encoder for tasks without candidates; none leaves BM25 alone.")
-    ] = "wordllama",
-    data_root: Annotated[
-        Path | None,
-        typer.Option(help="Folder with task data you have, as ROOT/<task>/corpus.jsonl ..."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    names: TaskArguments,
+    dense: Dense = "wordllama",
+    data_root: DataRoot = None,
+    as_json: Json = False,
 ) -> None:
     """Show the observed profile and the three retrieval profiles.
 
@@ -36,8 +26,9 @@ def profile(
     """
     from r2med.nano.measured import profiled
     from r2med.nano.wanted import wanted
-    from r2med.report.console import notice
+    from r2med.report.console import echo_json, notice
 
+    task = ",".join(names)
     if data_root is None and not as_json and (entries := _only_published(task)):
         _show_published(entries)
         return
@@ -51,7 +42,7 @@ def profile(
         for loaded in group.load(data_root)
     ]
     if as_json:
-        typer.echo(json.dumps(_json(found), indent=2))
+        echo_json(_json(found))
     else:
         _show(found, group.title)
 

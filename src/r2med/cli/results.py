@@ -1,4 +1,4 @@
-"""`r2med results`: list what is stored, and export it for other tools."""
+"""`r2med results`: list what is stored, show one result, and export them for other tools."""
 
 from __future__ import annotations
 
@@ -8,76 +8,125 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from r2med.cli.group import command_group
+from r2med.cli.options import RESULTS, AnyTask, Json, Results, chosen, out
+
 if TYPE_CHECKING:
     from r2med.results.record import Result
 
-results = typer.Typer(help="List stored results, or export them.", invoke_without_command=True)
+results = command_group(default="list", help="List, show or export stored results.")
 
-Folder = Annotated[Path, typer.Option("--results", help="The results folder.")]
-Task = Annotated[str | None, typer.Option("--task", "-t", help="Only these tasks or suites.")]
-System = Annotated[str | None, typer.Option("--system", "-s", help="Only this system.")]
+AnySystem = Annotated[
+    str | None, typer.Option("--system", "-s", help="Only results of this system.")
+]
 
 
-@results.callback()
+@results.command("list")
 def list_results(
-    context: typer.Context,
-    folder: Folder = Path("r2med-results"),
-    task: Task = None,
-    system: System = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    task: AnyTask = None,
+    system: AnySystem = None,
+    folder: Results = RESULTS,
+    as_json: Json = False,
 ) -> None:
-    """List stored results, or export them with `r2med results export`."""
-    if context.invoked_subcommand:
-        return
-    found = _selected(folder, task, system)
+    """List stored results."""
+    from r2med.report.console import console, echo_json
+    from r2med.report.table import Column, Grid, SystemName, points
+
+    matching = _selected(folder, task, system)
+    screen = console()
     if as_json:
-        typer.echo(json.dumps([_summary(result) for result in found], indent=2))
+        echo_json([_summary(result) for result in matching])
+    elif not matching:
+        screen.print(f"No stored result in {folder}. Try: r2med eval bm25 --task demo")
+    else:
+        rows = [
+            [
+                result.suite or "local",
+                SystemName(result.task),
+                SystemName(result.system),
+                points(result.metrics.get("ndcg@10")),
+                _when(result),
+            ]
+            for result in matching
+        ]
+        titles = ("suite", "task", "system", "nDCG@10", "created")
+        columns = [Column(title, right=title == "nDCG@10") for title in titles]
+        screen.print(Grid(columns, rows))
+        if any(result.record.older for result in matching):
+            screen.print(
+                "older: stored by an older version that did not record all settings; tables and "
+                "comparisons leave these out. `r2med eval` runs them again."
+            )
+
+
+@results.command()
+def show(
+    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A stored system.")],
+    task: AnyTask = None,
+    folder: Results = RESULTS,
+    as_json: Json = False,
+) -> None:
+    """Show everything that is recorded of a system's results."""
+    from r2med.errors import MissingError
+    from r2med.report.console import console, echo_json
+    from r2med.report.table import pairs
+
+    matching = _selected(folder, task, system)
+    if not matching:
+        raise MissingError(f"{folder}: no stored result matches. `r2med results` lists them.")
+    if as_json:
+        records = [json.loads(result.record.to_json()) for result in matching]
+        echo_json(
+            [{**each, "result": str(r.folder)} for each, r in zip(records, matching, strict=True)]
+        )
         return
-    _show(found, folder)
+    screen = console()
+    for result in matching:
+        screen.print(f"{result.system} · {result.task}", style="bold")
+        screen.print(pairs(_facts(result), indent=2))
 
 
 @results.command()
 def export(
-    out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
+    folder_out: Annotated[Path, out("Folder to write to.")],
     form: Annotated[str, typer.Option("--format", help="trec, csv or mteb.")] = "trec",
-    folder: Folder = Path("r2med-results"),
-    task: Task = None,
-    system: System = None,
+    task: AnyTask = None,
+    system: AnySystem = None,
+    folder: Results = RESULTS,
 ) -> None:
     """Write stored results as TREC run files, CSV tables or mteb JSON."""
-    from r2med.cli.choices import chosen
     from r2med.errors import MissingError
+    from r2med.report.console import echo
     from r2med.results.export import EXPORTS
 
     write = EXPORTS[chosen(form, tuple(EXPORTS), "--format")]
-    found = _selected(folder, task, system)
-    if not found:
+    matching = _selected(folder, task, system)
+    if not matching:
         raise MissingError(f"{folder}: no stored result matches. `r2med results` lists them.")
-    for path in write(found, out):
-        typer.echo(str(path))
+    for path in write(matching, folder_out):
+        echo(str(path))
 
 
 def _selected(folder: Path, task: str | None, system: str | None) -> list[Result]:
     """The readable results that match; damaged ones are named on standard error."""
     from r2med.report.console import notice
     from r2med.results.lookup import all_results
-
-    results = all_results(folder, notice)
-    results.sort(key=lambda result: str(result.folder))
-    return [result for result in results if _matches(result, task, system)]
-
-
-def _matches(result: Result, task: str | None, system: str | None) -> bool:
     from r2med.systems.registry import registered
     from r2med.systems.spec import parse
     from r2med.tasks.registry import resolve
 
-    if system is not None and str(registered(parse(system))) != result.system:
-        return False
-    if task is None:
-        return True
-    names = [item.name for item in resolve(task)]
-    return result.task in names
+    spec = None if system is None else str(registered(parse(system)))
+    names = None if task is None else [item.name for item in resolve(task)]
+    return [
+        result
+        for result in sorted(all_results(folder, notice), key=lambda each: str(each.folder))
+        if (spec is None or result.system == spec) and (names is None or result.task in names)
+    ]
+
+
+def _when(result: Result) -> str:
+    older = " (older)" if result.record.older else ""
+    return result.record.created[:16].replace("T", " ") + older
 
 
 def _summary(result: Result) -> dict[str, object]:
@@ -92,32 +141,19 @@ def _summary(result: Result) -> dict[str, object]:
     }
 
 
-def _show(found: list[Result], folder: Path) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from r2med.report.console import console
-
-    out = console()
-    if not found:
-        out.print(f"No stored result in {folder}. Try: r2med eval bm25 --task demo")
-        return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("suite", "task", "system"):
-        table.add_column(name, overflow="fold")
-    table.add_column("nDCG@10", justify="right")
-    table.add_column("created")
-    for result in found:
-        ndcg = result.metrics.get("ndcg@10")
-        score = "-" if ndcg is None else f"{100 * ndcg:.2f}"
-        when = result.record.created[:16].replace("T", " ")
-        when += " (older)" if result.record.older else ""
-        named = (result.suite or "local", result.task, result.system)
-        table.add_row(*(Text(cell) for cell in named), score, when)
-    out.print(table)
-    if any(result.record.older for result in found):
-        out.print(
-            "older: stored by an older version that did not record all settings; tables and "
-            "comparisons leave these out. `r2med eval` runs them again."
-        )
+def _facts(result: Result) -> list[tuple[str, str]]:
+    """What a reader asks of a stored result; --json has the rest."""
+    record = result.record
+    task = record.task
+    facts = [
+        ("stored in", str(result.folder)),
+        ("created", record.created),
+        ("data", f"{task.documents:,} documents, {task.queries:,} queries, hash {task.hash[:12]}"),
+        ("metrics × 100", ", ".join(f"{n} {100 * v:.2f}" for n, v in record.metrics.items())),
+        ("seconds", ", ".join(f"{name} {value:.2f}" for name, value in record.seconds.items())),
+        ("depth, tie order", f"{record.system.depth}, {record.system.ties}"),
+        ("published as", record.system.published_as or "not published"),
+        ("versions", ", ".join(f"{name} {number}" for name, number in record.versions.items())),
+    ]
+    facts += [("deviation", text) for text in record.system.deviations]
+    return facts + [("notice", text) for text in task.notices]

@@ -8,12 +8,14 @@ from typing import Annotated
 
 import typer
 
+from r2med.cli.options import RESULTS, DataRoot, Results, Task
+
 
 def run(
     mode: Annotated[
         str, typer.Option("--mode", help="eval_retrieval, eval_reranker or generate_hydoc.")
     ],
-    task: Annotated[str, typer.Option("--task", "-t", help="A task, All, a suite or a folder.")],
+    task: Task,
     retriever_name: Annotated[
         str | None, typer.Option("--retriever_name", help="The first stage, e.g. bm25 or nv.")
     ] = None,
@@ -31,12 +33,8 @@ def run(
     gar_llm: Annotated[
         str | None, typer.Option("--gar_llm", help="The language model, e.g. gpt4.")
     ] = None,
-    data_root: Annotated[
-        Path | None, typer.Option(help="Folder with task data you have, as ROOT/<task>/...")
-    ] = None,
-    results: Annotated[Path, typer.Option(help="Where results are stored.")] = Path(
-        "r2med-results"
-    ),
+    data_root: DataRoot = None,
+    results: Results = RESULTS,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print the equivalent command.")
     ] = False,
@@ -45,13 +43,14 @@ def run(
 
     The equivalent command goes to standard error, its scores to standard output.
     """
+    from r2med.report.console import notice_console
     from r2med.systems.reference import ReferenceCall
 
     call = ReferenceCall(mode, retriever_name, reranker_name, recall_k, gar_method, gar_llm)
     command = _command(call.mode, call.system, gar_method, gar_llm, task, data_root, results)
-    typer.echo(f"$ {shlex.join(command)}", err=True)
+    notice_console().print(f"$ {shlex.join(command)}", soft_wrap=True)
     if not dry_run:
-        from r2med.cli.main import app
+        from r2med.cli.app import app
 
         app(command[1:], standalone_mode=False)
 
@@ -69,6 +68,6 @@ def _command(
         command = ["r2med", "generate", str(method), "--llm", str(llm), "--task", task]
     else:
         command = ["r2med", "eval", system, "--task", task]
-        if results != Path("r2med-results"):
+        if results != RESULTS:
             command += ["--results", str(results)]
     return command + (["--data-root", str(data_root)] if data_root else [])

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from r2med.cli.llm_options import Fresh, LlmUrl, Prompts, with_llm
+from r2med.cli.options import Fresh, LlmUrl, Prompts, conditions
 
 
 def show(
@@ -36,12 +36,10 @@ def show(
     from r2med.engine.showing import show as explained
     from r2med.report.console import console
     from r2med.report.expansion_view import expansion_view
-    from r2med.retrieve.conditions import Conditions
     from r2med.systems.pipeline import System
     from r2med.tasks.load import load_task
 
-    conditions = with_llm(Conditions(), llm_url=llm_url, prompts=prompts, fresh=fresh)
-    built = System.from_spec(system, conditions)
+    built = System.from_spec(system, conditions(llm_url=llm_url, prompts=prompts, fresh=fresh))
     shown = explained(built, load_task(task, root=data_root), query)
     if as_json:
         typer.echo(json.dumps(asdict(shown), indent=2, ensure_ascii=False))

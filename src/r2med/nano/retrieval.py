@@ -27,6 +27,6 @@ def retriever_stage(spec: str, conditions: Conditions | None = None) -> Retrieva
     if not isinstance(stage, Retrieval):
         raise UsageError(
             f"{spec!r} is not a single retriever, expected one name such as bm25-nano, minilm or "
-            "wordllama; `r2med info` lists them."
+            "wordllama; `r2med info systems` lists them."
         )
     return stage

@@ -10,8 +10,7 @@ from rich.text import Text
 
 from r2med.measure.pooled import Pooled
 from r2med.measure.significance import Comparison, holm
-from r2med.report.grid import Column, Grid, print_fitting
-from r2med.report.task_label import task_label
+from r2med.report.table import Column, Grid, print_fitting, task_label
 from r2med.tasks.registry import find_suite
 
 _SIGNIFICANT = 0.05

@@ -1,15 +1,64 @@
-"""Where words go: tables to standard output, notices and progress to standard error."""
+"""The door to the terminal: answers go to standard output, notices and progress to standard error.
+
+Ids, names, model answers and server errors come from strangers. Everything printed passes here,
+where characters that steer a terminal or turn the direction of text become visible ones.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.segment import Segment
+
+if TYPE_CHECKING:
+    from r2med.retrieve.conditions import Progress as Work
 
 #: Width in a pipe or file, where no terminal tells one.
 PLAIN_WIDTH = 80
+#: Everything but line feeds that a terminal obeys, turns text around, or cannot be encoded.
+_CONTROL = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def visible(text: str) -> str:
+    """A text of unknown origin, its control characters replaced by a visible mark."""
+    return _CONTROL.sub("\ufffd", text.replace("\t", " ").replace("\r\n", "\n"))
+
+
+class _Door(Console):
+    """A console that lets no control character of a text through, and no closed pipe pass."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """The segments of a renderable; those of rich itself, such as cursor moves, as they are."""
+        for segment in super().render(renderable, options):
+            if segment.control or not _CONTROL.search(segment.text):
+                yield segment
+            else:
+                yield Segment(visible(segment.text), segment.style)
+
+    def on_broken_pipe(self) -> None:
+        """Leave the exit code to the command line."""
+        raise BrokenPipeError
 
 
 def console() -> Console:
@@ -17,20 +66,14 @@ def console() -> Console:
 
     Words are shown as they are: brackets belong to system names, colons to ids.
     """
-    width = None if sys.stdout.isatty() else plain_width()
-    return Console(width=width, highlight=False, markup=False, emoji=False)
-
-
-def plain_width() -> int:
-    """The width for a pipe or file; an unreadable or tiny `COLUMNS` counts as unset."""
-    told = os.environ.get("COLUMNS", "")
-    return int(told) if told.isdecimal() and int(told) >= 40 else PLAIN_WIDTH
+    width = None if sys.stdout.isatty() else _plain_width()
+    return _Door(width=width, highlight=False, markup=False, emoji=False)
 
 
 def notice_console() -> Console:
-    """Standard error, for all that is not the answer itself."""
+    """Standard error, for everything that is not the answer itself."""
     width = None if sys.stderr.isatty() else PLAIN_WIDTH
-    return Console(
+    return _Door(
         stderr=True,
         width=width,
         highlight=False,
@@ -40,20 +83,85 @@ def notice_console() -> Console:
     )
 
 
+def echo(text: str) -> None:
+    """Print one line on standard output, however long it is."""
+    print(visible(text), flush=True)
+
+
+def echo_json(value: Any) -> None:
+    """Print a value as JSON on standard output; its strings are ASCII, so nothing can escape."""
+    print(json.dumps(value, indent=2), flush=True)
+
+
 def notice(message: str) -> None:
-    """Tell something that is not the answer itself."""
+    """Say something that is not the answer itself."""
     notice_console().print(f"note: {message}")
 
 
 def progress() -> Progress:
     """A progress bar that leaves no trace when done and is silent off a terminal."""
+    return _bars(BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
+
+
+def work_line(bar: Progress) -> Callable[[Work], None]:
+    """A second line for long work inside a step, such as encoding; hidden when the work is done."""
+    line = bar.add_task("", total=None, visible=False)
+
+    def show(work: Work) -> None:
+        left = work.seconds_left
+        rest = f" · {left:,.0f} s left" if left and work.done < work.total else ""
+        bar.update(
+            line,
+            description=work.what + rest,
+            completed=work.done,
+            total=work.total,
+            visible=work.done < work.total,
+        )
+
+    return show
+
+
+class DownloadBar:
+    """One line for the file being downloaded; leaves nothing behind."""
+
+    def __init__(self) -> None:
+        self._bars = _bars(BarColumn(bar_width=20), DownloadColumn(), TimeRemainingColumn())
+        self._line: TaskID | None = None
+
+    def __enter__(self) -> DownloadBar:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def begin(self, label: str, total: int) -> None:
+        """Start the line of the next file."""
+        self._line = self._bars.add_task(label, total=total)
+
+    def advance(self, count: int) -> None:
+        """Move the line of the current file."""
+        if self._line is not None:
+            self._bars.advance(self._line, count)
+
+
+def _bars(*columns: Any) -> Progress:
     shown = notice_console()
     return Progress(
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
+        *columns,
         console=shown,
         transient=True,
         disable=not shown.is_terminal,
     )
+
+
+def _plain_width() -> int:
+    """The width for a pipe or file; an unreadable or tiny `COLUMNS` counts as unset."""
+    width = os.environ.get("COLUMNS", "")
+    return int(width) if width.isdecimal() and int(width) >= 40 else PLAIN_WIDTH

@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from r2med.report.console import visible
 from r2med.report.diagnosis_evidence import evidence
-from r2med.report.expansion_view import plain
-from r2med.report.snippet import snippet
+from r2med.report.table import snippet
 from r2med.results.diagnosis.causes import CAUSES, TOP
 from r2med.results.diagnosis.findings import Diagnosis, PositiveFinding, QueryFinding, RankedFinding
 from r2med.tasks.task import Task
@@ -18,10 +18,10 @@ def print_query(diagnosis: Diagnosis, query: QueryFinding, task: Task, out: Cons
     """The whole story of one query."""
     title = f"{diagnosis.task} · query {snippet(query.query_id, 30)} · {diagnosis.system}"
     out.print(snippet(title, out.width), style="bold")
-    _indented(plain(task.query(query.query_id)).strip(), out)
+    _indented(visible(task.query(query.query_id)).strip(), out)
     if query.answer:
         of = f" ({query.body_system})" if query.body_system else ""
-        out.print(f"asked for: {plain(query.answer + of)}")
+        out.print(f"asked for: {visible(query.answer + of)}")
     out.print(f"{diagnosis.metric} × 100 = {100 * query.score:.2f}, {query.outcome}")
     out.print("\npositives", style="bold")
     for positive in query.positives:
@@ -34,18 +34,18 @@ def print_query(diagnosis: Diagnosis, query: QueryFinding, task: Task, out: Cons
 def _positive(query: QueryFinding, positive: PositiveFinding, task: Task, out: Console) -> None:
     rank = f"rank {positive.rank}" if positive.rank else "not listed"
     title = CAUSES[positive.cause].title if positive.cause else "found"
-    out.print(f"{rank} · {plain(positive.document_id)} · {title}")
+    out.print(f"{rank} · {visible(positive.document_id)} · {title}")
     _indented(_document(task, positive.document_id, out.width - 4), out, style="dim")
-    _indented(plain(evidence(query, positive)), out)
+    _indented(visible(evidence(query, positive)), out)
 
 
 def _ranked(ranked: RankedFinding, task: Task, out: Console) -> None:
     covered = f"{100 * ranked.coverage:.0f} % of the query"
-    head = f"{ranked.rank} · {plain(ranked.document_id)} · {ranked.label} · {covered}"
+    head = f"{ranked.rank} · {visible(ranked.document_id)} · {ranked.label} · {covered}"
     out.print(head)
     _indented(_document(task, ranked.document_id, out.width - 4), out, style="dim")
     if ranked.answers and ranked.label != "positive":
-        _indented(f"evidence for: {plain('; '.join(ranked.answers))}", out)
+        _indented(f"evidence for: {visible('; '.join(ranked.answers))}", out)
     if ranked.shared:
         _indented(snippet(f"shares: {', '.join(ranked.shared)}", out.width - 4), out)
 

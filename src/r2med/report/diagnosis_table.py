@@ -8,8 +8,7 @@ from statistics import fmean
 from rich.console import Console
 from rich.text import Text
 
-from r2med.report.grid import Column, Grid
-from r2med.report.snippet import snippet
+from r2med.report.table import Column, Grid, snippet
 from r2med.results.diagnosis.causes import CAUSES, TOP
 from r2med.results.diagnosis.findings import Diagnosis, QueryFinding
 from r2med.results.diagnosis.slices import Slice, slices

@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from r2med.report.expansion_view import plain
-from r2med.report.snippet import snippet
+from r2med.report.console import visible
+from r2med.report.table import snippet
 from r2med.results.movement import QueryMovement, Shift
 from r2med.tasks.task import Task
 
@@ -84,7 +84,7 @@ def _ranks(shift: Shift) -> str:
 
 
 def _line(label: str, text: str, out: Console) -> None:
-    start = f"  {plain(label):<16} "
+    start = f"  {visible(label):<16} "
     out.print(start + snippet(text, out.width - len(start)))
 
 

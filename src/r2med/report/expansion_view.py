@@ -15,12 +15,12 @@ from rich.text import Text
 from r2med.engine.showing import DEPTH, Change, Movement, Shown
 from r2med.expand.expanded import Sample
 from r2med.expand.trace import Step, Trace
+from r2med.report.console import visible
 
 #: Words of a long text that are shown unless all are asked for.
 _WORDS = 120
 _SLACK = 20
 _TERMS = 5
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _VERBS = {
     "thought": "thinks",
     "search": "searches",
@@ -48,17 +48,12 @@ def expansion_view(shown: Shown, *, full: bool = False) -> RenderableType:
     return Group(*parts)
 
 
-def plain(text: str) -> str:
-    """A text of unknown origin, without characters that steer a terminal or turn its direction."""
-    return _CONTROL.sub("�", text.replace("\t", " ").replace("\r\n", "\n"))
-
-
 def _heading(title: str) -> RenderableType:
-    return Group(Text(), Rule(Text(plain(title), style="bold"), align="left", characters="─"))
+    return Group(Text(), Rule(Text(visible(title), style="bold"), align="left", characters="─"))
 
 
 def _body(text: str, full: bool) -> RenderableType:
-    return Padding(Text(_cut(plain(text).strip(), full)), (0, 2))
+    return Padding(Text(_cut(visible(text).strip(), full)), (0, 2))
 
 
 def _cut(text: str, full: bool) -> str:
@@ -105,8 +100,8 @@ def _trace(trace: Trace, full: bool) -> RenderableType:
 
 def _step(step: Step, full: bool) -> Text:
     if step.kind == "passages" and not full:
-        return Text(plain(", ".join(step.documents)) or "nothing was found")
-    return Text(_cut(plain(step.text).strip(), full))
+        return Text(visible(", ".join(step.documents)) or "nothing was found")
+    return Text(_cut(visible(step.text).strip(), full))
 
 
 def _ranking(shown: Shown) -> Iterator[RenderableType]:
@@ -128,7 +123,7 @@ def _ranking(shown: Shown) -> Iterator[RenderableType]:
 def _row(movement: Movement) -> Sequence[Text]:
     style = {1: "green", -1: "red", 0: "dim"}[_direction(movement)]
     return (
-        Text(plain(movement.document_id)),
+        Text(visible(movement.document_id)),
         Text(_rank(movement.rank_before)),
         Text(_rank(movement.rank_after)),
         Text(_moved(movement), style=style),
@@ -155,7 +150,7 @@ def _direction(movement: Movement) -> int:
 
 def _reasons(movement: Movement) -> Iterator[RenderableType]:
     yield Text()
-    title = Text(f"{plain(movement.document_id)}  ", style="bold")
+    title = Text(f"{visible(movement.document_id)}  ", style="bold")
     title.append(_snippet(movement.text), style="not bold")
     yield Padding(title, (0, 2))
     if movement.changes is None:
@@ -180,7 +175,7 @@ def _similarity(movement: Movement) -> str:
 def _terms(name: str, changes: Sequence[Change]) -> Text:
     told = Text(f"{name:<7}", style="green" if name == "gained" else "red")
     for change in changes[:_TERMS]:
-        told.append(f" {plain(change.term)}", style="default")
+        told.append(f" {visible(change.term)}", style="default")
         told.append(f" {change.difference:+.2f}", style="dim")
     more = len(changes) - _TERMS
     if more > 0:
@@ -190,5 +185,5 @@ def _terms(name: str, changes: Sequence[Change]) -> Text:
 
 
 def _snippet(text: str) -> str:
-    words = plain(text).split()
+    words = visible(text).split()
     return " ".join(words[:16]) + (" …" if len(words) > 16 else "")

@@ -9,8 +9,8 @@ from statistics import median
 from rich.console import Console
 from rich.text import Text
 
-from r2med.report.grid import Column, Grid, print_fitting
 from r2med.report.standing import Leaderboard, Standing
+from r2med.report.table import Column, Grid, print_fitting
 from r2med.results.lineage import KIND_TITLES, Kind
 
 #: Short forms of the eight tasks, for columns of four characters.

@@ -9,7 +9,7 @@ from statistics import fmean
 from rich.console import Console
 from rich.text import Text
 
-from r2med.report.grid import Column, Grid, print_fitting
+from r2med.report.table import Column, Grid, print_fitting
 from r2med.results.published import PublishedSystem
 from r2med.results.reproduction import CLOSE, Reproduction
 

@@ -98,7 +98,8 @@ def check_names(text: str) -> str | None:
         return None
     names = ", ".join(dict.fromkeys(unknown))
     return (
-        f"{names}: not registered in this version, so it cannot be run. `r2med info` lists names."
+        f"{names}: not registered in this version, so it cannot be run. "
+        "`r2med info systems` lists names."
     )
 
 

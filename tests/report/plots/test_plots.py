@@ -97,7 +97,7 @@ def test_a_png_is_written_whole() -> None:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (("pie", "--out", "x.svg"), "KIND 'pie' is not known"),
+        (("pie", "--out", "x.svg"), "FIGURE 'pie' is not known"),
         (("means",), "plot needs --out"),
         (("means", "--out", "x.pdf"), "ends in .svg or .png"),
         (("means", "--out", "x.svg", "--theme", "darc"), "Did you mean 'dark'"),

@@ -22,8 +22,8 @@ def html(page: Page) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(page.title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
         f"<main>\n{content}\n</main>\n"
-        "<footer>Made with r2med card. A research instrument, never a clinical decision system."
-        "</footer>\n</body>\n</html>\n"
+        "<footer>Made with r2med tasks card. "
+        "A research instrument, never a clinical decision system.</footer>\n</body>\n</html>\n"
     )
 
 

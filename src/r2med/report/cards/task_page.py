@@ -165,7 +165,7 @@ def _leakage(facts: Facts, prose: Prose) -> list[Block]:
         Paragraph(prose.training),
         Paragraph(told, note=True),
         Paragraph(
-            f"r2med exclusions {facts.name} --out FILE writes what training must leave out, "
+            f"r2med tasks exclusions {facts.name} --out FILE writes what training must leave out, "
             "as hashes and fingerprints, without the texts."
         ),
     ]

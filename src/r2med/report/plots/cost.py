@@ -32,7 +32,7 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
         remedy = (
             f"Run some first: r2med eval bm25 bm25-lucene --task {board.suite.name}"
             if by == "seconds"
-            else "Systems that call models record it; --by seconds works for all."
+            else "Systems that call models record it; --spent seconds works for all."
         )
         raise MissingError(
             f"No measured system of the {board.suite.name} suite has a mean over all its tasks "

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.report.plots.theme import Theme
-from r2med.report.task_label import task_label
+from r2med.report.table import task_label
 
 _TIE = 1e-9
 _ACROSS = 2

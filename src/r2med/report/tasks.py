@@ -1,4 +1,4 @@
-"""Tables about tasks: the list, the groups, one task in full, and what verification found."""
+"""Tables about tasks: the list, the groups, one task in full, and the outcome of verification."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Group
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
+from r2med.report.table import Cell, Column, Grid, pairs
 from r2med.tasks.location import data_folder, is_present
 from r2med.tasks.registry import Suite, TaskEntry
 
@@ -29,89 +28,84 @@ _FACTS = {
     "max_text_length": "characters, most",
     "unique_texts": "distinct texts",
     "num_relevant_docs": "in all",
-    "min_relevant_docs_per_query": "a query, least",
-    "average_relevant_docs_per_query": "a query, mean",
-    "max_relevant_docs_per_query": "a query, most",
+    "min_relevant_docs_per_query": "per query, least",
+    "average_relevant_docs_per_query": "per query, mean",
+    "max_relevant_docs_per_query": "per query, most",
     "unique_relevant_docs": "distinct documents",
 }
-_TOLD = {True: "ok", False: "DIFFERS", None: "unknown"}
+_VERDICTS = {True: "ok", False: "DIFFERS", None: "unknown"}
 
 
-def suite_table(suite: Suite, entries: Sequence[TaskEntry]) -> Table:
-    """One row a task, family by family."""
-    table = _plain(f"{suite.title} · suite {suite.name}")
-    table.add_column("task", no_wrap=True)
-    table.add_column("here")
-    for column in ("queries", "documents", "pos/q"):
-        table.add_column(column, justify="right")
-    table.add_column("scenario")
+def suite_table(suite: Suite, entries: Sequence[TaskEntry]) -> Grid:
+    """One row per task, family by family."""
+    rows: list[list[Cell]] = []
     for family, members in groupby(entries, key=lambda entry: entry.family):
-        table.add_row(Text(family, style="italic"))
+        rows.append([Text(family, style="italic")])
         for entry in members:
             here = "yes" if is_present(entry) else "no"
-            table.add_row(f" {entry.name}", here, *_shape([entry]), entry.scenario)
-    return table
+            rows.append([f" {entry.name}", here, *_shape([entry]), entry.scenario])
+    columns = [
+        Column("task", right=False, fixed=True),
+        Column("here", right=False),
+        *map(Column, ("queries", "documents", "pos/q")),
+        Column("scenario", right=False),
+    ]
+    return Grid(columns, rows, gap=1, title=f"{suite.title} · suite {suite.name}")
 
 
-def group_table(suite: Suite, entries: Sequence[TaskEntry], by: str) -> Table:
-    """One row a family or scenario: its tasks, and their sizes together."""
-    table = _plain(f"{suite.title} · suite {suite.name}")
-    table.add_column(by)
-    table.add_column("tasks")
-    table.add_column("here", justify="right")
-    for column in ("queries", "documents", "pos/q"):
-        table.add_column(column, justify="right")
+def group_table(suite: Suite, entries: Sequence[TaskEntry], by: str) -> Grid:
+    """One row per family or scenario: its tasks, and their sizes together."""
     groups: dict[str, list[TaskEntry]] = {}
     for entry in entries:
         groups.setdefault(entry.family if by == "family" else entry.scenario, []).append(entry)
+    rows: list[list[Cell]] = []
     for name, members in groups.items():
         here = sum(is_present(entry) for entry in members)
         names = ", ".join(entry.source for entry in members)
-        table.add_row(name, names, f"{here}/{len(members)}", *_shape(members))
-    return table
+        rows.append([name, names, f"{here}/{len(members)}", *_shape(members)])
+    columns = [
+        Column(by, right=False),
+        Column("tasks", right=False),
+        *map(Column, ("here", "queries", "documents", "pos/q")),
+    ]
+    return Grid(columns, rows, gap=1, title=f"{suite.title} · suite {suite.name}")
 
 
 def task_details(entry: TaskEntry) -> Group:
     """All that is known of one task, and what is not."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, told in _details(entry):
-        table.add_row(name, Text(told))
     return Group(
         Text(f"{entry.name} · suite {entry.suite}", style="bold"),
         Padding(Text(entry.description), (0, 0, 1, 0)),
-        table,
+        pairs(_details(entry)),
     )
 
 
-def check_summary(entries: Sequence[TaskEntry], checks: Sequence[Check]) -> Table:
-    """One row a task: whether its counts, statistics and checksums agree with the manifest."""
-    table = _plain("")
-    table.add_column("task", no_wrap=True)
+def check_summary(entries: Sequence[TaskEntry], checks: Sequence[Check]) -> Grid:
+    """One row per task: whether its counts, statistics and checksums agree with the manifest."""
     aspects = [name for name in _ASPECTS if any(check.aspect == name for check in checks)]
-    for aspect in aspects:
-        table.add_column(aspect)
+    rows: list[list[Cell]] = []
     for entry in entries:
         own = [check for check in checks if check.task == entry.name]
         cells = [_verdict([c for c in own if c.aspect == aspect]) for aspect in aspects]
-        table.add_row(entry.name, *cells)
-    return table
+        rows.append([entry.name, *cells])
+    columns = [Column(title, right=False) for title in ("task", *aspects)]
+    return Grid(columns, rows, gap=1)
 
 
-def check_table(checks: Sequence[Check]) -> Table:
-    """One row a fact."""
-    table = _plain("")
-    for column in ("task", "fact"):
-        table.add_column(column, overflow="fold")
-    for column in ("expected", "found"):
-        table.add_column(column, justify="right", overflow="fold")
-    table.add_column("", no_wrap=True)
+def check_table(checks: Sequence[Check]) -> Grid:
+    """One row per fact."""
+    rows = []
     for check in checks:
         values = (_figure(check.expected), _figure(check.found))
         style = {True: "", False: "bold", None: "dim"}[check.passed]
-        table.add_row(check.task, _fact(check), *values, _TOLD[check.passed], style=style)
-    return table
+        cells = (check.task, _fact(check), *values, _VERDICTS[check.passed])
+        rows.append([Text(cell, style) for cell in cells])
+    columns = [
+        *(Column(title, right=False) for title in ("task", "fact")),
+        *map(Column, ("expected", "found")),
+        Column("", right=False, fixed=True),
+    ]
+    return Grid(columns, rows, gap=1)
 
 
 def _fact(check: Check) -> str:
@@ -145,7 +139,7 @@ def _details(entry: TaskEntry) -> list[tuple[str, str]]:
         ("queries are", f"a {entry.kind}; {entry.purpose}"),
         ("queries", queries),
         ("documents", documents),
-        ("judgements", f"{judged:,} ({positives} positives a query)" if judged else "unknown"),
+        ("judgements", f"{judged:,} ({positives} positives per query)" if judged else "unknown"),
         ("characters", _lengths(entry.statistics)),
         ("data", f"{'here' if is_present(entry) else 'not here'}: {data_folder(entry)}"),
         ("hub", f"{hub.repo}{f', split {entry.split}' if entry.split else ''}" if hub else "none"),
@@ -157,15 +151,16 @@ def _details(entry: TaskEntry) -> list[tuple[str, str]]:
 
 
 def _lengths(statistics: Mapping[str, Any]) -> str:
-    told = []
+    lengths = []
     for what in ("queries", "documents"):
         mean = statistics.get(f"{what}_text", {}).get("average_text_length")
-        told.append(f"{mean:,.0f} a {'query' if what == 'queries' else 'document'}" if mean else "")
-    return ", ".join(filter(None, told)) or "unknown"
+        each = "query" if what == "queries" else "document"
+        lengths.append(f"{mean:,.0f} per {each}" if mean else "")
+    return ", ".join(filter(None, lengths)) or "unknown"
 
 
 def _shape(entries: Sequence[TaskEntry]) -> tuple[str, str, str]:
-    """Queries, documents and positives a query; "?" where a manifest does not say."""
+    """Queries, documents and positives per query; "?" where a manifest does not say."""
     queries = [entry.counts.get("queries") for entry in entries]
     documents = [entry.counts.get("documents") for entry in entries]
     positives = [
@@ -187,15 +182,3 @@ def _figure(value: str | int | float | None) -> str:
     if isinstance(value, str):
         return value if len(value) < 20 else f"{value[:12]}…"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6f}".rstrip("0").rstrip(".")
-
-
-def _plain(title: str) -> Table:
-    return Table(
-        title=title or None,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        show_edge=False,
-    )

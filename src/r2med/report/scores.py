@@ -8,12 +8,11 @@ from itertools import groupby
 from statistics import fmean
 from typing import Literal
 
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from r2med.errors import R2MedError
-from r2med.report.system_name import SystemName
+from r2med.measure.names import parse_metric
+from r2med.report.table import Cell, Column, Grid, SystemName, points
 from r2med.results.record import Result
 from r2med.tasks.registry import TaskEntry, find_task
 
@@ -25,8 +24,6 @@ _LABELS = {
     "demo": "demo suite, not comparable with published figures",
     None: "your data",
 }
-
-
 _SHORT = {
     "ndcg": "nDCG",
     "map": "MAP",
@@ -50,33 +47,33 @@ class _Row:
     values: tuple[float | None, ...]
 
 
-def score_tables(
+def score_grids(
     results: Sequence[Result], metrics: Sequence[str], *, by: Grouping = "task"
-) -> Iterator[Table]:
-    """Tables for any mix of systems and tasks; data of different suites is never averaged."""
+) -> Iterator[Grid]:
+    """Grids for any mix of systems and tasks; data of different suites is never averaged."""
     for suite, group in groupby(sorted(results, key=_suite_order), key=lambda result: result.suite):
-        yield from _suite_tables(list(group), suite, metrics, by)
+        yield from _suite_grids(list(group), suite, metrics, by)
 
 
 def _suite_order(result: Result) -> int:
     return list(_LABELS).index(result.suite)
 
 
-def _suite_tables(
+def _suite_grids(
     results: list[Result], suite: str | None, metrics: Sequence[str], by: Grouping
-) -> Iterator[Table]:
+) -> Iterator[Grid]:
     systems = list(dict.fromkeys(result.system for result in results))
     tasks = list(dict.fromkeys(result.task for result in results))
     label = _LABELS[suite]
     cells = {(result.task, result.system): result.metrics for result in results}
     ceilings = {
-        (result.task, result.system): told.ceiling
+        (result.task, result.system): reranking.ceiling
         for result in results
-        if (told := result.record.reranking)
+        if (reranking := result.record.reranking)
     }
     if len(tasks) == 1 and len(systems) > 1:
         rows = list(_system_rows(tasks[0], systems, metrics, cells, ceilings))
-        yield _table(f"{tasks[0]} · {label}", "system", metrics, rows, best_in="column")
+        yield _grid(f"{tasks[0]} · {label}", "system", metrics, rows, best_in="column")
     elif len(systems) == 1:
         columns = [
             [cells.get((task, systems[0]), {}).get(metric) for task in tasks] for metric in metrics
@@ -87,7 +84,7 @@ def _suite_tables(
             columns.insert(1, best)
             headings.insert(1, _CEILING)
         rows = _task_rows(tasks, columns, by)
-        yield _table(f"{systems[0]} · {label}", "task", headings, rows, best_in=None)
+        yield _grid(f"{systems[0]} · {label}", "task", headings, rows, best_in=None)
     else:
         for metric in metrics[:1]:
             columns, headings = [], []
@@ -99,13 +96,13 @@ def _suite_tables(
                     columns.append(best)
                     headings.append(_CEILING)
             rows = _task_rows(tasks, columns, by)
-            yield _table(f"{metric} · {label}", "task", headings, rows, best_in="row")
+            yield _grid(f"{metric} · {label}", "task", headings, rows, best_in="row")
 
 
 def _system_rows(
     task: str, systems: Sequence[str], metrics: Sequence[str], cells: _Cells, ceilings: _Cells
 ) -> Iterator[_Row]:
-    """A row a system, and below a reranked one what its candidates would have allowed."""
+    """One row per system; below a reranked one, what its candidates would have allowed."""
     for system in systems:
         yield _Row(system, "", tuple(cells[task, system].get(metric) for metric in metrics))
         best = ceilings.get((task, system))
@@ -161,42 +158,46 @@ def _entry(task: str) -> TaskEntry | None:
         return None
 
 
-def _table(
+def _grid(
     title: str,
     first: str,
     columns: Sequence[str],
     rows: Sequence[_Row],
     *,
     best_in: Literal["row", "column"] | None,
-) -> Table:
-    table = Table(
-        title=title,
-        title_justify="left",
-        caption="all values × 100",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        title_style="bold",
-    )
+) -> Grid:
     longest = max(len(row.label) for row in rows)
-    table.add_column(first, no_wrap=longest <= min(_LABEL_WIDTH, 80 - 10 * len(columns)))
-    for column in columns:
-        short = column == _CEILING or _heading(column) != column
-        heading = _heading(column)
-        shown = heading if short else SystemName(heading)
-        table.add_column(shown, justify="right", no_wrap=short)
+    fixed = longest <= min(_LABEL_WIDTH, 80 - 10 * len(columns))
+    headings = [
+        Column(heading, fixed=True)
+        if (heading := _heading(column)) != column or column == _CEILING
+        else Column(SystemName(column))
+        for column in columns
+    ]
     reached = {at for at, column in enumerate(columns) if column != _CEILING}
     best = _best(rows, best_in, reached)
+    lines: list[list[Cell]] = []
+    ends = []
     for place, row in enumerate(rows):
         named = row.section not in ("", _MEAN)
         if named and (not place or rows[place - 1].section != row.section):
-            table.add_row(Text(row.section, style="italic"))
-        last = place + 1 == len(rows) or rows[place + 1].section != row.section
-        style = "dim" if row.label.strip() == _CEILING else ""
-        texts = [_cell(value, (place, at) in best) for at, value in enumerate(row.values)]
-        label = f" {row.label}" if named else row.label
-        table.add_row(SystemName(label), *texts, end_section=last, style=style)
-    return table
+            lines.append([Text(row.section, style="italic")])
+        if place + 1 == len(rows) or rows[place + 1].section != row.section:
+            ends.append(len(lines))
+        ceiling = "dim" if row.label.strip() == _CEILING else ""
+        label: Cell = Text(row.label, ceiling) if ceiling else SystemName(" " * named + row.label)
+        cells = (
+            points(value, style="bold" if (place, at) in best else ceiling)
+            for at, value in enumerate(row.values)
+        )
+        lines.append([label, *cells])
+    return Grid(
+        [Column(first, right=False, fixed=fixed), *headings],
+        lines,
+        ends=frozenset(ends[:-1]),
+        title=title,
+        caption="all values × 100",
+    )
 
 
 def _heading(column: str) -> str:
@@ -226,7 +227,42 @@ def _best(rows: Sequence[_Row], best_in: str | None, reached: set[int]) -> set[t
     }
 
 
-def _cell(value: float | None, best: bool) -> Text:
-    if value is None:
-        return Text("-", style="dim")
-    return Text(f"{100 * value:.2f}", style="bold" if best else "")
+def reranking_notes(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[str]:
+    """What a reader of reranked scores must know; each sentence only where it applies."""
+    if any(result.record.reranking for result in results):
+        yield "ceiling: what a perfect reranker of the same candidates would score."
+    yield from dict.fromkeys(_deeper(results, metrics))
+    for result in results:
+        yield from _safeguard(result, metrics)
+
+
+def _deeper(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[str]:
+    for result in results:
+        reranking = result.record.reranking
+        if reranking is None:
+            continue
+        deeper = [name for name in metrics if (parse_metric(name).cutoff or 0) > reranking.depth]
+        if deeper:
+            below = (
+                "below them stands the first stage's order"
+                if reranking.tail == "keep"
+                else "the list ends there"
+            )
+            read = "reads" if len(deeper) == 1 else "read"
+            yield (
+                f"{', '.join(deeper)} {read} deeper than the {reranking.depth} documents that "
+                f"{result.system} reranks: {below} (tail={reranking.tail})."
+            )
+
+
+def _safeguard(result: Result, metrics: Sequence[str]) -> Iterator[str]:
+    safeguard = result.record.safeguard
+    if safeguard is None:
+        return
+    name, count = metrics[0], safeguard.queries
+    queries = "1 query has a positive" if count == 1 else f"{count} queries have one"
+    yield (
+        f"{result.task}, {result.system}: safeguard on, {queries} put at rank 101; without it "
+        f"{name} is {100 * safeguard.metrics_without[name]:.2f}, "
+        f"not {100 * result.metrics[name]:.2f}."
+    )

@@ -1,0 +1,110 @@
+"""Groups of commands: headings in the help, a default command, and answers for renamed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from r2med.cli.main import told_apart
+from r2med.errors import UsageError, nearest
+
+_HELP = ("-h", "--help")
+_EVERYWHERE: dict[str, Any] = {
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,
+    "context_settings": {"help_option_names": list(_HELP)},
+}
+
+
+def command_group(
+    *, default: str = "--help", renamed: Mapping[str, str] | None = None, **settings: Any
+) -> CommandGroup:
+    """A group that runs `default` when no command is named; `renamed` maps removed ones."""
+    cls = type("Commands", (_Commands,), {"default": default, "renamed": renamed or {}})
+    return CommandGroup(cls=cls, **{**_EVERYWHERE, "add_completion": False, **settings})
+
+
+class CommandGroup(typer.Typer):
+    """A typer app whose commands show their options under headings."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
+        """Register a command; `rich_help_panel` is its heading in the group's help."""
+        return super().command(name, **{"cls": _Command, **settings})
+
+
+class _Command(TyperCommand):
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and options, each under its heading."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            heading = getattr(parameter, "rich_help_panel", None) or kind
+            if record is not None:
+                sections.setdefault(heading, []).append(record)
+        _write(formatter, sections)
+
+
+class _Commands(TyperGroup):
+    default: str
+    renamed: Mapping[str, str]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Run the default command when the first word is none of ours but an option."""
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        if not args or (args[0].startswith("-") and not self._own(ctx, args[0])):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def _own(self, ctx: Any, option: str) -> bool:
+        known = {name for parameter in self.get_params(ctx) for name in parameter.opts}
+        return option.partition("=")[0] in known or self.default.startswith("-")
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; a removed one answers with its new name, others with the nearest."""
+        word = args[0]
+        if self.get_command(ctx, word) is None and not ctx.resilient_parsing:
+            if word in self.renamed:
+                raise UsageError(f"`{ctx.command_path} {word}` is now `{self.renamed[word]}`.")
+            shown = [name for name in self.commands if not self.commands[name].hidden]
+            raise UsageError(
+                f"{ctx.command_path} has no command {word!r}. {nearest(word, shown)}\n"
+                f"See {ctx.command_path} --help{self._about(ctx, word)}."
+            )
+        return super().resolve_command(ctx, args)
+
+    def _about(self, ctx: Any, word: str) -> str:
+        """A group that lists things can show the one that was named."""
+        return f", or try: {ctx.command_path} show {word}" if self.default == "list" else ""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, each under its heading."""
+        longest = max(map(len, self.commands))
+        width = formatter.width - 6 - longest
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            heading = getattr(command, "rich_help_panel", None) or "Commands"
+            if not command.hidden:
+                row = (f"{name:<{longest}}", command.get_short_help_str(width))
+                sections.setdefault(heading, []).append(row)
+        _write(formatter, sections)
+
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        """Parse the words of the command line."""
+        with told_apart():
+            return super().make_context(*args, **settings)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with told_apart():
+            return super().invoke(ctx)
+
+
+def _write(formatter: Any, sections: Mapping[str, list[tuple[str, str]]]) -> None:
+    for heading, rows in sections.items():
+        with formatter.section(heading):
+            formatter.write_dl(rows)

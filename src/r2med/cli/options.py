@@ -1,0 +1,279 @@
+"""Options and arguments of the commands, each declared once and meaning the same everywhere.
+
+Systems are arguments, tasks are `--task`; where tasks are the subject (`r2med tasks`, `r2med
+nano`), they are the arguments. `--task` takes tasks, suites, All or folders, comma-separated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import typer
+
+from r2med.errors import MissingError, UsageError, nearest
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from r2med.retrieve.conditions import Conditions
+
+Choice = TypeVar("Choice", bound=str)
+RESULTS = Path("r2med-results")
+METRIC = "ndcg@10"
+Grouping = Literal["task", "scenario", "family"]
+GROUPINGS: tuple[Grouping, ...] = ("task", "scenario", "family")
+_MODELS = "Models"
+_LANGUAGE_MODELS = "Language models"
+_TASKS = "Tasks, suites (full, nano, demo), All, or folders"
+
+
+def chosen(text: str, allowed: tuple[Choice, ...], option: str) -> Choice:
+    """The word, when it is one of the allowed ones."""
+    if text not in allowed:
+        raise UsageError(f"{option} {text!r} is not known. {nearest(text, allowed)}")
+    return allowed[allowed.index(text)]
+
+
+def _starting(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Offer the names that begin as the word on the command line does; none where they fail."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names() if name.startswith(last)]
+
+    return complete
+
+
+def _task_names() -> list[str]:
+    from r2med.tasks.registry import all_entries, suites
+
+    return [*(suite.name for suite in suites()), *(entry.name for entry in all_entries())]
+
+
+def _system_names() -> list[str]:
+    from r2med.systems.registry import entries
+
+    return list(entries())
+
+
+def _metric_names() -> list[str]:
+    from r2med.measure import HEADLINE
+
+    return list(HEADLINE)
+
+
+def _words(*allowed: str) -> Callable[[str], list[str]]:
+    return _starting(lambda: allowed)
+
+
+_TASK: Any = typer.Option(
+    "--task", "-t", help=f"{_TASKS}; comma-separated.", autocompletion=_starting(_task_names)
+)
+_TASK_ARGUMENTS: Any = typer.Argument(
+    metavar="TASK...", help=f"{_TASKS}.", autocompletion=_starting(_task_names)
+)
+_SYSTEMS: Any = typer.Argument(
+    metavar="SYSTEM...",
+    help="Systems, e.g. bm25 or 'bm25 + wordllama'.",
+    autocompletion=_starting(_system_names),
+)
+
+Systems = Annotated[list[str], _SYSTEMS]
+AnySystems = Annotated[list[str] | None, _SYSTEMS]
+Stored = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SYSTEM...",
+        help="Stored systems, folders of stored results, or run files.",
+        autocompletion=_starting(_system_names),
+    ),
+]
+Task = Annotated[str, _TASK]
+AnyTask = Annotated[str | None, _TASK]
+TaskArguments = Annotated[list[str], _TASK_ARGUMENTS]
+AnyTaskArguments = Annotated[list[str] | None, _TASK_ARGUMENTS]
+DataRoot = Annotated[
+    Path | None,
+    typer.Option("--data-root", help="Folder with task data you have, as ROOT/<task>/..."),
+]
+Results = Annotated[Path, typer.Option("--results", help="Folder of stored results.")]
+Metric = Annotated[
+    str,
+    typer.Option("--metric", help="The metric shown.", autocompletion=_starting(_metric_names)),
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        help="Metrics shown, e.g. ndcg@10,recall@20,mrr.",
+        autocompletion=_starting(_metric_names),
+    ),
+]
+By = Annotated[
+    str,
+    typer.Option("--by", help="Rows: task, scenario or family.", autocompletion=_words(*GROUPINGS)),
+]
+Suite = Annotated[
+    str,
+    typer.Option(
+        "--suite", help="full, nano or demo.", autocompletion=_words("full", "nano", "demo")
+    ),
+]
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        "--kind",
+        help="Only base (retrieval alone), gar (expansion) or reranker.",
+        autocompletion=_words("base", "gar", "reranker"),
+    ),
+]
+Top = Annotated[int | None, typer.Option("--top", min=1, help="Show only the first rows.")]
+Resamples = Annotated[
+    int, typer.Option("--resamples", min=100, help="Draws of bootstrap and randomisation test.")
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Do again what is stored; replace what is there.")
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Fail where data is only noted as odd, or lost.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only say what would be asked, and what it would cost.")
+]
+Dense = Annotated[
+    str,
+    typer.Option("--dense", help="Encoder of the dense candidates; none leaves BM25 alone."),
+]
+
+Model = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        help="A Python class as package.module:Class; may be repeated.",
+        rich_help_panel=_MODELS,
+    ),
+]
+TrustRemoteCode = Annotated[
+    bool,
+    typer.Option(
+        "--trust-remote-code",
+        help="Let code that comes with a checkpoint run.",
+        rich_help_panel=_MODELS,
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        help="A torch device, e.g. cuda:0; the best one by default.",
+        rich_help_panel=_MODELS,
+    ),
+]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Show the first texts as the models saw them.",
+        rich_help_panel=_MODELS,
+    ),
+]
+
+LlmUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--llm-url",
+        help="An OpenAI-compatible server to ask.",
+        rich_help_panel=_LANGUAGE_MODELS,
+    ),
+]
+Prompts = Annotated[
+    Path | None,
+    typer.Option(
+        "--prompts", help="Folder of prompts of your own.", rich_help_panel=_LANGUAGE_MODELS
+    ),
+]
+Fresh = Annotated[
+    bool,
+    typer.Option(
+        "--fresh",
+        help="Ask again for what was answered before.",
+        rich_help_panel=_LANGUAGE_MODELS,
+    ),
+]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--max-tokens",
+        help="Stop before more tokens are used in all.",
+        rich_help_panel=_LANGUAGE_MODELS,
+    ),
+]
+MaxCost = Annotated[
+    float | None,
+    typer.Option(
+        "--max-cost",
+        help="Stop before more US dollars are spent.",
+        rich_help_panel=_LANGUAGE_MODELS,
+    ),
+]
+Concurrency = Annotated[
+    int | None,
+    typer.Option(
+        "--concurrency", help="Requests at the same time.", rich_help_panel=_LANGUAGE_MODELS
+    ),
+]
+
+
+def out(help: str) -> Any:
+    """The option `--out`: the file or folder that a command writes."""
+    return typer.Option("--out", help=help)
+
+
+def conditions(
+    bar: Bar | None = None,
+    *,
+    strict: bool = False,
+    trust_remote_code: bool = False,
+    device: str | None = None,
+    llm_url: str | None = None,
+    prompts: Path | None = None,
+    fresh: bool = False,
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
+    concurrency: int | None = None,
+) -> Conditions:
+    """The conditions that the options ask for; limits not given come from the environment."""
+    from dataclasses import replace
+
+    from r2med.remote.limits import Limits
+    from r2med.report.console import notice, work_line
+    from r2med.retrieve.conditions import Conditions
+
+    if prompts is not None and not prompts.is_dir():
+        raise MissingError(f"--prompts {prompts}: there is no such folder.")
+    options = {"tokens": max_tokens, "money": max_cost, "concurrency": concurrency}
+    chosen_limits = {name: value for name, value in options.items() if value is not None}
+    limits = replace(Limits.from_environment(), **chosen_limits)  # type: ignore[arg-type]
+    plain = Conditions(
+        trust_remote_code=trust_remote_code,
+        strict=strict,
+        device=device,
+        llm_url=llm_url,
+        limits=limits,
+        fresh=fresh,
+        prompts=prompts,
+        tell=notice,
+    )
+    return plain if bar is None else replace(plain, progress=work_line(bar))
+
+
+def with_own_models(systems: Sequence[str] | None, models: Sequence[str] | None) -> list[str]:
+    """All systems, those of --model among them; none at all is a UsageError."""
+    named = [*(systems or ()), *(f"model:{target}" for target in models or ())]
+    if not named:
+        raise UsageError("no system is given. Name one, as in `r2med eval bm25`, or use --model.")
+    return named
