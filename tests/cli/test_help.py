@@ -68,7 +68,7 @@ def test_the_shell_completes_commands_options_tasks_and_systems(words: str, offe
         "COMP_WORDS": words,
         "COMP_CWORD": str(len(words.split()) - 1),
     }
-    program = "import sys; sys.argv[0] = 'r2med'; from r2med.cli import main; main()"
+    program = "from r2med.cli import main; main()"
 
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True

@@ -68,7 +68,7 @@ def _run(received: list[int]) -> int:
         with told_apart():
             from r2med.cli.app import app, usage_message
 
-            code = app(standalone_mode=False)
+            code = app(prog_name="r2med", standalone_mode=False)
             sys.stdout.flush()
             return code if isinstance(code, int) else 0
     except Interrupted as stop:

@@ -52,7 +52,7 @@ def run(
     if not dry_run:
         from r2med.cli.app import app
 
-        app(command[1:], standalone_mode=False)
+        app(command[1:], prog_name="r2med", standalone_mode=False)
 
 
 def _command(
