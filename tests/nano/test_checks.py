@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from r2med.nano.candidates import combined
-from r2med.nano.checks import check_profile
 from r2med.nano.folder import write_candidates
+from r2med.nano.profiles import check_profile
 from r2med.runs import Run
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import find_task

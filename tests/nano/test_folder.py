@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from r2med.errors import DataError, UsageError
+from r2med.errors import DamagedError, DataError, UsageError
 from r2med.nano import Recipe, build
 from r2med.nano.building import split_name
+from r2med.nano.folder import read_record
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import TaskEntry, find_suite
 from tests.cli.running import run
@@ -119,14 +121,13 @@ _FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
 from r2med.nano import Recipe, build
-from r2med.nano.staging import WriteError
 from r2med.tasks.load import load_task
 tasks = [load_task(name, use_copy=False) for name in ("demo/biology", "demo/pmc-clinical")]
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 try:
     build(tasks, Path(sys.argv[1]), Recipe(documents=80), force=True)
-except WriteError as error:
+except OSError as error:
     print(error)
 """
 
@@ -145,9 +146,78 @@ def test_a_disk_that_fills_up_half_way_leaves_things_as_they_were(
         [sys.executable, "-c", _FULL_DISK, str(target)], capture_output=True, text=True
     )
 
-    assert "could not be written" in done.stdout, done.stderr
-    assert "Nothing half-written was left" in done.stdout
+    assert "File too large" in done.stdout, done.stderr
     assert contents(tmp_path) == was
+
+
+_KILLED = """
+import os, shutil, signal, sys
+from pathlib import Path
+from r2med.nano import Recipe, build
+from r2med.tasks.load import load_task
+from tests.nano.making import contents
+old, new = (load_task(name, use_copy=False) for name in ("demo/biology", "demo/medqa-diag"))
+first, second, target = (Path(name) for name in ("first", "second", "target"))
+build(old, first, Recipe(documents=30))
+build(new, second, Recipe(documents=30))
+allowed = [contents(first), contents(second)]
+changes = {"os.rename", "os.remove", "os.link", "ctypes.dlsym"}
+
+def built_but_killed_at(change):
+    seen = 0
+    def watch(event, arguments):
+        nonlocal seen
+        seen += event in changes
+        if seen == change:
+            os.kill(os.getpid(), signal.SIGKILL)
+    if not (child := os.fork()):
+        sys.addaudithook(watch)
+        build(new, target, Recipe(documents=30), force=True)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] != 0
+
+change, outcome = 0, 0
+while outcome == 0:
+    change += 1
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(first, target)
+    killed = built_but_killed_at(change)
+    outcome = allowed.index(contents(target))
+print(change, outcome, killed)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork there")
+def test_a_build_killed_at_any_change_leaves_the_old_folder_or_the_new(tmp_path: Path) -> None:
+    """A real kill -9 at each rename, exchange, link and removal until the new one is there."""
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[1:] == ["1", "True"]
+
+
+def test_the_folder_one_is_in_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(UsageError, match="is the folder you are in"):
+        build(load_task("demo/biology"), ".", force=True)
+
+
+def test_a_record_that_was_changed_is_named(tmp_path: Path) -> None:
+    build(load_task("demo/biology"), tmp_path / "nano", Recipe(documents=30))
+    record = tmp_path / "nano" / "nano.json"
+    record.write_text(record.read_text().replace('"fill": "source"', '"fill": "random"'))
+
+    with pytest.raises(DamagedError, match=r"nano\.json: not a readable record"):
+        read_record(tmp_path / "nano")
 
 
 def test_two_tasks_of_one_name_cannot_share_a_folder(tmp_path: Path) -> None:

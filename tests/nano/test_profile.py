@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from r2med.nano.candidates import combined
-from r2med.nano.checks import _subset_checks
+from r2med.nano.candidates import CandidateList, combined
 from r2med.nano.folder import write_candidates
-from r2med.nano.group import group_means, published_means
-from r2med.nano.profiling import data_profile, profile, profile_of
+from r2med.nano.profiles import (
+    data_profile,
+    group_means,
+    profile,
+    profile_of,
+    published_means,
+    subset_checks,
+)
 from r2med.runs import Run
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import find_suite
@@ -24,12 +29,14 @@ TASK = task_of(
 )
 
 
-def lists(**ranked: str) -> Run:
-    return Run.from_lists({q: [(f"d{c}", 0.0) for c in names] for q, names in ranked.items()})
+def bm25(**ranked: str) -> list[CandidateList]:
+    """The bm25 subset, each list as the digits of its documents."""
+    lists = {q: [(f"d{c}", 0.0) for c in names] for q, names in ranked.items()}
+    return [CandidateList("bm25", Run.from_lists(lists), "bm25")]
 
 
 def test_figures_are_binary_in_list_order_and_recall_is_micro_and_macro() -> None:
-    found = profile_of(TASK, [("bm25", "bm25", lists(q1="10", q2="34"))])
+    found = profile_of(TASK, bm25(q1="10", q2="34"))
 
     [row] = found.retrieval
     assert row.ndcg_10 == pytest.approx(0.5)
@@ -59,7 +66,8 @@ def test_candidates_on_disk_give_the_same_profile_as_in_memory(tmp_path: Path) -
     ):
         write_candidates(lists, tmp_path, config, "NanoTask")
 
-    assert profile(task) == profile(task, found)
+    in_memory = profile_of(task, [replace(one, system=None) for one in found.lists()])
+    assert profile(task) == in_memory
 
 
 def test_the_published_group_means_are_the_published_ones() -> None:
@@ -79,8 +87,8 @@ def test_the_published_group_means_are_the_published_ones() -> None:
 def test_group_means_weigh_by_query_and_by_task_and_need_every_task() -> None:
     small = task_of(DOCUMENTS, {"q": "x"}, {"q": {"d0": 1}})
     both = [
-        profile_of(TASK, [("bm25", "bm25", lists(q1="10", q2="34"))]),
-        profile_of(small, [("bm25", "bm25", lists(q="0"))]),
+        profile_of(TASK, bm25(q1="10", q2="34")),
+        profile_of(small, bm25(q="0")),
     ]
 
     [mean] = group_means(both)
@@ -93,9 +101,9 @@ def test_group_means_weigh_by_query_and_by_task_and_need_every_task() -> None:
 
 def test_figures_that_differ_from_the_manifest_are_found() -> None:
     entry = find_suite("nano").entries[0]
-    row = profile_of(TASK, [("bm25", "bm25", lists(q1="10", q2="34"))])
+    row = profile_of(TASK, bm25(q1="10", q2="34"))
 
-    checks = {check.what: check.passed for check in _subset_checks(entry, row)}
+    checks = {check.what: check.passed for check in subset_checks(entry, row)}
 
     assert checks["bm25.ndcg@10"] is False
     assert checks["dense.ndcg@10"] is None

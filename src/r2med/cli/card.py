@@ -32,12 +32,12 @@ def card(
     Figures and failures come from the data, its candidates and stored
     results; the outcome of an audit is shown when one has run.
     """
-    from r2med.nano.wanted import wanted
+    from r2med.nano.folder import task_group
     from r2med.report.cards.writing import write_cards
     from r2med.report.console import notice
     from r2med.results.lookup import stored_results
 
-    group = wanted(task)
+    group = task_group(task)
     written = write_cards(
         group.load(data_root),
         out,

@@ -27,9 +27,9 @@ def exclusions(
     documents the format, which holds no text.
     """
     from r2med.audit.exclusions import write_exclusions
-    from r2med.nano.wanted import wanted
+    from r2med.nano.folder import task_group
 
-    counts = write_exclusions(list(wanted(task).load(data_root)), out, force=force)
+    counts = write_exclusions(list(task_group(task).load(data_root)), out, force=force)
     if as_json:
         typer.echo(json.dumps({"out": str(out), **counts}, indent=2))
         return

@@ -62,8 +62,8 @@ def build(
     from r2med.cli.options import chosen
     from r2med.nano.building import LAYOUTS
     from r2med.nano.building import build as build_folder
+    from r2med.nano.folder import check_free
     from r2med.nano.pool import FILLS, Recipe
-    from r2med.nano.staging import check_free
     from r2med.report.console import notice
     from r2med.tasks.load import load_task
     from r2med.tasks.registry import resolve
@@ -103,7 +103,7 @@ def candidates(
     Top 500 of each member; reciprocal rank fusion with k = 100, cut at 100;
     where those hold no positive, one is appended at rank 101.
     """
-    from r2med.nano.candidates import add_candidates
+    from r2med.nano.building import add_candidates
     from r2med.report.console import notice
     from r2med.retrieve.conditions import Conditions
 

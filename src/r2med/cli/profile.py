@@ -9,7 +9,7 @@ from r2med.cli.options import DataRoot, Dense, Json, TaskArguments
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from r2med.nano.profiling import Profile
+    from r2med.nano.profiles import Profile
     from r2med.tasks.registry import TaskEntry
 
 
@@ -24,15 +24,15 @@ def profile(
     A Nano task is profiled by the candidates beside its data; for others
     they are made here. Published figures stand beside, labelled.
     """
-    from r2med.nano.measured import profiled
-    from r2med.nano.wanted import wanted
+    from r2med.nano.folder import task_group
+    from r2med.nano.profiles import profiled
     from r2med.report.console import echo_json, notice
 
     task = ",".join(names)
     if data_root is None and not as_json and (entries := _only_published(task)):
         _show_published(entries)
         return
-    group = wanted(task)
+    group = task_group(task)
     found = [
         profiled(
             loaded,
@@ -69,7 +69,7 @@ def _show_published(entries: Sequence[TaskEntry]) -> None:
 def _json(found: Sequence[Profile]) -> dict[str, object]:
     from dataclasses import asdict
 
-    from r2med.nano.group import group_means
+    from r2med.nano.profiles import group_means
 
     return {
         "tasks": [asdict(one) for one in found],

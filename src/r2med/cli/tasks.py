@@ -82,7 +82,7 @@ def verify(
     """
     from dataclasses import asdict
 
-    from r2med.nano.checks import check_profile
+    from r2med.nano.profiles import check_profile
     from r2med.report.console import console, echo_json, progress
     from r2med.report.tasks import check_summary, check_table
     from r2med.tasks.verify import verify as verify_data

@@ -1,26 +1,35 @@
-"""The three candidate subsets of a Nano task, exactly as published, and adding them to a folder."""
+"""The three candidate subsets of a Nano task, exactly as published: made here, or read.
+
+BM25 and an encoder give 500 documents each; their fusion is cut at 100. *Safeguard:* only where
+those 100 hold no positive, one is appended at rank 101, so that a reranker has something to find.
+It leaks an answer: a system is scored without it, too.
+"""
 
 from __future__ import annotations
 
+import random
 import re
-import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
-from r2med.errors import MissingError, UsageError
-from r2med.measure.ordering import ordered
-from r2med.nano.building import finish_folder
-from r2med.nano.folder import configs_of, write_candidates
-from r2med.nano.retrieval import retrieved, retriever_stage
-from r2med.nano.safeguard import safeguards, with_safeguards
-from r2med.nano.staging import read_record, staged
+from r2med.errors import UsageError
+from r2med.nano.pool import SEED
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.fusion import NANO_K, reciprocal_rank_fusion
+from r2med.retrieve.given.candidates import find_subset, split_of
 from r2med.runs import Run
-from r2med.tasks.load import load_task
+from r2med.runs.ordering import ordered
+from r2med.systems.ledger import Ledger
+from r2med.systems.pipeline import System
+from r2med.systems.retrieval import Retrieval
+from r2med.systems.stage import Work, run_member
+from r2med.tasks.location import NANO_CONFIGS, split_files
 from r2med.tasks.task import Judgements, Task
+
+Role = Literal["bm25", "dense", "reranking_hybrid"]
+ROLES: tuple[Role, ...] = get_args(Role)
+TITLES: dict[Role, str] = {"bm25": "BM25", "dense": "Dense", "reranking_hybrid": "Hybrid"}
 
 FIRST_DEPTH = 500
 HYBRID_DEPTH = 100
@@ -28,6 +37,19 @@ BM25 = "bm25-nano"
 DEFAULT_DENSE = "harrier"
 #: Looked at beyond the depth, so that equal scores at its edge are cut by id as published.
 _EDGE = 100
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateList:
+    """The lists of one role, and where they come from."""
+
+    role: Role
+    run: Run
+    """The hybrid's with its safeguards."""
+    config: str
+    """The subset's name."""
+    system: str | None = None
+    """What ranked them here; None for lists that lie beside the data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,24 +62,30 @@ class Candidates:
     dense: Run
     hybrid: Run
     safeguards: Mapping[str, str]
+    """For every query whose hybrid list holds no positive, the positive chosen for it."""
 
     @property
     def guarded(self) -> Run:
         """The hybrid lists as published, with the safeguards at rank 101."""
-        return with_safeguards(self.hybrid, self.safeguards)
+        lists = {}
+        for query in self.hybrid.query_ids.to_pylist():
+            names = [name for name, _ in self.hybrid.ranking(query)]
+            names += [self.safeguards[query]] if query in self.safeguards else []
+            lists[query] = [(name, -float(rank)) for rank, name in enumerate(names, start=1)]
+        return Run.from_lists(lists)
 
-
-def dense_config(spec: str) -> str:
-    """The subset's name: that of the checkpoint, so harrier gives `harrier_oss_v1_270m`."""
-    stage = retriever_stage(spec)
-    if stage.entry.engine == "bm25":
-        raise UsageError(
-            f"--dense {spec}: that is no encoder but BM25, which is the other member already. "
-            "Give an encoder such as harrier, minilm or wordllama."
-        )
-    checkpoint = str(stage.entry.fields.get("checkpoint") or spec)
-    name = checkpoint.rstrip("/").rpartition("/")[2]
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "dense"
+    def lists(self) -> list[CandidateList]:
+        """The three subsets by their roles."""
+        return [
+            CandidateList("bm25", self.bm25, "bm25", BM25),
+            CandidateList("dense", self.dense, self.dense_config, self.dense_system),
+            CandidateList(
+                "reranking_hybrid",
+                self.guarded,
+                "reranking_hybrid",
+                f"{BM25} + {self.dense_system}",
+            ),
+        ]
 
 
 def make_candidates(
@@ -80,74 +108,81 @@ def combined(
     first = lexical.truncated(FIRST_DEPTH)
     second = ordered(vector, "id-ascending").truncated(FIRST_DEPTH)
     hybrid = reciprocal_rank_fusion([first, second], k=NANO_K, depth=HYBRID_DEPTH)
-    chosen = safeguards(hybrid, judgements, split=split)
+    positives = positives_of(judgements)
+    chosen = {
+        query: _safeguard(positives[query], split, query)
+        for query in hybrid.query_ids.to_pylist()
+        if query in positives
+        if {name for name, _ in hybrid.ranking(query)}.isdisjoint(positives[query])
+    }
     return Candidates(*dense, first, second, hybrid, chosen)
 
 
-def add_candidates(
-    folder: str | Path,
-    dense: str = DEFAULT_DENSE,
-    *,
-    force: bool = False,
-    conditions: Conditions | None = None,
-    tell: Callable[[str], None] = lambda message: None,
-) -> dict[str, Candidates]:
-    """Give every task of a Nano folder its three subsets; all of them appear, or none."""
-    target = Path(folder)
-    record = read_record(target)
-    splits = _splits(target, record)
-    config = dense_config(dense)
-    if record["candidates"] and not force:
+def dense_config(spec: str) -> str:
+    """The subset's name: that of the checkpoint, so harrier gives `harrier_oss_v1_270m`."""
+    stage = _retriever(spec, Conditions())
+    if stage.entry.engine == "bm25":
         raise UsageError(
-            f"{target} has candidates already, and nothing was touched.\n--force replaces them."
+            f"--dense {spec}: that is no encoder but BM25, which is the other member already. "
+            "Give an encoder such as harrier, minilm or wordllama."
         )
-    made = {}
-    for split in splits:
-        task = load_task(f"{target.resolve()}#{split}")
-        tell(f"{split}: ranking {len(task.corpus):,} documents by {BM25} and {dense}")
-        made[split] = make_candidates(task, dense, split=split, conditions=conditions)
-    with staged(target) as draft:
-        _copy(target, draft, record)
-        for split, found in made.items():
-            write_candidates(found.bm25, draft, "bm25", split)
-            write_candidates(found.dense, draft, config, split)
-            write_candidates(found.guarded, draft, "reranking_hybrid", split)
-        told = {split: _told(found) for split, found in made.items()}
-        finish_folder(draft, record["tasks"], told)
-    return made
+    checkpoint = str(stage.entry.fields.get("checkpoint") or spec)
+    name = checkpoint.rstrip("/").rpartition("/")[2]
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "dense"
 
 
-def _splits(target: Path, record: Mapping[str, Any]) -> list[str]:
-    if not record["tasks"]:
-        raise MissingError(
-            f"{target} is not a folder that `r2med nano build` made: it has no nano.json.\n"
-            "Build one first: r2med nano build TASK --out DIR."
+def retrieved(spec: str, task: Task, *, depth: int, conditions: Conditions | None = None) -> Run:
+    """The best `depth` documents of every query, by one registered retriever."""
+    conditions = conditions or Conditions()
+    stage = replace(_retriever(spec, conditions), depth=depth)
+    return stage.run(Work(task, Ledger(), run_member, conditions))
+
+
+def read_candidates(task: Task) -> Iterator[CandidateList]:
+    """The candidate subsets that lie beside a task's data, in published order."""
+    if not (task.source / "corpus").is_dir():
+        return
+    split = split_of(task)
+    configs = (
+        folder.name
+        for folder in task.source.iterdir()
+        if folder.is_dir() and folder.name not in NANO_CONFIGS
+        if split_files(task.source, folder.name, split)
+    )
+    subsets = ((_role(config), config) for config in configs)
+    for role, config in sorted(subsets, key=lambda pair: (ROLES.index(pair[0]), pair[1])):
+        yield CandidateList(role, find_subset(task, config).read(safeguard=True), config)
+
+
+def positives_of(judgements: Judgements) -> dict[str, list[str]]:
+    """The positive documents of every query that has any, sorted."""
+    positives: dict[str, list[str]] = {}
+    rows = zip(
+        judgements.query_ids.to_pylist(),
+        judgements.document_ids.to_pylist(),
+        judgements.scores.tolist(),
+        strict=True,
+    )
+    for query, document, score in rows:
+        if score > 0:
+            positives.setdefault(query, []).append(document)
+    return {query: sorted(documents) for query, documents in positives.items()}
+
+
+def _role(config: str) -> Role:
+    return next((role for role in ROLES if role == config), "dense")
+
+
+def _safeguard(positives: list[str], split: str, query: str) -> str:
+    return random.Random(f"{SEED}\0{split}\0{query}\0positive_safeguard").choice(positives)
+
+
+def _retriever(spec: str, conditions: Conditions) -> Retrieval:
+    """The retriever that a text names; anything longer than one first stage is refused."""
+    stage = System.from_spec(spec, conditions).stage
+    if not isinstance(stage, Retrieval):
+        raise UsageError(
+            f"{spec!r} is not a single retriever, expected one name such as bm25-nano, minilm or "
+            "wordllama; `r2med info systems` lists them."
         )
-    splits = configs_of(record["files"]).get("corpus", [])
-    if not splits:
-        raise MissingError(
-            f"{target} holds the R2MED layout only, which has no place for candidates.\n"
-            "Build it with --layout both or --layout hub."
-        )
-    return splits
-
-
-def _copy(target: Path, draft: Path, record: Mapping[str, Any]) -> None:
-    """What the folder holds apart from candidates, so that the new record covers all of it."""
-    kept = ("corpus/", "queries/", "qrels/", "r2med/")
-    for path in record["files"]:
-        if path.startswith(kept):
-            (draft / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(target / path, draft / path)
-
-
-def _told(found: Candidates) -> dict[str, object]:
-    return {
-        "bm25": {"system": BM25, "depth": FIRST_DEPTH},
-        "dense": {"config": found.dense_config, "system": found.dense_system, "depth": FIRST_DEPTH},
-        "reranking_hybrid": {
-            "k": NANO_K,
-            "depth": HYBRID_DEPTH,
-            "safeguards": len(found.safeguards),
-        },
-    }
+    return stage

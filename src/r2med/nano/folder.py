@@ -1,31 +1,110 @@
 """A Nano folder: Parquet configurations as on the hub, the R2MED layout beside them, a record.
 
-Equal content gives equal bytes: nothing written carries a time, a path or a host.
+Equal content gives equal bytes: nothing written carries a time, a path or a host. A folder is
+replaced in one step, so readers find the old one or the new one, whole.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from r2med.atomic import atomic_folder, seal, unseal
+from r2med.errors import DamagedError, UsageError
 from r2med.nano.pool import Pool
-from r2med.nano.staging import RECORD
 from r2med.runs import Run
+from r2med.tasks.load import load_task
 from r2med.tasks.location import NANO_CONFIGS
 from r2med.tasks.provenance import sha256_of
+from r2med.tasks.registry import TaskEntry, find_suite, resolve
+from r2med.tasks.task import Task
 
+RECORD = "nano.json"
+#: The subfolder of the R2MED layout: `<folder>/r2med/<split>/corpus.jsonl`, ...
 R2MED_PART = "r2med"
-"""The subfolder of the R2MED layout: `<folder>/r2med/<split>/corpus.jsonl`, ..."""
-_ROWS_A_GROUP = 10_000
+_ROWS_PER_GROUP = 10_000
+
+
+@dataclass(frozen=True)
+class TaskGroup:
+    """Tasks to load, and the title of the group they form."""
+
+    names: tuple[str | Path, ...]
+    title: str
+
+    def load(self, root: Path | None = None) -> Iterator[Task]:
+        """The tasks, each read when its turn comes."""
+        return (load_task(name, root=root) for name in self.names)
+
+
+def task_group(text: str) -> TaskGroup:
+    """The tasks in a comma-separated list; a folder of `nano build` stands for all its splits."""
+    names: list[str | Path] = []
+    items = resolve(text)
+    for item in items:
+        if isinstance(item, TaskEntry):
+            names.append(item.name)
+        elif (item / RECORD).is_file():
+            names += [f"{item.resolve()}#{split}" for split in sorted(read_record(item)["tasks"])]
+        else:
+            names.append(item)
+    return TaskGroup(tuple(names), _title(text, items))
+
+
+def check_free(target: Path, *, force: bool) -> None:
+    """Refuse a folder that cannot be replaced, or that holds something and is not to be."""
+    if target.exists() and not target.is_dir():
+        raise UsageError(f"--out {target} is a file, expected a folder to write.")
+    if target.resolve() in (Path.cwd(), *Path.cwd().parents):
+        raise UsageError(
+            f"--out {target} is the folder you are in, or one above it, and a Nano folder is "
+            "replaced whole. Name a folder of its own."
+        )
+    if target.is_dir() and any(target.iterdir()) and not force:
+        raise UsageError(
+            f"--out {target} is not empty, and nothing in it was touched.\n"
+            "Choose another folder, or --force to replace the Nano task in it (other files stay)."
+        )
+
+
+@contextmanager
+def replaced(target: Path) -> Iterator[Path]:
+    """Yield an empty folder to fill; on success it takes the place of `target` in one step.
+
+    Files of `target` that its record does not name stay.
+    """
+    recorded = {RECORD}
+    with atomic_folder(target, keep=lambda path: path not in recorded) as draft:
+        recorded |= read_record(target)["files"].keys()
+        yield draft
 
 
 def shard(config: str, split: str) -> str:
     """Where the rows of one split of one configuration lie."""
     return f"{config}/{split}-00000-of-00001.parquet"
+
+
+def configs_of(files: Iterable[str]) -> dict[str, list[str]]:
+    """Configuration to splits, from the paths of a folder's files; the published order first."""
+    splits: dict[str, list[str]] = {}
+    for path in sorted(files):
+        config, _, name = path.partition("/")
+        if name.endswith(".parquet") and "/" not in name:
+            splits.setdefault(config, []).append(name.removesuffix("-00000-of-00001.parquet"))
+    first, last = (*NANO_CONFIGS, "bm25"), "reranking_hybrid"
+
+    def place(config: str) -> tuple[int, bool, str]:
+        at = first.index(config) if config in first else len(first)
+        return at, config == last, config
+
+    return {config: splits[config] for config in sorted(splits, key=place)}
 
 
 def write_hub_layout(pool: Pool, folder: Path, split: str) -> None:
@@ -47,69 +126,70 @@ def write_candidates(run: Run, folder: Path, config: str, split: str) -> None:
 def write_r2med_layout(pool: Pool, folder: Path, split: str) -> None:
     """corpus.jsonl, query.jsonl with the source's annotations, qrels.jsonl."""
     place = folder / R2MED_PART / split
+    queries, judged = pool.queries, pool.judgements
+    pairs = list(zip(judged.query_ids.to_pylist(), judged.document_ids.to_pylist(), strict=True))
+    positives: dict[str, list[str]] = {}
+    for query, document in pairs:
+        positives.setdefault(query, []).append(document)
+    notes = {
+        "answer": queries.answers,
+        "body_system": queries.body_systems,
+        "reasoning": queries.reasonings,
+    }
+    rows = _rows({"id": queries.ids, "text": queries.texts, **notes})
+    _lines(place / "corpus.jsonl", _rows({"id": pool.corpus.ids, "text": pool.corpus.texts}))
     _lines(
-        place / "corpus.jsonl",
+        place / "query.jsonl",
         (
-            {"id": i, "text": text}
-            for i, text in zip(
-                pool.corpus.ids.to_pylist(), pool.corpus.texts.to_pylist(), strict=True
-            )
+            {"id": row.pop("id"), "text": row.pop("text"), "doc_id": positives[query]}
+            | {name: note for name, note in row.items() if note is not None}
+            for row, query in zip(rows, queries.ids.to_pylist(), strict=True)
         ),
     )
-    pairs = list(
-        zip(
-            pool.judgements.query_ids.to_pylist(),
-            pool.judgements.document_ids.to_pylist(),
-            strict=True,
-        )
-    )
-    _lines(place / "query.jsonl", _query_rows(pool, pairs))
     _lines(place / "qrels.jsonl", ({"q_id": q, "p_id": d, "score": 1} for q, d in pairs))
 
 
-def write_record(folder: Path, record: Mapping[str, object]) -> None:
+def write_record(folder: Path, *, tasks: Mapping[str, Any], candidates: Mapping[str, Any]) -> None:
     """The record, with the sha256 of every other file; written last."""
     files = {
         path.relative_to(folder).as_posix(): sha256_of(path)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != RECORD
     }
-    told = {"schema": 1, **record, "files": files}
-    text = json.dumps(told, indent=1, sort_keys=True, ensure_ascii=False)
-    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
+    record = {"schema": 1, "tasks": tasks, "candidates": candidates, "files": files}
+    (folder / RECORD).write_text(seal(record), encoding="utf-8")
 
 
-def configs_of(files: Iterable[str]) -> dict[str, list[str]]:
-    """Configuration to splits, from the paths of a folder's files; the published order first."""
-    found: dict[str, list[str]] = {}
-    for path in sorted(files):
-        config, _, name = path.partition("/")
-        if name.endswith(".parquet") and "/" not in name:
-            found.setdefault(config, []).append(name.removesuffix("-00000-of-00001.parquet"))
-    known = [config for config in (*NANO_CONFIGS, "bm25") if config in found]
-    late = [config for config in ("reranking_hybrid",) if config in found]
-    between = sorted(set(found) - {*known, *late})
-    return {config: found[config] for config in (*known, *between, *late)}
+def read_record(folder: Path) -> dict[str, dict[str, Any]]:
+    """The record of a folder that `nano build` made; its parts are empty where there is none."""
+    path = folder / RECORD
+    if not path.is_file():
+        return {"tasks": {}, "candidates": {}, "files": {}}
+    try:
+        record = unseal(path.read_bytes(), path)
+        return {part: dict(record[part]) for part in ("tasks", "candidates", "files")}
+    except (DamagedError, KeyError, TypeError, ValueError) as problem:
+        raise DamagedError(
+            f"{path}: not a readable record of a Nano folder ({problem}).\n"
+            "Remove the folder and build it again with `r2med nano build`."
+        ) from problem
 
 
-def _query_rows(pool: Pool, pairs: Sequence[tuple[str, str]]) -> Iterable[dict[str, object]]:
-    positives: dict[str, list[str]] = {}
-    for query, document in pairs:
-        positives.setdefault(query, []).append(document)
-    queries = pool.queries
-    columns = (
-        queries.ids,
-        queries.texts,
-        queries.answers,
-        queries.body_systems,
-        queries.reasonings,
-    )
-    for query, text, answer, body_system, reasoning in zip(
-        *(column.to_pylist() for column in columns), strict=True
-    ):
-        row = {"id": query, "text": text, "doc_id": positives[query]}
-        notes = {"answer": answer, "body_system": body_system, "reasoning": reasoning}
-        yield row | {name: note for name, note in notes.items() if note is not None}
+def _title(text: str, items: Sequence[TaskEntry | Path]) -> str:
+    entries = [item for item in items if isinstance(item, TaskEntry)]
+    if len(entries) == len(items) > 1:
+        suites = {entry.suite for entry in entries}
+        suite = find_suite(suites.pop()) if len(suites) == 1 else None
+        if suite and len(suite.entries) == len(entries):
+            return suite.title
+    if len(items) == 1 and isinstance(items[0], Path):
+        return items[0].resolve().name
+    return text
+
+
+def _rows(columns: Mapping[str, pa.Array]) -> Iterator[dict[str, Any]]:
+    values = zip(*(column.to_pylist() for column in columns.values()), strict=True)
+    return (dict(zip(columns, row, strict=True)) for row in values)
 
 
 def _lines(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
@@ -131,6 +211,6 @@ def _write(path: Path, columns: Mapping[str, pa.Array]) -> None:
         compression_level=3,
         version="2.6",
         data_page_version="1.0",
-        row_group_size=_ROWS_A_GROUP,
+        row_group_size=_ROWS_PER_GROUP,
         store_schema=False,
     )

@@ -11,9 +11,16 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from r2med.nano.group import GroupMean, group_means, published_means, weighted_mean
-from r2med.nano.profiling import PUBLISHED_NAMES, DataProfile, Profile
-from r2med.nano.subsets import ROLES, TITLES
+from r2med.nano.candidates import ROLES, TITLES
+from r2med.nano.profiles import (
+    PUBLISHED_NAMES,
+    DataProfile,
+    GroupMean,
+    Profile,
+    group_means,
+    published_means,
+    weighted_mean,
+)
 from r2med.tasks.registry import TaskEntry
 
 if TYPE_CHECKING:

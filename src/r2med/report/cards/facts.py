@@ -9,11 +9,9 @@ from typing import Any
 
 from r2med.audit.outcome import Outcome, read_outcome
 from r2med.measure.intervals import Interval, mean_interval
-from r2med.nano.measured import profiled
-from r2med.nano.profiling import Profile, SubsetList
-from r2med.nano.safeguard import positives_of
-from r2med.nano.staging import read_record
-from r2med.nano.subsets import TITLES
+from r2med.nano.candidates import TITLES, CandidateList, positives_of
+from r2med.nano.folder import read_record
+from r2med.nano.profiles import Profile, profiled
 from r2med.report.cards.failures import Failures, find_failures
 from r2med.results.record import Result
 from r2med.retrieve.given.candidates import split_of
@@ -144,14 +142,14 @@ def _scored(result: Result) -> Scored:
 
 
 def _best_ranking(
-    profile: Profile, lists: Sequence[SubsetList], own: Sequence[Result]
+    profile: Profile, lists: Sequence[CandidateList], own: Sequence[Result]
 ) -> tuple[str, Run]:
     """The best stored result, or the best candidate subset; never with a safeguard in it."""
     if own:
         return f"the stored result of {own[0].system}", own[0].ranked
     best = profile.best
     assert best is not None
-    run = next(run for role, _, run in lists if role == best.role)
+    run = next(one.run for one in lists if one.role == best.role)
     depth = 100 if best.role == "reranking_hybrid" else run.lengths.max(initial=0)
     return f"the {TITLES[best.role]} candidates", run.truncated(int(depth))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from r2med.nano.safeguard import positives_of
+from r2med.nano.candidates import positives_of
 from r2med.runs import Run
 from r2med.tasks.task import Task
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from r2med.nano.group import group_means, published_means
-from r2med.nano.subsets import ROLES, TITLES
+from r2med.nano.candidates import ROLES, TITLES
+from r2med.nano.profiles import group_means, published_means
 from r2med.report.cards.blocks import Block, Grid, Links, Page, Paragraph, Section
 from r2med.report.cards.facts import Facts
 from r2med.report.cards.task_page import page_name

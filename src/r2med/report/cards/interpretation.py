@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from r2med.nano.profiling import Profile, RetrievalProfile
-from r2med.nano.subsets import TITLES
+from r2med.nano.candidates import TITLES
+from r2med.nano.profiles import Profile, RetrievalProfile
 from r2med.report.cards.facts import Facts, Scored
 
 #: Below this difference in nDCG@10 two profiles are called level.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from r2med.nano.profiling import PUBLISHED_NAMES
-from r2med.nano.subsets import ROLES, TITLES
+from r2med.nano.candidates import ROLES, TITLES
+from r2med.nano.profiles import PUBLISHED_NAMES
 from r2med.report.cards.blocks import Block, Bullets, Grid, Page, Paragraph, Quote, Section
 from r2med.report.cards.facts import Facts
 from r2med.report.cards.failures import Failure, Failures
@@ -76,7 +76,7 @@ def _retrieval(facts: Facts) -> list[Block]:
         measured, published = profile.of(role), profile.published.get(role)
         if measured is not None:
             headers.append(TITLES[role])
-            configs.append(f"{TITLES[role]} is {measured.config}")
+            configs.append(f"{TITLES[role]} is {measured.source}")
             columns.append(
                 {name: figure(name, value) for name, value in measured.figures().items()}
             )

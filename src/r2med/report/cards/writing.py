@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from r2med.atomic import atomic_file
 from r2med.errors import UsageError
-from r2med.nano.group import group_means
-from r2med.nano.staging import staged
+from r2med.nano.profiles import group_means
 from r2med.report.cards.blocks import Page
 from r2med.report.cards.facts import Facts, gather
 from r2med.report.cards.group_page import group_page
@@ -49,9 +49,9 @@ def write_cards(
     if len(group) > 1:
         index = group_page(title, group)
         files |= _forms(index) | {"index.json": _json(_group_json(title, group))}
-    with staged(out) as draft:
-        for name, text in files.items():
-            (draft / name).write_text(text, encoding="utf-8", newline="\n")
+    for name, text in files.items():
+        with atomic_file(out / name) as draft:
+            draft.write_text(text, encoding="utf-8", newline="\n")
     return sorted(files)
 
 
