@@ -6,7 +6,9 @@
         assert server.bodies[0]["messages"]
 
 Each request takes the next step of the script; when the script is empty it is answered by
-`server.reply`, a function from the request's body to a text.
+`server.reply`, a function from the request's body to a text. No answer has more words than
+`max_tokens` allows. Every request that is worked on is billed, whether or not its answer arrives:
+`server.billed` counts tokens by `server.count`, and `server.cost` gives them a price.
 """
 
 from __future__ import annotations
@@ -103,7 +105,16 @@ class LLMServer:
     url: str = ""
     most_at_once: int = 0
     under_way: int = 0
+    count: Callable[[str], int] = lambda text: len(text.split())
+    billed: list[tuple[int, int]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(sum, self.billed))
+
+    def cost(self, price_in: float, price_out: float) -> float:
+        return sum(prompt * price_in + new * price_out for prompt, new in self.billed) / 1e6
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
@@ -157,21 +168,28 @@ class _Handler(BaseHTTPRequestHandler):
             state.seen.append(Seen(self.path, body, key, time.monotonic()))
             step = state.script.pop(0) if state.script else Step()
             state.under_way += 1
+            answer = self._answer(step, body) if step.content is None else None
             state.most_at_once = max(state.most_at_once, state.under_way)
         try:
             if step.seconds:
                 time.sleep(step.seconds)
-            self._send(step, body)
+            self._send(step, answer)
         finally:
             with state.lock:
                 state.under_way -= 1
 
-    def _send(self, step: Step, body: dict[str, Any]) -> None:
+    def _answer(self, step: Step, body: dict[str, Any]) -> dict[str, Any]:
+        embeds = self.path.endswith("/embeddings")
+        answer = self._embeddings(body) if embeds else self._completion(step, body)
+        usage = answer["usage"]
+        prompt = usage["prompt_tokens"]
+        self.server_state.billed.append((prompt, usage["total_tokens"] - prompt))
+        return answer
+
+    def _send(self, step: Step, answer: dict[str, Any] | None) -> None:
         content = step.content
         if content is None:
-            embeds = self.path.endswith("/embeddings")
-            value = _embeddings(body) if embeds else self._completion(step, body)
-            content = json.dumps(value).encode()
+            content = json.dumps(answer).encode()
         self.send_response(step.status)
         for name, header in step.headers.items():
             self.send_header(name, header)
@@ -184,11 +202,15 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.wfile.write(content)
 
-    def _completion(self, step: Step, body: dict[str, Any]) -> dict[str, object]:
+    def _completion(self, step: Step, body: dict[str, Any]) -> dict[str, Any]:
         message = step.message
         if message is None:
-            message = {"role": "assistant", "content": self.server_state.reply(body)}
-        prompt = sum(len(str(turn["content"]).split()) for turn in body["messages"])
+            text = self.server_state.reply(body)
+            most = body.get("max_tokens") or body.get("max_completion_tokens")
+            if most and len(text.split()) > most:
+                text = " ".join(text.split()[:most])
+            message = {"role": "assistant", "content": text}
+        prompt = sum(self.server_state.count(str(turn["content"])) for turn in body["messages"])
         new = len(str(message.get("content") or "").split())
         return {
             "id": "chatcmpl-0",
@@ -203,16 +225,15 @@ class _Handler(BaseHTTPRequestHandler):
             },
         }
 
-
-def _embeddings(body: dict[str, Any]) -> dict[str, object]:
-    texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-    tokens = sum(len(text.split()) for text in texts)
-    rows = [
-        {"object": "embedding", "index": index, "embedding": _encoded(vector_of(text), body)}
-        for index, text in enumerate(texts)
-    ]
-    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return {"object": "list", "data": rows, "model": body["model"], "usage": usage}
+    def _embeddings(self, body: dict[str, Any]) -> dict[str, Any]:
+        texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+        tokens = sum(self.server_state.count(text) for text in texts)
+        rows = [
+            {"object": "embedding", "index": index, "embedding": _encoded(vector_of(text), body)}
+            for index, text in enumerate(texts)
+        ]
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return {"object": "list", "data": rows, "model": body["model"], "usage": usage}
 
 
 def _encoded(vector: list[float], body: dict[str, Any]) -> list[float] | str:

@@ -26,6 +26,10 @@ class DamagedError(R2MedError):
     """A stored entry fails its checksum or cannot be read back."""
 
 
+class LimitError(R2MedError):
+    """A limit of tokens or money is reached, and what was done is kept; the exit code is 3."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A clause that offers the known names closest to a mistyped one, or all of a short list."""
     names = sorted(set(known))

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 import r2med
+from r2med.errors import LimitError
 from r2med.expand.expanded import Expansion
 from r2med.expand.expander import build
 from r2med.expand.finding import CorpusFinder
 from r2med.expand.generations import place, read_generations, read_traces
 from r2med.expand.interface import BoundExpander, Finder
-from r2med.remote.limits import LimitError, Limits
+from r2med.remote.budget import Limits
 from r2med.results.record import Result
 from r2med.retrieve.bm25 import Bm25Retriever
 from r2med.retrieve.conditions import Conditions
@@ -155,13 +156,13 @@ def test_an_agent_that_was_interrupted_goes_on_where_it_was(task: Task, server: 
     server.reply = lambda body: (
         "<search>urate</search>" if len(body["messages"]) == 1 else "<answer>gout</answer>"
     )
-    entry = find_entry("search-r1").overridden({"llm": "qwen-7b"})
-    short = Conditions(llm_url=server.url, limits=Limits(tokens=700, concurrency=1))
+    entry = find_entry("search-r1").overridden({"llm": "qwen-7b", "max_tokens": "100"})
+    short = Conditions(llm_url=server.url, limits=Limits(tokens=1_100, concurrency=1))
 
-    with pytest.raises(LimitError, match="answers are here and kept"):
+    with pytest.raises(LimitError, match="Everything that arrived is kept"):
         build(entry.fields, short).on(task, finder).expand()
     before = len(server.seen)
-    expand(task, server, "search-r1")
+    expand(task, server, "search-r1", max_tokens="100")
 
     assert 0 < before < 6
     assert len(server.seen) == 6

@@ -16,12 +16,11 @@ from r2med.remote.chat import (
     Chat,
     ChatProgress,
     ChatRequest,
-    LimitError,
     Limits,
     Message,
     open_chat,
 )
-from r2med.remote.session import Session
+from r2med.remote.requests import Session
 from tests.llm_server import (
     EMPTY,
     MALFORMED_TAGS,
@@ -287,30 +286,6 @@ def test_reasoning_that_a_server_cut_out_is_put_back(server: LLMServer) -> None:
     assert cut_off.text == "<think>\nLet me"
 
 
-def test_a_limit_of_tokens_stops_cleanly_and_keeps_everything(server: LLMServer) -> None:
-    limits = replace(QUICK, tokens=60, concurrency=1)
-    server.reply = lambda body: "word " * 9
-    requests = [ask(f"tell me {i}") for i in range(20)]
-
-    limited = chat_at(server.url, limits=limits, expected_tokens="9")
-
-    with limited as chat, pytest.raises(LimitError, match=r"60 tokens; used: \d+ tokens"):
-        chat.complete(requests)
-    with chat_at(server.url, expected_tokens="9") as chat:
-        kept = [answer for answer in chat.stored(requests) if answer]
-
-    assert 2 <= len(kept) == len(server.seen) <= 5
-
-
-def test_a_limit_of_money_needs_a_price(server: LLMServer) -> None:
-    limits = replace(QUICK, money=1.0)
-
-    told = "no price is known for qwen-7b"
-
-    with pytest.raises(UsageError, match=told), chat_at(server.url, limits=limits):
-        pass
-
-
 def test_money_is_counted_where_a_price_is_known(server: LLMServer) -> None:
     server.script = [says("one two three")]
 
@@ -382,7 +357,7 @@ def test_a_chat_shows_no_key(server: LLMServer, monkeypatch: pytest.MonkeyPatch)
     with chat_at(server.url) as chat:
         chat.complete([ask("a")])
         shown = repr(chat.identity) + repr(chat._server) + repr(vars(chat))
-        kept = b"".join(p.read_bytes() for p in chat._calls.folder.rglob("*") if p.is_file())
+        kept = b"".join(p.read_bytes() for p in chat._answers.folder.rglob("*") if p.is_file())
 
     assert "sk-very-secret" not in shown
     assert b"sk-very-secret" not in kept

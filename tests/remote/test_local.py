@@ -13,7 +13,7 @@ from importlib.util import find_spec
 import pytest
 
 from r2med.errors import DamagedError, MissingError
-from r2med.remote.chat import Limits, make_chat, open_chat
+from r2med.remote.chat import Limits, Remote, open_chat
 from r2med.remote.local import LocalServer
 from r2med.remote.registry import find_llm
 from tests.remote.asking import ask
@@ -99,7 +99,7 @@ def test_missing_weights_say_what_to_install() -> None:
 
 
 def test_another_server_can_take_its_place() -> None:
-    chat = make_chat("smollm2", url="http://localhost:1/v1")
+    chat = Remote(url="http://localhost:1/v1").chat("smollm2")
 
     assert chat.identity["server"] == {
         "kind": "openai-compatible",

@@ -8,7 +8,7 @@ import pytest
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.home import home
-from r2med.remote.chat import make_chat, open_chat
+from r2med.remote.chat import Remote, open_chat
 from r2med.remote.registry import find_llm, llms
 
 PUBLISHED = [
@@ -72,7 +72,7 @@ def test_a_mistyped_name_gets_the_nearest_ones() -> None:
 
 def test_a_model_without_a_server_says_what_to_give() -> None:
     with pytest.raises(MissingError, match=r"qwen-7b needs a server.*--llm-url or R2MED_LLM_URL"):
-        make_chat("qwen-7b")
+        Remote().chat("qwen-7b")
 
 
 def test_any_name_is_a_model_of_the_server_in_the_environment(

@@ -73,4 +73,4 @@ def test_a_server_never_shows_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     server = find_server("m", VENDOR)
 
     assert "sk-secret" not in repr(server)
-    assert server.redacted("wrong key sk-secret!") == "wrong key ***!"
+    assert server.shown("wrong key sk-secret!") == "wrong key ***!"

@@ -12,11 +12,21 @@ from r2med.systems.building import ENGINES, read_settings
 from r2med.systems.registry import Entry, entries
 
 #: Settings that never change a ranking, by engine.
-WITHOUT_EFFECT: dict[str, set[str]] = {}
+WITHOUT_EFFECT: dict[str, set[str]] = {
+    "api": {
+        "key_env",
+        "encoding_format",
+        "most_texts",
+        "most_tokens",
+        "price",
+        "price_date",
+        "price_source",
+    }
+}
 #: Settings that name files or a model; what is found there enters the identity instead.
-BY_CONTENT = {"run": {"path"}}
+BY_CONTENT = {"run": {"path"}, "api": {"url"}}
 #: Where an entry says nothing because its argument must.
-ARGUMENTS: dict[str, object] = {"path": "x.trec", "name": "bm25", "llm": "gpt4"}
+ARGUMENTS: dict[str, object] = {"path": "x.trec", "name": "bm25", "llm": "gpt4", "model": "m"}
 
 
 def declared() -> list[Entry]:

@@ -34,6 +34,7 @@ from r2med.cli.options import (
     conditions,
     with_own_models,
 )
+from r2med.errors import LimitError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -92,7 +93,7 @@ def evaluate(
         if dry_run:
             _estimate(built, task, data_root, as_json=as_json)
             return
-        found = _run(
+        found, stopped = _run(
             built, task, data_root, results, names, bar, force=force or fresh, strict=strict
         )
     if verbose:
@@ -101,8 +102,10 @@ def evaluate(
                 notice_console().print(line)
     if as_json:
         echo_json([_json(result, names) for result in found])
-    else:
+    elif found:
         _show(found, names, grouping)
+    if stopped is not None:
+        raise stopped
 
 
 def _run(
@@ -115,7 +118,8 @@ def _run(
     *,
     force: bool,
     strict: bool,
-) -> list[Result]:
+) -> tuple[list[Result], LimitError | None]:
+    """The finished results, and the limit that stopped the others, if one did."""
     from r2med.engine.evaluate import each_result
     from r2med.report.console import notice
     from r2med.tasks.registry import resolve
@@ -137,13 +141,16 @@ def _run(
         ):
             finished.append(result)
             bar.update(line, advance=1, description=f"{result.task} · {result.system}")
+    except LimitError as limit:
+        done = f"{len(finished)} of {total} results are finished and stored in {results}."
+        return finished, LimitError(f"{limit}\n{done}")
     except KeyboardInterrupt as stop:
         stop.add_note(
             f"{len(finished)} of {total} results are finished and stored in {results}; answers of "
             "models and vectors made so far are kept too. Run the same command again to go on."
         )
         raise
-    return finished
+    return finished, None
 
 
 def _estimate(systems: Sequence[System], tasks: str, root: Path | None, *, as_json: bool) -> None:

@@ -21,6 +21,7 @@ from r2med.cli.options import (
     conditions,
     out,
 )
+from r2med.errors import LimitError
 
 if TYPE_CHECKING:
     from r2med.engine.generating import Generating
@@ -80,15 +81,25 @@ def generate(
             concurrency=concurrency,
         )
         generating = Generating.of(method, llm, samples=n, conditions=allowed)
-        rows = [
-            _estimated(generating, each) if dry_run else _written(generating, each, folder)
-            for each in _tasks(task, data_root)
-        ]
+        rows, tasks = [], _tasks(task, data_root)
+        stopped: LimitError | None = None
+        try:
+            for each in tasks:
+                row = (
+                    _estimated(generating, each) if dry_run else _written(generating, each, folder)
+                )
+                rows.append(row)
+        except LimitError as limit:
+            stopped = LimitError(f"{limit}\n{len(rows)} of {len(tasks)} tasks are finished.")
+        finally:
+            allowed.close()
     if as_json:
         echo_json(rows)
-        return
-    table = estimate_table if dry_run else generation_table
-    console().print(table(rows, f"{generating.name} by {generating.llm}"))
+    elif rows:
+        table = estimate_table if dry_run else generation_table
+        console().print(table(rows, f"{generating.name} by {generating.llm}"))
+    if stopped is not None:
+        raise stopped
 
 
 def _write_prompts(method: str, folder: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from r2med.errors import R2MedError, UsageError
+from r2med.errors import LimitError, R2MedError, UsageError
 
 _RESUME = (
     "Everything finished so far is kept (results, answers of models, vectors, indexes); "
@@ -78,7 +78,8 @@ def _run(received: list[int]) -> int:
         _silence()
         return 0
     except R2MedError as error:
-        return _fail(f"error: {error}", 2 if isinstance(error, UsageError) else 1)
+        code = 2 if isinstance(error, UsageError) else 3 if isinstance(error, LimitError) else 1
+        return _fail(f"{'stopped' if code == 3 else 'error'}: {error}", code)
     except OSError as error:
         return _fail(f"error: {refusal(error)}", 1)
     except Exception as error:

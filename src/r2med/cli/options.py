@@ -249,15 +249,18 @@ def conditions(
     """The conditions that the options ask for; limits not given come from the environment."""
     from dataclasses import replace
 
-    from r2med.remote.limits import Limits
     from r2med.report.console import notice, work_line
     from r2med.retrieve.conditions import Conditions
 
     if prompts is not None and not prompts.is_dir():
         raise MissingError(f"--prompts {prompts}: there is no such folder.")
     options = {"tokens": max_tokens, "money": max_cost, "concurrency": concurrency}
-    chosen_limits = {name: value for name, value in options.items() if value is not None}
-    limits = replace(Limits.from_environment(), **chosen_limits)  # type: ignore[arg-type]
+    chosen_limits: dict[str, Any] = {k: v for k, v in options.items() if v is not None}
+    limits = None
+    if chosen_limits:
+        from r2med.remote.budget import Limits
+
+        limits = replace(Limits.from_environment(), **chosen_limits)
     plain = Conditions(
         trust_remote_code=trust_remote_code,
         strict=strict,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 from r2med.expand.expander import FromModel
-from r2med.remote.spending import Estimate
+from r2med.remote.budget import Estimate
 from r2med.systems.expanding import Expanding
 from r2med.systems.fused import Fused
 from r2med.systems.reranking import Reranking
@@ -46,5 +46,4 @@ def _expansion(stage: Expanding, task: Task) -> Iterator[tuple[str, Estimate, in
     bound = stage.expander.on(task, stage.finders)
     if isinstance(bound, FromModel):
         plan = bound.plan()
-        with bound.open() as chat:
-            yield stage.name, chat.estimate(plan.requests), plan.most_turns
+        yield stage.name, bound.chat.estimate(plan.requests), plan.most_turns

@@ -87,17 +87,22 @@ def each_result(
         else System.from_spec(system, conditions, models=models)
         for system in systems
     ]
-    for like in tasks:
-        loading = Ledger()
-        with loading.stage("load"):
-            task = _loaded(like, options)
-        for notice in task.notices:
-            tell(f"{task.name}: {notice}")
-        evaluation = Evaluation(task, store, loading, tell, options.get("force", False))
+    try:
+        for like in tasks:
+            loading = Ledger()
+            with loading.stage("load"):
+                task = _loaded(like, options)
+            for notice in task.notices:
+                tell(f"{task.name}: {notice}")
+            evaluation = Evaluation(task, store, loading, tell, options.get("force", False))
+            for system in built:
+                terms = system.conditions
+                heard = tell if "tell" in options else terms.tell
+                told = replace(terms, strict=strict or terms.strict, tell=heard)
+                yield evaluation.result(system.part, told, extra=extra)
+    finally:
         for system in built:
-            heard = tell if "tell" in options else system.conditions.tell
-            told = replace(system.conditions, strict=strict or system.conditions.strict, tell=heard)
-            yield evaluation.result(system.part, told, extra=extra)
+            system.conditions.close()
 
 
 def _several(given: object) -> list[Any]:

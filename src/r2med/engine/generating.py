@@ -10,7 +10,7 @@ from r2med.errors import UsageError, nearest
 from r2med.expand.expanded import Expansion
 from r2med.expand.expander import FromModel, GenerationExpander
 from r2med.expand.generations import place, write_generations
-from r2med.remote.spending import Estimate
+from r2med.remote.budget import Estimate
 from r2med.retrieve.conditions import Conditions
 from r2med.systems.expanding import Expanding
 from r2med.systems.pipeline import System
@@ -41,8 +41,7 @@ class Generating:
         """What the first requests would use, and how many turns a query may take at most."""
         bound = self._live(task)
         plan = bound.plan()
-        with bound.open() as chat:
-            return chat.estimate(plan.requests), plan.most_turns
+        return bound.chat.estimate(plan.requests), plan.most_turns
 
     def write(self, task: Task, out: Path) -> tuple[Expansion, Path]:
         """Generate, and write `<out>/<task>/<method>/<llm>/query_with_hydoc.jsonl`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +29,7 @@ from r2med.expand.source import FileSource, find_file
 from r2med.expand.stripping import strip
 from r2med.expand.writing import Plan, plan, write
 from r2med.home import shelf
-from r2med.remote.chat import Chat, open_chat
+from r2med.remote.chat import Chat
 from r2med.remote.registry import LLM, find_llm
 from r2med.retrieve.conditions import Conditions
 from r2med.tasks.task import Task
@@ -137,10 +136,8 @@ class FromModel:
     def identity(self) -> Mapping[str, object]:
         """Model, words, samples, what is searched, and how texts are stripped and combined."""
         method = self.method
-        with self.open() as chat:
-            model = dict(chat.identity)
         identity: dict[str, object] = {
-            "llm": model,
+            "llm": dict(self.chat.identity),
             "prompt": self.prompt.hash,
             "asked_about": called(self.task.entry),
             "style": method.style,
@@ -153,14 +150,10 @@ class FromModel:
             identity["search"] = dict(self.finder.identity)
         return identity
 
-    @contextmanager
-    def open(self) -> Iterator[Chat]:
+    @property
+    def chat(self) -> Chat:
         """The model, under the conditions of this run."""
-        terms = self.conditions
-        with open_chat(
-            self.method.llm, url=terms.llm_url, limits=terms.limits, fresh=terms.fresh
-        ) as chat:
-            yield chat
+        return self.conditions.remote.chat(self.method.llm)
 
     def plan(self) -> Plan:
         """What will be asked, before anything is."""
@@ -168,9 +161,9 @@ class FromModel:
 
     def expand(self) -> Expansion:
         """Ask for what is not on disk yet; the texts and traces are also kept for reading."""
-        with self.open() as chat:
-            written = write(self.plan(), chat, self.conditions, self._strip)
-            usage = chat.usage
+        before = self.chat.usage
+        written = write(self.plan(), self.chat, self.conditions, self._strip)
+        usage = self.chat.usage.since(before)
         queries = tuple(
             Expanded(query_id, query, samples, traces)
             for (query_id, query), (samples, traces) in zip(
@@ -185,6 +178,9 @@ class FromModel:
             "completion_tokens": usage.completion_tokens,
             "tokens": usage.prompt_tokens + usage.completion_tokens,
             "money": usage.money,
+            "cached_tokens": usage.cached_tokens,
+            "cached_seconds": round(usage.cached_seconds, 3),
+            "cached_money": usage.cached_money,
         }
         if self.keep:
             write_generations(queries, self.kept)

@@ -6,19 +6,33 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
+from r2med.errors import MissingError
 from r2med.home import shelf
-from r2med.remote.batch import Batch, ChatProgress
-from r2med.remote.calls import Calls
-from r2med.remote.exchange import ChatAnswer, ChatRequest, Message, Usage
-from r2med.remote.limits import LimitError, Limits
+from r2med.remote.answers import Answers
+from r2med.remote.budget import (
+    Budget,
+    Cost,
+    Estimate,
+    Limits,
+)
+from r2med.remote.completions import (
+    PATH,
+    ChatAnswer,
+    ChatRequest,
+    Message,
+    declined,
+    prompt_tokens,
+    read_answer,
+    to_job,
+)
 from r2med.remote.local import LocalServer
 from r2med.remote.registry import LLM, find_llm
+from r2med.remote.requests import Failure, Job, Reply, Session
 from r2med.remote.server import Home, Server, find_server
-from r2med.remote.session import Session
-from r2med.remote.spending import Estimate, Price, Spending, prompt_tokens_of
 
 __all__ = [
     "Chat",
@@ -26,36 +40,105 @@ __all__ = [
     "ChatProgress",
     "ChatRequest",
     "Estimate",
-    "LimitError",
     "Limits",
     "Message",
+    "Remote",
     "Usage",
     "open_chat",
 ]
 
 _ENVIRONMENT = "R2MED_LLM"
+#: Seconds between two looks for answers that another process is asking for.
+_LOOK_AGAIN = 0.1
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a chat has done so far."""
+
+    calls: int = 0
+    """Requests that were answered; tokens, money and seconds below are theirs."""
+    cached: int = 0
+    """Answers that were on disk."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    money: float | None = None
+    """US dollars; None where no price is known."""
+    seconds: float = 0.0
+    """Time in which at least one call was under way."""
+    cached_tokens: int = 0
+    """Prompt and completion tokens that the cached answers took when they were made."""
+    cached_money: float | None = None
+    cached_seconds: float = 0.0
+    """The sum of the cached answers' own times."""
+    refusals: int = 0
+    """Counts all answers, cached ones included; so do `empty` and `truncated`."""
+    empty: int = 0
+    truncated: int = 0
+    damaged: int = 0
+    """Stored answers that failed their checksum; they were asked for again."""
+
+    def since(self, before: Usage) -> Usage:
+        """What was done after an earlier moment."""
+        changes: dict[str, Any] = {}
+        for name, now in asdict(self).items():
+            was = getattr(before, name)
+            changes[name] = None if now is None else now - (was or 0)
+        return Usage(**changes)
+
+
+@dataclass(frozen=True)
+class ChatProgress:
+    """How far a batch of requests has come."""
+
+    done: int
+    total: int
+    cached: int
+    under_way: int
+    seconds: float
+    completion_tokens: int
+    money: float | None
+
+    @property
+    def tokens_per_second(self) -> float:
+        """New tokens per second over the whole batch."""
+        return self.completion_tokens / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the pace so far; None before there is one."""
+        made = self.done - self.cached
+        return (self.total - self.done) * self.seconds / made if made else None
 
 
 class Chat:
-    """A configured model: registry entry, server, parameters and limits.
+    """A configured model: registry entry, server, parameters and budget.
 
-    Nothing is started or connected before a request is not answered from disk.
+    Nothing is read, started or connected before the first request; `close` ends what was started,
+    and a later request starts it again.
     """
 
     def __init__(
-        self, llm: LLM, server: Server | LocalServer, limits: Limits, *, fresh: bool = False
+        self,
+        llm: LLM,
+        server: Server | LocalServer,
+        budget: Budget,
+        *,
+        fresh: bool = False,
+        tell: Tell = lambda _: None,
     ) -> None:
         self.llm = llm
-        self.limits = limits
+        self.budget = budget
+        self.price = llm.price
+        budget.check_price(self.price, llm.name)
         self._server = server
         self._session: Session | None = None
-        self._calls = Calls(shelf("generations"), self.identity)
+        self._answers = Answers(shelf("generations"), self.identity, tell=tell)
         self._since = time.time() if fresh else 0.0
-        price = None
-        if llm.price_in is not None and llm.price_out is not None:
-            price = Price(llm.price_in, llm.price_out)
-        self._spending = Spending(price, limits, name=llm.name)
-        self._usage = Usage(money=self._spending.money)
+        free = None if self.price is None else 0.0
+        self._usage = Usage(money=free, cached_money=free)
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -72,8 +155,8 @@ class Chat:
 
     @property
     def usage(self) -> Usage:
-        """What has been used since the chat was opened."""
-        return self._usage
+        """What has been used since the chat was made."""
+        return replace(self._usage, damaged=self._answers.damaged)
 
     def complete(
         self,
@@ -86,96 +169,252 @@ class Chat:
         Refusals, empty and cut answers are answers. A limit raises LimitError, a server that
         fails for good MissingError; both after everything under way has arrived and is kept.
         """
-        keys = [self._calls.key(request) for request in requests]
-        found = self._stored(keys)
-        wanted = dict(zip(keys, requests, strict=True))
-        self._usage = replace(self._usage, cached=self._usage.cached + len(found))
-        if len(found) < len(wanted):
-            self._ask(wanted, found, tell)
-        answers = [found[key] for key in keys]
-        self._count(answers)
-        return answers
+        wanted = {request.key: request for request in requests}
+        batch = _Batch(self, wanted, self._stored(wanted), tell)
+        if len(batch.answers) < len(wanted):
+            began = time.monotonic()
+            try:
+                batch.run(self._connected())
+            finally:
+                self._count_calls(batch, time.monotonic() - began)
+        self._count_answers(batch)
+        return [batch.answers[request.key] for request in requests]
 
     def stored(self, requests: Sequence[ChatRequest]) -> list[ChatAnswer | None]:
         """The answers that are already on disk; asks nobody."""
-        keys = [self._calls.key(request) for request in requests]
-        found = self._stored(keys)
-        return [found.get(key) for key in keys]
+        answers = self._stored({request.key: request for request in requests})
+        return [answers.get(request.key) for request in requests]
 
     def estimate(self, requests: Sequence[ChatRequest]) -> Estimate:
         """What completing the requests would use; answers on disk are free."""
-        wanted = {self._calls.key(request): request for request in requests}
-        found = self._stored(list(wanted))
-        todo = [request for key, request in wanted.items() if key not in found]
-        prompts = sum(prompt_tokens_of(request) for request in todo)
-        if found:
-            mean = round(sum(a.completion_tokens for a in found.values()) / len(found))
-            told = f"{mean} new tokens an answer, the mean of {len(found)} on disk"
+        wanted = {request.key: request for request in requests}
+        answers = self._stored(wanted)
+        todo = [request for key, request in wanted.items() if key not in answers]
+        prompts = sum(prompt_tokens(request) for request in todo)
+        if answers:
+            mean = round(sum(a.completion_tokens for a in answers.values()) / len(answers))
+            basis = f"{mean} new tokens per answer, the mean of {len(answers)} on disk"
         else:
             mean = self.llm.expected_tokens
-            told = f"{mean} new tokens an answer, expected of {self.llm.name}"
+            basis = f"{mean} new tokens per answer, expected of {self.llm.name}"
         new = sum(min(mean, request.max_tokens or mean) for request in todo)
-        price = self._spending.price
         return Estimate(
             calls=len(todo),
-            cached=len(found),
+            cached=len(answers),
             prompt_tokens=prompts,
             completion_tokens=new,
-            money=price.of(prompts, new) if price else None,
-            basis=f"4 characters a token; {told}",
+            money=self.price.of(prompts, new) if self.price else None,
+            basis=f"4 characters per token; {basis}",
         )
 
     def close(self) -> None:
         """End connections, the local server if there is one, and this process's file."""
-        if self._session is not None:
-            self._session.close()
-            self._session = None
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
         if isinstance(self._server, LocalServer):
             self._server.stop()
-        self._calls.close()
+        self._answers.close()
 
-    def _stored(self, keys: Sequence[str]) -> dict[str, ChatAnswer]:
-        self._calls.refresh()
-        stored = ((key, self._calls.get(key, since=self._since)) for key in keys)
+    def _stored(self, wanted: Mapping[str, ChatRequest]) -> dict[str, ChatAnswer]:
+        self._answers.refresh()
+        stored = ((key, self._answers.get(key, since=self._since)) for key in wanted)
         return {key: answer for key, answer in stored if answer is not None}
 
     def _connected(self) -> Session:
         if self._session is None:
             server = self._server
             place = Server(server.url()) if isinstance(server, LocalServer) else server
-            self._session = Session(place, self.limits)
+            self._session = Session(place, self.budget, name=self.llm.name, price=self.price)
         return self._session
 
-    def _ask(
+    def _count_calls(self, batch: _Batch, seconds: float) -> None:
+        made, usage = batch.made, self._usage
+        self._usage = replace(
+            usage,
+            calls=usage.calls + len(made),
+            prompt_tokens=usage.prompt_tokens + sum(a.prompt_tokens for a in made),
+            completion_tokens=usage.completion_tokens + sum(a.completion_tokens for a in made),
+            money=None if usage.money is None else usage.money + sum(a.money or 0 for a in made),
+            seconds=usage.seconds + seconds,
+        )
+
+    def _count_answers(self, batch: _Batch) -> None:
+        usage = self._usage
+        cached = [answer for answer in batch.answers.values() if answer.cached]
+        finishes = [answer.finish for answer in batch.answers.values()]
+        money = usage.cached_money
+        if money is not None:
+            money += sum(self._recorded_money(answer) for answer in cached)
+        self._usage = replace(
+            usage,
+            cached=usage.cached + len(cached),
+            cached_tokens=usage.cached_tokens
+            + sum(a.prompt_tokens + a.completion_tokens for a in cached),
+            cached_money=money,
+            cached_seconds=usage.cached_seconds + sum(a.seconds for a in cached),
+            refusals=usage.refusals + finishes.count("refusal"),
+            empty=usage.empty + finishes.count("empty") + finishes.count("too-long"),
+            truncated=usage.truncated + finishes.count("length"),
+        )
+
+    def _recorded_money(self, answer: ChatAnswer) -> float:
+        """What an answer did cost; one that was kept without its cost, at the price of today."""
+        if answer.money is not None or self.price is None:
+            return answer.money or 0.0
+        return self.price.of(answer.prompt_tokens, answer.completion_tokens)
+
+
+class _Batch:
+    """Requests that the disk cannot answer, on their way."""
+
+    def __init__(
         self,
+        chat: Chat,
         wanted: Mapping[str, ChatRequest],
-        found: dict[str, ChatAnswer],
+        answers: dict[str, ChatAnswer],
         tell: Callable[[ChatProgress], None] | None,
     ) -> None:
-        session = self._connected()
-        began = time.monotonic()
-        try:
-            Batch(self.llm, session, self._calls, self._spending, wanted, found, tell).run()
-        finally:
-            spending = self._spending
-            self._usage = replace(
-                self._usage,
-                calls=spending.calls,
-                prompt_tokens=spending.prompt_tokens,
-                completion_tokens=spending.completion_tokens,
-                money=spending.money,
-                seconds=self._usage.seconds + time.monotonic() - began,
-            )
+        self.chat = chat
+        self.llm = chat.llm
+        self.store = chat._answers
+        self.wanted = wanted
+        self.answers = answers
+        self.made: list[ChatAnswer] = []
+        self.new_tokens, self.money = 0, 0.0
+        self.failures: list[Failure] = []
+        self.reserved: set[str] = set()
+        self.tell = tell
+        self.started = time.monotonic()
 
-    def _count(self, answers: Sequence[ChatAnswer]) -> None:
-        finishes = [answer.finish for answer in answers]
-        self._usage = replace(
-            self._usage,
-            refusals=self._usage.refusals + finishes.count("refusal"),
-            empty=self._usage.empty + finishes.count("empty") + finishes.count("too-long"),
-            truncated=self._usage.truncated + finishes.count("length"),
-            damaged=self._calls.damaged,
+    def run(self, session: Session) -> None:
+        """Ask, and keep every answer on disk as it arrives; fail if one is missing in the end."""
+        budget = self.chat.budget
+        todo = [key for key in self.wanted if key not in self.answers]
+        jobs = {key: to_job(self.llm, self.wanted[key], limited=budget.limited) for key in todo}
+        most = [Cost.of(job.most, self.chat.price) for job in jobs.values()]
+        budget.check_one(most, self.llm.name)
+        try:
+            while todo:
+                self._ask(session, todo, [jobs[key] for key in todo])
+                if self.failures:
+                    raise MissingError(self._failed(session))
+                todo = [key for key in todo if key not in self.answers]
+                if todo:  # another process is asking for these
+                    time.sleep(_LOOK_AGAIN)
+        finally:
+            for key in list(self.reserved):
+                self._release(key)
+            self.store.sync()
+
+    def _ask(self, session: Session, keys: Sequence[str], jobs: Sequence[Job]) -> None:
+        def read(place: int, value: dict[str, Any]) -> ChatAnswer:
+            return read_answer(self.llm, self.wanted[keys[place]], value)
+
+        def start(place: int) -> bool:
+            return self._reserve(keys[place])
+
+        for outcome in session.each(PATH, jobs, read, start=start):
+            self._take(keys[outcome.place], outcome)
+            self._release(keys[outcome.place])
+
+    def _reserve(self, key: str) -> bool:
+        """Whether to ask: nobody else is asking, and nobody has answered in the meantime."""
+        if not self.store.reserve(key):
+            return False
+        self.reserved.add(key)
+        self.store.refresh()
+        answer = self.store.get(key, since=self.chat._since)
+        if answer is None:
+            return True
+        self.answers[key] = answer
+        self._release(key)
+        return False
+
+    def _release(self, key: str) -> None:
+        self.store.release(key)
+        self.reserved.discard(key)
+
+    def _take(self, key: str, outcome: Reply[ChatAnswer] | Failure) -> None:
+        if isinstance(outcome, Reply):
+            made, price = outcome.value, self.chat.price
+            money = price.of(made.prompt_tokens, made.completion_tokens) if price else None
+            answer = replace(made, seconds=round(outcome.seconds, 4), money=money)
+            self.store.put(key, answer)
+            self.answers[key] = answer
+            self.made.append(answer)
+            self.new_tokens += answer.completion_tokens
+            self.money += answer.money or 0.0
+        elif (answered := declined(outcome)) is not None:
+            self.answers[key] = answered
+        else:
+            self.failures.append(outcome)
+        if self.tell is not None:
+            self.tell(self._progress())
+
+    def _progress(self) -> ChatProgress:
+        session = self.chat._session
+        return ChatProgress(
+            done=len(self.answers),
+            total=len(self.wanted),
+            cached=len(self.answers) - len(self.made),
+            under_way=session.under_way if session else 0,
+            seconds=time.monotonic() - self.started,
+            completion_tokens=self.new_tokens,
+            money=self.money if self.chat.price else None,
         )
+
+    def _failed(self, session: Session) -> str:
+        first = self.failures[0]
+        done, total = len(self.answers), len(self.wanted)
+        advice = first.advice(unknown=_unknown(self.llm))
+        return (
+            f"{self.llm.name} at {session.server.url}: {total - done:,} of {total:,} requests "
+            f"have no answer. The first: {first.why}.\n{done:,} of {total:,} answers are here and "
+            f"kept; {advice}"
+        )
+
+
+class Remote:
+    """All that a command asks of models behind HTTP: one budget, and one chat per model."""
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        url: str | None = None,
+        fresh: bool = False,
+        tell: Tell = lambda _: None,
+    ) -> None:
+        self.budget = Budget(limits)
+        self.url = url
+        self.fresh = fresh
+        self._tell = tell
+        self._chats: dict[tuple[object, ...], Chat] = {}
+
+    def chat(self, name: str, options: Mapping[str, str] = MappingProxyType({})) -> Chat:
+        """A model by its registered name, or by any name on an OpenAI-compatible server.
+
+        `options` override the entry's fields. The same name and options give the same chat.
+        """
+        key = (name, *sorted(options.items()))
+        if key not in self._chats:
+            somewhere = bool(self.url or os.environ.get(f"{_ENVIRONMENT}_URL"))
+            llm = find_llm(name, anything=somewhere).overridden(options)
+            server = self._server(llm, options.get("key_env", ""))
+            self._chats[key] = Chat(llm, server, self.budget, fresh=self.fresh, tell=self._tell)
+        return self._chats[key]
+
+    def close(self) -> None:
+        """End what the chats started; they start it again when they are asked again."""
+        for chat in self._chats.values():
+            chat.close()
+
+    def _server(self, llm: LLM, key_env: str) -> Server | LocalServer:
+        if llm.local and not self.url:
+            return LocalServer(llm)
+        home = Home(llm.url, llm.key_env, _ENVIRONMENT)
+        return find_server(llm.name, home, url=self.url, key_env=key_env)
 
 
 @contextmanager
@@ -186,34 +425,24 @@ def open_chat(
     options: Mapping[str, str] = MappingProxyType({}),
     limits: Limits | None = None,
     fresh: bool = False,
+    tell: Tell = lambda _: None,
 ) -> Iterator[Chat]:
-    """Open a model by its registered name, or by any name on an OpenAI-compatible server.
+    """Open a model with a budget of its own.
 
-    `url` (or R2MED_LLM_URL) names the server; `options` override the entry's fields; `limits` are
-    the environment's unless given; `fresh` asks again for what earlier runs have on disk.
+    `url` (or R2MED_LLM_URL) names the server; `limits` are the environment's by default; `fresh`
+    asks again for what earlier runs have on disk; `tell` hears of damaged answers.
     """
-    chat = make_chat(name, url=url, options=options, limits=limits, fresh=fresh)
+    remote = Remote(limits, url=url, fresh=fresh, tell=tell)
     try:
-        yield chat
+        yield remote.chat(name, options)
     finally:
-        chat.close()
+        remote.close()
 
 
-def make_chat(
-    name: str,
-    *,
-    url: str | None = None,
-    options: Mapping[str, str] = MappingProxyType({}),
-    limits: Limits | None = None,
-    fresh: bool = False,
-) -> Chat:
-    """As `open_chat`, for callers who close it themselves."""
-    somewhere = bool(url or os.environ.get(f"{_ENVIRONMENT}_URL"))
-    llm = find_llm(name, anything=somewhere).overridden(options)
-    allowed = Limits.from_environment() if limits is None else limits
-    if llm.local and not url:
-        return Chat(llm, LocalServer(llm), allowed, fresh=fresh)
-    key_env = options.get("key_env", "")
-    home = Home(llm.url, llm.key_env, _ENVIRONMENT)
-    server = find_server(llm.name, home, url=url, key_env=key_env)
-    return Chat(llm, server, allowed, fresh=fresh)
+def _unknown(llm: LLM) -> str:
+    return (
+        f"check the server's address (--llm-url or R2MED_LLM_URL) and that it serves "
+        f"{llm.model!r}.\nIf it calls the model otherwise, write its name in place of "
+        f"{llm.name}, or set model under [{llm.name}] in a file of your own "
+        "(R2MED_LLM_CONFIG); see docs/llms.md."
+    )

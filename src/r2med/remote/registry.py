@@ -14,6 +14,7 @@ from typing import Any, Literal, cast, get_args
 
 from r2med.errors import DataError, UsageError, nearest
 from r2med.home import home
+from r2med.remote.budget import Price
 
 Stripping = Literal["none", "think", "final-response", "answer"]
 
@@ -44,6 +45,7 @@ class LLM:
     max_tokens_as: str = "max_tokens"
     reasoning_effort: str | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
+    output_limit: int | None = None
     expected_tokens: int = 400
     price_in: float | None = None
     price_out: float | None = None
@@ -51,6 +53,13 @@ class LLM:
     price_source: str = ""
     known: bool = True
     """False for a name that is in no registry and is taken as the server's own."""
+
+    @property
+    def price(self) -> Price | None:
+        """What tokens cost, where both sides are known."""
+        if self.price_in is None or self.price_out is None:
+            return None
+        return Price(self.price_in, self.price_out)
 
     def parameters(self) -> dict[str, object]:
         """What is sent with every request besides the conversation."""
@@ -87,6 +96,7 @@ OPTIONS: Mapping[str, type] = {
     "max_tokens": int,
     "max_tokens_as": str,
     "reasoning_effort": str,
+    "output_limit": int,
     "expected_tokens": int,
     "price_in": float,
     "price_out": float,
@@ -171,6 +181,7 @@ def _entry(name: str, table: Mapping[str, Any], where: str, known: bool = True) 
     return LLM(name=name, known=known, **values)
 
 
+_COUNTS = ("max_tokens", "output_limit", "expected_tokens")
 _UNSET = ("temperature", "top_p", "seed", "max_tokens", "reasoning_effort")
 
 
@@ -199,7 +210,7 @@ def _typed(key: str, text: str, where: str) -> object:
 def _is_wrong(key: str, value: object) -> bool:
     if key == "stripping":
         return value not in get_args(Stripping)
-    if key in ("max_tokens", "expected_tokens"):
+    if key in _COUNTS:
         return isinstance(value, int) and value < 1
     return isinstance(value, float) and not 0 <= value < float("inf")
 
@@ -207,7 +218,7 @@ def _is_wrong(key: str, value: object) -> bool:
 def _expected(key: str) -> str:
     if key == "stripping":
         return " or ".join(get_args(Stripping))
-    if key in ("max_tokens", "expected_tokens"):
+    if key in _COUNTS:
         return "a whole number from 1"
     return {bool: "true or false", float: "a number from 0", int: "a whole number"}.get(
         OPTIONS[key], "text"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from urllib.parse import urlsplit, urlunsplit
 
 from r2med.errors import MissingError, UsageError
 
+#: Characters of a server's words that an error repeats.
+_SHOWN = 500
 _ENDPOINTS = re.compile(r"/(chat/completions|completions|embeddings|models)$")
 
 
@@ -29,9 +32,35 @@ class Server:
             )
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
-    def redacted(self, text: str) -> str:
-        """A server's own words without the key, which some servers repeat."""
-        return text.replace(self.key, "***") if self.key else text
+    def shown(self, words: str) -> str:
+        """A server's own words as they may be shown: without the key, on one line, cut at last.
+
+        Every word of a server that leaves this room comes through here. The key goes first, so
+        that cutting cannot leave a part of it.
+        """
+        if self.key:
+            words = words.replace(self.key, "***")
+        line = " ".join(words.split())
+        return line if len(line) <= _SHOWN else line[:_SHOWN] + " ..."
+
+    def proxy(self) -> str | None:
+        """The proxy that the environment names for this address; loopback never has one."""
+        parts = urlsplit(self.url)
+        host = parts.hostname or ""
+        if _is_loopback(host):
+            return None
+        from urllib.request import getproxies, proxy_bypass
+
+        proxy = getproxies().get(parts.scheme)
+        if not proxy or proxy_bypass(host):
+            return None
+        scheme, separator, _ = proxy.partition("://")
+        if separator and scheme not in ("http", "https"):
+            raise UsageError(
+                f"the environment's proxy for {parts.scheme} begins {scheme}://, expected http:// "
+                f"or https://. To do without one, put {host} into NO_PROXY."
+            )
+        return proxy if separator else f"http://{proxy}"
 
 
 @dataclass(frozen=True)
@@ -62,9 +91,9 @@ def find_server(name: str, home: Home, *, url: str | None = None, key_env: str =
         )
     if home.url and _same_place(chosen, home.url):
         variable = key_env or home.key_env
-        return Server(chosen, os.environ.get(variable) or None, needs=variable)
+        return Server(chosen, _key(variable), needs=variable)
     variable = key_env or f"{home.environment}_KEY"
-    return Server(chosen, os.environ.get(variable) or None, needs=key_env)
+    return Server(chosen, _key(variable), needs=key_env)
 
 
 def _normalised(url: str) -> str:
@@ -80,6 +109,22 @@ def _normalised(url: str) -> str:
         )
     path = _ENDPOINTS.sub("", parts.path.rstrip("/")) or "/v1"
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback or address.is_unspecified
+
+
+def _key(variable: str) -> str | None:
+    """The key in an environment variable, without the line break that files often end with."""
+    return os.environ.get(variable, "").strip() or None
 
 
 def _same_place(one: str, other: str) -> bool:

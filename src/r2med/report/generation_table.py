@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from r2med.remote.spending import Estimate
+from r2med.remote.budget import Estimate
 
 Row = Mapping[str, object]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from r2med.remote.limits import Limits
+    from r2med.remote.budget import Limits
+    from r2med.remote.chat import Remote
 
 Tell = Callable[[str], None]
 
@@ -60,7 +61,7 @@ class Conditions:
     llm_url: str | None = None
     """An OpenAI-compatible server to ask for language models; None asks where the registry says."""
     limits: Limits | None = None
-    """Tokens and money that language models may use; None is as the environment says."""
+    """What models behind HTTP may use in all; None is as the environment says."""
     fresh: bool = False
     """Whether language models are asked again for what they answered before."""
     prompts: Path | None = None
@@ -69,3 +70,21 @@ class Conditions:
     """Hears what a reader of the scores should know."""
     progress: Callable[[Progress], None] = field(default=_unseen)
     """Hears how far encoding has come."""
+    shared: dict[object, Remote] = field(default_factory=dict, repr=False, compare=False)
+    """What copies of these conditions have in common; see `remote`."""
+
+    @property
+    def remote(self) -> Remote:
+        """The models behind HTTP: copies with the same limits share one budget and its chats."""
+        key = (self.limits, self.llm_url, self.fresh)
+        if key not in self.shared:
+            from r2med.remote.chat import Remote
+
+            made = Remote(self.limits, url=self.llm_url, fresh=self.fresh, tell=self.tell)
+            self.shared.setdefault(key, made)
+        return self.shared[key]
+
+    def close(self) -> None:
+        """End connections and local servers; they are opened again when they are needed."""
+        for remote in self.shared.values():
+            remote.close()

@@ -31,7 +31,7 @@ from r2med.tasks.task import Task
 ENGINES: Mapping[str, str] = {
     "bm25": "r2med.retrieve.bm25:Bm25Retriever",
     "dense": "r2med.retrieve.dense",
-    "api": "r2med.retrieve.api",
+    "api": "r2med.retrieve.api:ApiSettings",
     "sparse": "r2med.retrieve.sparse",
     "late": "r2med.retrieve.late",
     "custom": "r2med.retrieve.custom",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import r2med
-from r2med.remote.limits import Limits
+from r2med.remote.budget import Limits
 from r2med.retrieve.conditions import Conditions
 from r2med.runs.ordering import ordered
 from r2med.systems.pipeline import System

@@ -13,11 +13,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from r2med.errors import DataError, MissingError, UsageError
-from r2med.remote.limits import LimitError, Limits
-from r2med.retrieve.api import build
-from r2med.retrieve.api.build import ApiRetriever
+from r2med.errors import DataError, LimitError, MissingError, UsageError
+from r2med.remote.budget import Limits
+from r2med.retrieve.api import ApiSettings, build
+from r2med.retrieve.api.encoder import ApiRetriever
 from r2med.retrieve.conditions import Conditions
+from r2med.settings import read
 from r2med.systems.registry import find_entry
 from r2med.tasks.task import Task
 from tests.llm_server import LLMServer, cut, fails, garbled, running_llm_server, slow, vector_of
@@ -39,7 +40,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
 def retriever(name: str, url: str = "", *, limits: Limits = QUICK, **options: str) -> ApiRetriever:
     given: Mapping[str, str] = options | ({"url": url} if url else {})
     entry = find_entry(name).overridden(given)
-    return build(entry.fields, Conditions(limits=limits))
+    return build(read(ApiSettings, entry.fields, name=name), Conditions(limits=limits))
 
 
 def sent_to(server: LLMServer) -> list[str]:
@@ -183,9 +184,9 @@ def test_a_text_that_the_server_never_takes_is_named(server: LLMServer) -> None:
 
 def test_a_limit_of_money_stops_and_keeps(server: LLMServer) -> None:
     task = own_task({f"d{i}": f"a text of five words {i}" for i in range(9)}, {"q1": "ask"})
-    limits = replace(QUICK, money=0.13 * 20 / 1e6, concurrency=1)
+    limits = replace(QUICK, money=0.13 * 40 / 1e6, concurrency=1)
 
-    with pytest.raises(LimitError, match=r"Every vector that arrived is kept"):
+    with pytest.raises(LimitError, match=r"Everything that arrived is kept"):
         retriever("openai-raw", server.url, limits=limits, most_texts="1").prepare(task)
     paid = len(server.seen)
     retriever("openai-raw", server.url, most_texts="1").prepare(task)

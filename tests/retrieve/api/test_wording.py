@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import MissingError
-from r2med.retrieve.api.wording import load, worded
+from r2med.retrieve.api.wire import load, worded
 from r2med.retrieve.dense.form import Form
 
 

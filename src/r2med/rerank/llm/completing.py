@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
-from r2med.remote.chat import Chat, open_chat
-from r2med.remote.exchange import ChatRequest, Message
+from r2med.remote.chat import Chat, ChatRequest, Message
 from r2med.retrieve.conditions import Conditions
 
 
@@ -54,23 +53,16 @@ class ChatOpener:
     @cached_property
     def identity(self) -> Mapping[str, object]:
         """The model, its server and its parameters."""
-        with self._chat() as chat:
-            return dict(chat.identity)
+        return dict(self._chat.identity)
 
     @contextmanager
     def open(self) -> Iterator[Completer]:
-        """A chat that is closed afterwards."""
-        with self._chat() as chat:
-            yield ChatCompleter(chat)
+        """The chat of these conditions; its costs are counted from here on."""
+        yield ChatCompleter(self._chat)
 
-    def _chat(self) -> AbstractContextManager[Chat]:
-        return open_chat(
-            self.llm,
-            url=self.conditions.llm_url,
-            options=self.options,
-            limits=self.conditions.limits,
-            fresh=self.conditions.fresh,
-        )
+    @property
+    def _chat(self) -> Chat:
+        return self.conditions.remote.chat(self.llm, self.options)
 
 
 class ChatCompleter:
@@ -78,6 +70,7 @@ class ChatCompleter:
 
     def __init__(self, chat: Chat) -> None:
         self.chat = chat
+        self._before = chat.usage
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -91,10 +84,13 @@ class ChatCompleter:
 
     def costs(self) -> Mapping[str, object]:
         """As the chat counted them."""
-        used = self.chat.usage
+        used = self.chat.usage.since(self._before)
         return {
             "calls": used.calls,
             "cached": used.cached,
             "tokens": used.prompt_tokens + used.completion_tokens,
             "money": used.money,
+            "cached_tokens": used.cached_tokens,
+            "cached_seconds": round(used.cached_seconds, 3),
+            "cached_money": used.cached_money,
         }

@@ -3,27 +3,109 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from r2med.errors import DataError, MissingError
-from r2med.remote.limits import LimitError, Limits
+from r2med.errors import DataError, MissingError, UsageError
+from r2med.remote.budget import Budget, Cost, Estimate, Tokens, most_tokens_of
+from r2med.remote.requests import Failure, Job, Reply, Session
 from r2med.remote.server import Server
-from r2med.remote.session import Failure, Reply, Session
-from r2med.remote.spending import Spending
 from r2med.retrieve.api import wire
 from r2med.retrieve.api.settings import ApiSettings
-from r2med.retrieve.api.wording import ApiInputs, worded
-from r2med.retrieve.dense.encoder import Inputs
-from r2med.retrieve.dense.form import Form, Side
+from r2med.retrieve.api.wire import ApiInputs
+from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.dense.encoder import Encoder, Inputs
+from r2med.retrieve.dense.form import SIDES, Form, Side
+from r2med.retrieve.dense.index import Search
+from r2med.retrieve.dense.retriever import DenseRetriever
+from r2med.retrieve.dense.wording import wording_of
+from r2med.tasks.task import Task
 
 Rows = NDArray[np.int64]
+Vectors = NDArray[np.float32]
 _UNFIT = (400, 413, 422)
 _UNKNOWN = "check the server's address ([url=...]) and the model's name on it ([model=...])."
+#: Tokens that a tokenizer may add to a text of its own accord.
+_SPARE = 8
+
+
+def build(settings: ApiSettings, conditions: Conditions) -> ApiRetriever:
+    """A retriever as its entry describes it; no server is asked and no key is read yet."""
+    if settings.max_length and not settings.tokenizer:
+        raise UsageError(
+            f"max_length={settings.max_length} needs a tokenizer to count with, as in "
+            "[tokenizer=tiktoken:cl100k_base]."
+        )
+    budget = conditions.remote.budget
+    budget.check_price(settings.known_price(), settings.model)
+    bill = Bill()
+
+    def encoders() -> tuple[Encoder, Encoder]:
+        query, document = (ApiEncoder(settings, side, budget, bill) for side in SIDES)
+        return (query, document) if query.identity != document.identity else (document, document)
+
+    def form(task: Task, side: Side) -> Form:
+        template = settings.query_instruction if side == "query" else settings.document_instruction
+        instruction = wording_of(task, kind="", purpose="").apply(template) if template else ""
+        return Form(instruction=instruction, max_length=settings.max_length)
+
+    return ApiRetriever(
+        name=settings.model,
+        make=encoders,
+        form=form,
+        told={},
+        search=Search(settings.similarity, settings.dimensions),
+        storage=settings.storage,
+        conditions=conditions,
+    )
+
+
+@dataclass(frozen=True)
+class ApiRetriever(DenseRetriever):
+    """A dense retriever that can say beforehand what it would cost."""
+
+    def estimate(self, task: Task) -> Estimate:
+        """What a task would use: texts in the store are free, tokens are approximate."""
+        calls = held = tokens = 0
+        encoder = cast("ApiEncoder", self.encoders["document"])
+        for side in SIDES:
+            missing, known = self._missing(task, side)
+            inputs = encoder.inputs(missing, self.form(task, side))
+            calls += len(encoder.planned(inputs))
+            held += known
+            tokens += int(inputs.tokens.sum())
+        price = encoder.settings.known_price()
+        return Estimate(
+            calls=calls,
+            cached=held,
+            prompt_tokens=tokens,
+            completion_tokens=0,
+            money=price.of(tokens) if price else None,
+            basis="4 characters per token; long texts are counted",
+        )
+
+    def _missing(self, task: Task, side: Side) -> tuple[list[str], int]:
+        """The distinct texts of a side that the store lacks, and how many it has."""
+        column = task.queries.texts
+        if side == "document":
+            column = task.corpus.texts.take(pa.array(task.corpus.last_rows))
+        distinct = list(dict.fromkeys(column.fill_null("").to_pylist()))
+        places = self._shelf(self.encoders[side]).find(self.form(task, side).addresses(distinct))
+        missing = [text for text, place in zip(distinct, places, strict=True) if place < 0]
+        return missing, len(distinct) - len(missing)
+
+
+@dataclass
+class Bill:
+    """What a model's encoders were billed in this process, both sides together."""
+
+    calls: int = 0
+    tokens: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +114,8 @@ class ApiEncoder:
 
     settings: ApiSettings
     side: Side
-    spending: Spending
-    limits: Limits
+    budget: Budget
+    bill: Bill = field(default_factory=Bill)
 
     @cached_property
     def server(self) -> Server:
@@ -42,7 +124,7 @@ class ApiEncoder:
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """Model, server and how texts are put; never a key."""
+        """What decides a vector besides form and text: vectors are stored by it; never a key."""
         return {
             "engine": "api",
             "model": self.settings.model,
@@ -56,9 +138,9 @@ class ApiEncoder:
     def inputs(self, texts: Sequence[str], form: Form) -> ApiInputs:
         """The texts as they are sent."""
         settings = self.settings
-        return worded(texts, form, quoted=settings.quoted, tokenizer=settings.tokenizer)
+        return wire.worded(texts, form, quoted=settings.quoted, tokenizer=settings.tokenizer)
 
-    def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
+    def encode(self, inputs: Inputs, rows: Rows) -> Vectors:
         """Vectors of some rows at once, for callers who do not keep them as they arrive."""
         ready = cast("ApiInputs", inputs)
         chosen = ApiInputs(
@@ -68,32 +150,38 @@ class ApiEncoder:
         matrix = np.concatenate([vectors for _, vectors in parts])
         return matrix[np.argsort(np.concatenate([batch for batch, _ in parts]))]
 
-    def stream(self, inputs: Inputs) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
+    def stream(self, inputs: Inputs) -> Iterator[tuple[Rows, Vectors]]:
         """Rows with their vectors, request by request, as they arrive.
 
         A request that the server finds too large is cut in half; what is under way when one
         fails for good, or a limit is met, still arrives and is handed over before the error.
         """
         ready = cast("ApiInputs", inputs)
-        session = Session(self.server, self.limits)
+        settings, price = self.settings, self.settings.known_price()
+        session = Session(self.server, self.budget, name=settings.model, price=price)
         try:
             waiting = self.planned(ready)
+            jobs = [self._job(ready, batch) for batch in waiting]
+            most = [Cost.of(job.most, price) for job in jobs]
+            smaller = "a request hold fewer texts ([most_texts=...])"
+            self.budget.check_one(most, settings.model, smaller=smaller)
             while waiting:
-                round_ = _Round(self, ready, waiting)
-                yield from round_.run(session)
-                waiting = round_.halves
+                halves: list[Rows] = []
+                yield from self._round(session, ready, waiting, halves)
+                waiting = halves
         finally:
             session.close()
 
     def facts(self) -> Mapping[str, object]:
         """What was sent where, and what it cost in this process, both sides together."""
+        price = self.settings.known_price()
         return {
             "backend": "api",
             "model": self.settings.model,
             "url": self.server.url,
-            "calls": self.spending.calls,
-            "billed_tokens": self.spending.prompt_tokens,
-            "money": self.spending.money,
+            "calls": self.bill.calls,
+            "billed_tokens": self.bill.tokens,
+            "money": price.of(self.bill.tokens) if price else None,
         }
 
     def planned(self, inputs: ApiInputs) -> list[Rows]:
@@ -110,74 +198,49 @@ class ApiEncoder:
             weight += tokens
         return [np.array(batch, dtype=np.int64) for batch in batches]
 
+    def _job(self, inputs: ApiInputs, batch: Rows) -> Job:
+        texts = inputs.texts(batch)
+        most = sum(most_tokens_of(text) + _SPARE for text in texts)
+        return Job(wire.body(self.settings, self.side, texts), Tokens(most))
 
-class _Round:
-    """Requests on their way; those that proved too large are left over in halves."""
+    def _round(
+        self, session: Session, inputs: ApiInputs, batches: Sequence[Rows], halves: list[Rows]
+    ) -> Iterator[tuple[Rows, Vectors]]:
+        """Ask for some batches; those that proved too large are left in `halves`."""
 
-    def __init__(self, encoder: ApiEncoder, inputs: ApiInputs, batches: Sequence[Rows]) -> None:
-        self.encoder = encoder
-        self.inputs = inputs
-        self.batches = batches
-        self.halves: list[Rows] = []
-        self.failures: list[Failure] = []
-        self.over_limit = False
-        self.read: dict[int, NDArray[np.float32]] = {}
+        def read(place: int, value: dict[str, Any]) -> tuple[Vectors, int]:
+            texts = inputs.texts(batches[place])
+            return wire.vectors(value, len(texts)), wire.billed(value, texts)
 
-    def run(self, session: Session) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
-        settings, side = self.encoder.settings, self.encoder.side
-        bodies = [wire.body(settings, side, self._texts(batch)) for batch in self.batches]
-        spending = self.encoder.spending
-        for outcome in session.each(wire.PATH, bodies, check=self._check, admit=self._admit):
-            batch = self.batches[outcome.place]
+        failures: list[Failure] = []
+        jobs = [self._job(inputs, batch) for batch in batches]
+        for outcome in session.each(wire.PATH, jobs, read):
+            batch = batches[outcome.place]
             if isinstance(outcome, Reply):
-                spending.end(id(batch), wire.billed(outcome.value, self._texts(batch)))
-                yield batch, self.read.pop(outcome.place)
+                vectors, billed = outcome.value
+                self.bill.calls += 1
+                self.bill.tokens += billed
+                yield batch, vectors
+            elif outcome.status in _UNFIT and len(batch) > 1:
+                halves.extend(np.array_split(batch, 2))
             else:
-                spending.end(id(batch))
-                self._failed(outcome, batch)
-        if self.over_limit:
-            raise LimitError(
-                f"{settings.model}: the next request would pass the limit of {spending.limit()}; "
-                f"used: {spending.spent()}.\nEvery vector that arrived is kept. Raise the limit "
-                "and run again to go on."
-            )
-        if self.failures:
-            raise self._error()
+                failures.append(outcome)
+        if failures:
+            raise self._error(failures, inputs, batches)
 
-    def _check(self, place: int, value: dict[str, Any]) -> str | None:
-        """Read the vectors at once, so that an answer which cannot be read is asked for again."""
-        try:
-            self.read[place] = wire.vectors(value, len(self.batches[place]))
-        except ValueError as problem:
-            return str(problem)
-        return None
-
-    def _admit(self, place: int) -> bool:
-        batch = self.batches[place]
-        tokens = int(self.inputs.tokens[batch].sum())
-        self.over_limit = not self.encoder.spending.begin(id(batch), tokens, 0)
-        return not self.over_limit
-
-    def _failed(self, failure: Failure, batch: Rows) -> None:
-        if failure.status in _UNFIT and len(batch) > 1:
-            self.halves.extend(np.array_split(batch, 2))
-        else:
-            self.failures.append(failure)
-
-    def _error(self) -> Exception:
-        first = self.failures[0]
-        texts = self._texts(self.batches[first.place])
-        where = f"{self.encoder.settings.model} at {self.encoder.server.url}"
+    def _error(
+        self, failures: Sequence[Failure], inputs: ApiInputs, batches: Sequence[Rows]
+    ) -> Exception:
+        first = failures[0]
+        where = f"{self.settings.model} at {self.server.url}"
         if first.status in _UNFIT:
+            begins = inputs.texts(batches[first.place])[0][:80]
             return DataError(
-                f"{where} does not take a text: {first.why}.\nThe text begins {texts[0][:80]!r}. "
+                f"{where} does not take a text: {first.why}.\nThe text begins {begins!r}. "
                 "Every vector that arrived is kept."
             )
         return MissingError(
-            f"{where}: {len(self.failures):,} of {len(self.batches):,} requests failed. "
+            f"{where}: {len(failures):,} of {len(batches):,} requests failed. "
             f"The first: {first.why}.\nEvery vector that arrived is kept; "
             + first.advice(unknown=_UNKNOWN)
         )
-
-    def _texts(self, batch: Rows) -> list[str]:
-        return [self.inputs.sent[row] for row in batch.tolist()]

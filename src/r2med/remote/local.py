@@ -76,7 +76,7 @@ class LocalServer:
         }
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
         self._process = subprocess.Popen(
-            [sys.executable, str(_SCRIPT), json.dumps(told)],
+            [sys.executable, "-P", str(_SCRIPT), json.dumps(told)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -1,0 +1,190 @@
+"""The chat format that OpenAI-compatible servers share: what is sent, and what an answer means."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from r2med.errors import UsageError
+from r2med.remote.budget import Tokens, most_tokens_of, tokens_of
+from r2med.remote.registry import LLM
+from r2med.remote.requests import Failure, Job
+
+PATH = "chat/completions"
+
+#: Tokens that a chat format puts around a message, on average.
+_FRAME = 4
+#: The most that it puts around a message, and before a conversation: a system prompt of its own.
+_MOST_FRAME, _MOST_PREFACE = 16, 128
+#: Codes and types by which servers say that a prompt does not fit.
+_TOO_LONG = frozenset(
+    {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"}
+)
+_TOO_LONG_WORDS = re.compile(
+    r"maximum context length|context (size|window|length)|too many tokens|prompt is too long",
+    re.IGNORECASE,
+)
+_FILTERED = frozenset({"content_filter", "content_policy_violation"})
+#: An answer that only declines: short, and opening with an apology or "I cannot".
+_DECLINES = re.compile(
+    r"^\W*(i['’]?m (really |very )?sorry|i am (really |very )?sorry|sorry|i apologi[sz]e|"
+    r"i (can['’]?t|cannot|can not|am unable to|['’]?m unable to|won['’]?t|will not)|"
+    r"as an ai\b).{0,400}$",
+    re.IGNORECASE | re.DOTALL,
+)
+_UNABLE = re.compile(
+    r"\b(can['’]?t|cannot|can not|unable|not able|won['’]?t|will not)\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Message:
+    """One turn of a conversation; the role is `system`, `user` or `assistant`."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True)
+class ChatRequest:
+    """A conversation to be continued; what is None here is as the model is configured."""
+
+    messages: tuple[Message, ...]
+    sample: int = 0
+    """Which of several answers to the same conversation; each has a seed and a place of its own."""
+    stop: tuple[str, ...] = ()
+    max_tokens: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Its address among the answers of a model."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class ChatAnswer:
+    """What a model wrote and what it took."""
+
+    text: str
+    finish: str
+    """`stop`, `length` (cut at the token limit), `refusal`, `empty` or `too-long` (the prompt)."""
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float
+    cached: bool
+    money: float | None = None
+    """US dollars by the price of its day; None where no price was known."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is a text to work with: a cut one is, a refusal is not."""
+        return self.finish in ("stop", "length")
+
+
+def to_job(llm: LLM, request: ChatRequest, *, limited: bool) -> Job:
+    """The JSON of a request; each sample has a seed of its own where the model takes one.
+
+    The most tokens it may use are worked out where there is a limit to keep.
+    """
+    sent: dict[str, object] = {
+        "model": llm.model,
+        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+        **llm.parameters(),
+    }
+    if llm.seed is not None:
+        sent["seed"] = llm.seed + request.sample
+    if request.max_tokens is not None:
+        sent[llm.max_tokens_as] = request.max_tokens
+    if request.stop:
+        sent["stop"] = list(request.stop)
+    if not limited:
+        return Job(sent)
+    prompt = sum(most_tokens_of(m.role + m.content) + _MOST_FRAME for m in request.messages)
+    new = request.max_tokens or most_new_tokens(llm)
+    return Job(sent, Tokens(_MOST_PREFACE + prompt, new))
+
+
+def most_new_tokens(llm: LLM) -> int:
+    """The most new tokens that one answer may have; a limit cannot be kept without it."""
+    most = llm.max_tokens or llm.output_limit
+    if most is None:
+        raise UsageError(
+            f"nobody knows how long an answer of {llm.name} may become, so a limit cannot be kept. "
+            "Give it a max_tokens, or its output_limit in a file of your own; see docs/llms.md."
+        )
+    return most
+
+
+def prompt_tokens(request: ChatRequest) -> int:
+    """About how many tokens a conversation has."""
+    return sum(tokens_of(message.content) + _FRAME for message in request.messages)
+
+
+def read_answer(llm: LLM, request: ChatRequest, value: Mapping[str, Any]) -> ChatAnswer:
+    """What an answer says; ValueError says why it cannot be read.
+
+    Token counts that the server leaves out are estimated.
+    """
+    choices = value.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        error = value.get("error")
+        raise ValueError(f"it holds no choices{f' but says {error!r}' if error else ''}")
+    choice = choices[0]
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        raise ValueError("its first choice holds no message")
+    if not isinstance(message.get("content"), str | None):
+        raise ValueError("its message's content is not a text")
+    text = _text(llm, message)
+    usage = value.get("usage") if isinstance(value.get("usage"), dict) else {}
+    return ChatAnswer(
+        text=text,
+        finish=_finish(choice, message, text),
+        prompt_tokens=_count(usage, "prompt_tokens", prompt_tokens(request)),
+        completion_tokens=_count(usage, "completion_tokens", tokens_of(text)),
+        seconds=0.0,
+        cached=False,
+    )
+
+
+def declined(failure: Failure) -> ChatAnswer | None:
+    """The answer that a refused request amounts to, where only this request was at fault."""
+    if failure.code in _FILTERED:
+        return ChatAnswer("", "refusal", 0, 0, 0.0, cached=False)
+    unfit = failure.code in _TOO_LONG or _TOO_LONG_WORDS.search(failure.why)
+    if failure.status in (400, 413, 422) and unfit:
+        return ChatAnswer("", "too-long", 0, 0, 0.0, cached=False)
+    return None
+
+
+def _text(llm: LLM, message: Mapping[str, Any]) -> str:
+    """The content; where the server has cut the reasoning out of it, as the model wrote it."""
+    content = message.get("content") or ""
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    if llm.stripping != "think" or not isinstance(reasoning, str) or "</think>" in content:
+        return str(content)
+    if not content.strip():
+        return f"<think>\n{reasoning.strip()}"
+    return f"<think>\n{reasoning.strip()}\n</think>\n\n{content}"
+
+
+def _finish(choice: Mapping[str, Any], message: Mapping[str, Any], text: str) -> str:
+    reason = choice.get("finish_reason")
+    if message.get("refusal") or reason == "content_filter":
+        return "refusal"
+    spoken = text.rpartition("</think>")[2].strip()
+    if not spoken:
+        return "empty"
+    if reason == "length":
+        return "length"
+    return "refusal" if _DECLINES.match(spoken) and _UNABLE.search(spoken) else "stop"
+
+
+def _count(usage: Any, name: str, otherwise: int) -> int:
+    value = usage.get(name)
+    return value if isinstance(value, int) and value >= 0 else otherwise
