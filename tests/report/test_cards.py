@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,14 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med import evaluate
-from r2med.audit.outcome import Outcome, write_outcome
-from r2med.report.cards.blocks import Bullets, Grid, Links, Page, Paragraph, Quote, Section
+from r2med.report.cards.facts import prose_of
 from r2med.report.cards.failures import find_failures
-from r2med.report.cards.html import html
-from r2med.report.cards.markdown import escaped, markdown
-from r2med.report.cards.prose import prose_of
+from r2med.report.cards.pages import page_names, write_cards
+from r2med.report.cards.render import (
+    Bullets,
+    Grid,
+    Links,
+    Page,
+    Paragraph,
+    Quote,
+    Section,
+    escaped,
+    html,
+    markdown,
+)
 from r2med.runs import Run
-from r2med.tasks.load import load_task
 from r2med.tasks.registry import find_suite
 from tests.cli.running import run
 from tests.nano.making import contents, task_of
@@ -109,7 +118,7 @@ def test_a_card_has_every_section_in_three_forms(tmp_path: Path) -> None:
         title in (tmp_path / "cards" / "demo-biology.html").read_text() for title in SECTIONS
     )
     told = json.loads((tmp_path / "cards" / "demo-biology.json").read_text())
-    assert told["audit"] == "not_audited" and len(told["examples"]) == 3
+    assert len(told["examples"]) == 3
 
 
 def test_the_group_page_labels_both_means_and_links_every_task(tmp_path: Path) -> None:
@@ -130,30 +139,6 @@ def test_figures_come_from_stored_results_of_this_very_data(tmp_path: Path) -> N
     for result in results:
         assert f"| {result.system} | {result.metrics['ndcg@10']:.4f} |" in page
     assert "drawn from the stored result of" in page
-
-
-def test_an_audit_of_this_data_is_told_and_one_of_other_data_is_not(tmp_path: Path) -> None:
-    task = load_task("demo/biology")
-    for name, data in (("same", task.hash), ("other", "f" * 64)):
-        outcome = Outcome(task.name, data, "corpus X", 13, 2, 34, 0)
-        write_outcome(tmp_path / name, outcome)
-        folder = str(tmp_path / name)
-        run(
-            "tasks",
-            "card",
-            task.name,
-            "--dense",
-            "none",
-            "--results",
-            folder,
-            "--out",
-            f"{folder}/cards",
-        )
-
-    same = (tmp_path / "same" / "cards" / "demo-biology.md").read_text()
-    other = (tmp_path / "other" / "cards" / "demo-biology.md").read_text()
-    assert "Audited against corpus X: OVERLAP FOUND. 2 of 13 queries" in same
-    assert "not audited on this data" in other
 
 
 def test_the_same_card_twice_is_the_same_bytes(tmp_path: Path) -> None:
@@ -199,6 +184,61 @@ def test_the_three_kinds_of_failure_are_found_in_a_real_ranking() -> None:
     assert "asked for is Tumour, but evidence for Stroke" in diagnosis.examples[0].detail
     assert overlap.affected == 1 and "weakness" in overlap.examples[0].detail
     assert [failure.positive for failure in missing.examples] == ["tumour"]
+
+
+def test_a_positive_below_what_counts_as_retrieved_keeps_its_rank() -> None:
+    ranked = Run.from_lists({"2": [*((f"f{i}", 30.0 - i) for i in range(12)), ("tumour", 1.0)]})
+
+    *_, missing = find_failures(CONFUSED, ranked)
+
+    unlisted, listed = missing.examples
+    assert (unlisted.query, unlisted.positive_rank, unlisted.listed) == ("1", None, 0)
+    assert (listed.positive, listed.positive_rank, listed.listed) == ("tumour", 13, 13)
+    assert "not among the first 10" in listed.detail
+
+
+def test_a_card_never_says_that_a_listed_document_is_not_listed(tmp_path: Path) -> None:
+    [result] = evaluate(["bm25"], ["demo/biology"])
+
+    run("tasks", "card", "demo/biology", "--dense", "none", "--out", str(tmp_path))
+
+    told = json.loads((tmp_path / "demo-biology.json").read_text())
+    for failure in (one for kind in told["failures"] for one in kind["examples"]):
+        names = [name for name, _ in result.ranked.ranking(failure["query"])]
+        rank = failure["positive_rank"]
+        assert (names.index(failure["positive"]) + 1 if rank else None) == rank
+        assert rank or failure["positive"] not in names
+
+
+def test_figures_of_candidates_made_here_name_the_system_that_ranked_them(tmp_path: Path) -> None:
+    run("tasks", "card", "demo/biology", "--dense", "none", "--out", str(tmp_path))
+
+    page = (tmp_path / "demo-biology.md").read_text()
+    assert "BM25 is bm25-nano, run here." in page
+    assert "BM25 is bm25." not in page
+
+
+def test_two_stored_systems_are_told_apart_by_a_paired_test(tmp_path: Path) -> None:
+    evaluate(["bm25", "bm25[k1=3.0]"], ["demo/biology"])
+
+    run("tasks", "card", "demo/biology", "--dense", "none", "--out", str(tmp_path))
+
+    page = (tmp_path / "demo-biology.md").read_text()
+    assert "interval of the difference" in page and "paired randomisation test, p" in page
+
+
+def test_tasks_whose_names_read_alike_share_no_page(tmp_path: Path) -> None:
+    names = ["a b", "a-b", "A/B", "index", "..", "a-b-2"]
+    tasks = [replace(CONFUSED, name=name) for name in names]
+
+    pages = write_cards(tasks, tmp_path, "all", results=[], dense=None)
+
+    assert len({page.lower() for page in pages}) == len(names) + 1
+    assert pages == [*page_names(names), "index"]
+    links = re.findall(r"\[(.*?)\]\((.*?)\.md\)", (tmp_path / "index.md").read_text())
+    assert len(links) == len(names)
+    for name, (_, page) in zip(names, links, strict=True):
+        assert json.loads((tmp_path / f"{page}.json").read_text())["task"] == name
 
 
 def test_a_kind_that_the_data_cannot_tell_is_left_open() -> None:

@@ -1,1 +1,1 @@
-"""Train and evaluation data apart: fingerprints of texts, and what training must leave out."""
+"""Train and evaluation data apart: what training must leave out."""

@@ -1,32 +1,42 @@
 """What training data must leave out, in a form that others can use without seeing the texts.
 
 docs/exclusions.md documents the format: a first line that says how texts were normalised and
-hashed, then one line for each query, positive and same-source document.
+hashed, then one line for each query, positive and same-source document. A text is recognised by a
+hash of the whole and by hashes of chosen word runs: winnowing (Schleimer, Wilkerson, Aiken 2003)
+keeps of every `WINDOW` neighbouring n-grams the one with the smallest hash, so any two texts that
+share `GUARANTEE` words in a row share a fingerprint.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from r2med.atomic import atomic_file
-from r2med.audit.fingerprints import GRAM, GUARANTEE, WINDOW, fingerprints, text_hash
-from r2med.errors import DataError, UsageError
+from r2med.errors import UsageError
+from r2med.tasks.sources import sources_of
 from r2med.tasks.task import Task
 
 Kind = Literal["query", "positive", "same-source"]
 FORMAT = "r2med-exclusions"
 VERSION = 1
-#: `PMC123_4`, `Enzyme-2.txt`, `wiki#7`: a source and the number of a passage in it.
-_PASSAGE = re.compile(r"(?P<source>.+)[_\-.:#/]\d+(\.[a-z]{1,5})?")
+#: Words in an n-gram, and neighbouring n-grams of which one is kept.
+GRAM = 8
+WINDOW = 4
+#: A run of this many equal words is always found.
+GUARANTEE = GRAM + WINDOW - 1
+_WORDS = re.compile(r"[^\W_]+")
+_HASH_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -46,85 +56,71 @@ def exclusions(task: Task) -> Iterator[Exclusion]:
     Same source: an equal text under another id, or an id that differs from a positive's in the
     number of its passage only.
     """
-    for query, text in zip(
-        task.queries.ids.to_pylist(), task.queries.texts.to_pylist(), strict=True
-    ):
-        yield _exclusion(task, "query", query, text)
+    queries = task.queries
+    for name, text in zip(queries.ids.to_pylist(), queries.texts.to_pylist(), strict=True):
+        yield _exclusion(task, "query", name, text)
+    judged = task.judgements
     positive = set(
-        task.judgements.document_ids.take(pa.array(np.flatnonzero(task.judgements.scores > 0)))
-        .unique()
-        .to_pylist()
+        judged.document_ids.take(pa.array(np.flatnonzero(judged.scores > 0))).to_pylist()
     )
-    texts = task.corpus.texts.take(pa.array(task.corpus.last_rows))
-    documents = list(zip(task.corpus.document_ids.to_pylist(), texts.to_pylist(), strict=True))
-    found = [
-        _exclusion(task, "positive", name, text) for name, text in documents if name in positive
-    ]
-    yield from found
-    yield from _same_source(task, documents, positive, {one.sha256 for one in found})
-
-
-def source_of(document_id: str) -> str | None:
-    """The id without the number of the passage; None where it has none."""
-    found = _PASSAGE.fullmatch(document_id)
-    return found["source"] if found else None
+    texts = task.corpus.texts.take(pa.array(task.corpus.last_rows)).to_pylist()
+    documents = dict(zip(task.corpus.document_ids.to_pylist(), texts, strict=True))
+    sources = sources_of(documents)
+    positive_sources = {sources[name] for name in positive if name in sources}
+    positive_hashes = set()
+    for name, text in documents.items():
+        if name in positive:
+            excluded = _exclusion(task, "positive", name, text)
+            positive_hashes.add(excluded.sha256)
+            yield excluded
+    for name, text in documents.items():
+        if name in positive:
+            continue
+        if sources.get(name) in positive_sources or text_hash(text) in positive_hashes:
+            yield _exclusion(task, "same-source", name, text)
 
 
 def write_exclusions(tasks: Sequence[Task], out: Path, *, force: bool = False) -> dict[str, int]:
     """Write the file (gzipped where its name ends in .gz) and count what it names, by kind."""
     if out.exists() and not force:
         raise UsageError(f"--out {out} exists, and it was not touched. --force replaces it.")
-    counts: dict[str, int] = {"query": 0, "positive": 0, "same-source": 0}
+    counts: dict[str, int] = dict.fromkeys(get_args(Kind), 0)
     lines = [_line(_header(tasks))]
     for task in tasks:
-        for one in exclusions(task):
-            counts[one.kind] += 1
-            lines.append(_line(_row(one)))
+        for excluded in exclusions(task):
+            counts[excluded.kind] += 1
+            lines.append(_line(asdict(excluded)))
     content = "".join(lines).encode()
     with atomic_file(out) as draft:
         draft.write_bytes(gzip.compress(content, mtime=0) if out.suffix == ".gz" else content)
     return counts
 
 
-def read_exclusions(path: Path) -> list[Exclusion]:
-    """Read a file back; a file of another format or version is refused."""
-    raw = path.read_bytes()
-    text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
-    first, *lines = text.splitlines() or ["{}"]
-    header = json.loads(first) if first.startswith("{") else {}
-    if header.get("format") != FORMAT or header.get("version") != VERSION:
-        raise DataError(
-            f"{path}, line 1: not a list of exclusions of version {VERSION}; the first line "
-            f'of one has "format": "{FORMAT}".'
-        )
-    return [_exclusion_of(json.loads(line)) for line in lines]
+def words(text: str) -> list[str]:
+    """The words a fingerprint sees: NFKC, case folded, letters and digits only."""
+    return _WORDS.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
-def _exclusion_of(row: dict[str, Any]) -> Exclusion:
-    return Exclusion(row["task"], row["kind"], row["id"], row["sha256"], tuple(row["fingerprints"]))
+def text_hash(text: str) -> str:
+    """sha256 of the words joined by single spaces: equal for texts that differ in form alone."""
+    return hashlib.sha256(" ".join(words(text)).encode()).hexdigest()
 
 
-def _same_source(
-    task: Task, documents: Iterable[tuple[str, str]], positive: set[str], hashes: set[str]
-) -> Iterator[Exclusion]:
-    sources = {source for name in positive if (source := source_of(name))}
-    generic = _generic(sources, [name for name, _ in documents])
-    for name, text in documents:
-        if name in positive:
-            continue
-        source = source_of(name)
-        if (source in sources and source not in generic) or text_hash(text) in hashes:
-            yield _exclusion(task, "same-source", name, text)
+def fingerprints(text: str) -> list[str]:
+    """Chosen n-gram hashes as hexadecimal, sorted; a shorter text counts as one n-gram."""
+    found = words(text)
+    if not found:
+        return []
+    hashes = [
+        _hash(" ".join(found[start : start + GRAM]))
+        for start in range(max(len(found) - GRAM + 1, 1))
+    ]
+    windows = range(max(len(hashes) - WINDOW + 1, 1))
+    return sorted({min(hashes[start : start + WINDOW]) for start in windows})
 
 
-def _generic(sources: set[str], names: Sequence[str]) -> set[str]:
-    """Stems that say nothing of a source because a large part of the corpus has them (`doc_17`)."""
-    count: dict[str, int] = {}
-    for name in names:
-        source = source_of(name)
-        if source in sources:
-            count[source] = count.get(source, 0) + 1
-    return {source for source, times in count.items() if times > max(50, len(names) // 20)}
+def _hash(gram: str) -> str:
+    return hashlib.blake2b(gram.encode(), digest_size=_HASH_BYTES).hexdigest()
 
 
 def _exclusion(task: Task, kind: Kind, name: str, text: str) -> Exclusion:
@@ -140,16 +136,6 @@ def _header(tasks: Sequence[Task]) -> dict[str, object]:
         "fingerprints": f"blake2b-64 of {GRAM} words, winnowed over {WINDOW} neighbours; "
         f"{GUARANTEE} equal words in a row always share one",
         "tasks": {task.name: task.hash for task in tasks},
-    }
-
-
-def _row(one: Exclusion) -> dict[str, object]:
-    return {
-        "task": one.task,
-        "kind": one.kind,
-        "id": one.id,
-        "sha256": one.sha256,
-        "fingerprints": list(one.fingerprints),
     }
 
 

@@ -30,25 +30,23 @@ def card(
     """Write a task's page in Markdown, HTML and JSON; for several, a group page.
 
     Figures and failures come from the data, its candidates and stored
-    results; the outcome of an audit is shown when one has run.
+    results.
     """
     from r2med.nano.folder import task_group
-    from r2med.report.cards.writing import write_cards
+    from r2med.report.cards.pages import write_cards
     from r2med.report.console import notice
     from r2med.results.lookup import stored_results
 
     group = task_group(task)
-    written = write_cards(
+    pages = write_cards(
         group.load(data_root),
         out,
         group.title,
         results=stored_results(results, notice),
-        folder=results,
         dense=None if dense == "none" else dense,
         force=force,
         tell=notice,
     )
-    pages = [name for name in written if name.endswith(".html")]
     typer.echo(
         f"{out}: {len(pages)} {'page' if len(pages) == 1 else 'pages'}, as .md, .html and .json"
     )

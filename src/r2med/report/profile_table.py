@@ -165,16 +165,17 @@ def _retrieval_table(profile: Profile) -> Table:
     for name in names or list(PUBLISHED_NAMES):
         cells = []
         for row in profile.retrieval:
-            cells.append(_cell(name, row.figures().get(name)))
+            cells.append(figure(name, row.figures().get(name)))
             if row.published:
-                cells.append(_cell(name, row.published.get(PUBLISHED_NAMES.get(name, ""))))
+                cells.append(figure(name, row.published.get(PUBLISHED_NAMES.get(name, ""))))
         for role in missing:
-            cells.append(_cell(name, profile.published[role].get(PUBLISHED_NAMES.get(name, ""))))
+            cells.append(figure(name, profile.published[role].get(PUBLISHED_NAMES.get(name, ""))))
         table.add_row(name, *cells)
     return table
 
 
-def _cell(name: str, value: float | None) -> str:
+def figure(name: str, value: float | None) -> str:
+    """A figure of a profile: a count as it is, a share with four digits, "-" where unknown."""
     if value is None:
         return "-"
     whole = name.startswith(("candidates", "safeguard")) and float(value).is_integer()

@@ -6,7 +6,6 @@ import numpy as np
 
 from r2med.results.diagnosis.lexicon import Lexicon
 from r2med.results.diagnosis.limits import Limits, limits_of
-from r2med.results.diagnosis.sources import sources_of
 from tests.building import texts
 from tests.results.diagnosis.collections import task_of
 
@@ -97,17 +96,3 @@ def test_an_expanded_query_is_not_held_against_the_querys_limit() -> None:
     told = {"expander": {}, "first": {"retriever": {"max_length": 128}}}
 
     assert limits_of(told) == Limits(document=128)
-
-
-def test_numbered_passages_share_their_source() -> None:
-    ids = [f"PMC{article}_{part}" for article in range(60) for part in range(3)]
-
-    assert sources_of(ids)["PMC7_2"] == "PMC7"
-
-
-def test_a_stem_that_covers_the_corpus_is_no_source() -> None:
-    assert sources_of([f"medqa-diag-{number:03}" for number in range(100)]) == {}
-
-
-def test_plain_ids_name_no_source() -> None:
-    assert sources_of(["alpha", "beta", "17"]) == {}

@@ -1,17 +1,18 @@
-"""Everything a task page says in figures, gathered once: from the data and from results."""
+"""Everything a task page says: prose from data files, figures from the data and from results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
-from r2med.audit.outcome import Outcome, read_outcome
 from r2med.measure.intervals import Interval, mean_interval
-from r2med.nano.candidates import TITLES, CandidateList, positives_of
+from r2med.measure.significance import Comparison, compare
+from r2med.nano.candidates import HYBRID_DEPTH, TITLES, CandidateList, positives_of
 from r2med.nano.folder import read_record
-from r2med.nano.profiles import Profile, profiled
+from r2med.nano.profiles import Profile, RetrievalProfile, profiled
 from r2med.report.cards.failures import Failures, find_failures
 from r2med.results.record import Result
 from r2med.retrieve.given.candidates import split_of
@@ -21,6 +22,20 @@ from r2med.tasks.task import Task
 
 _EXAMPLE_PAIRS = 3
 _EXCERPT = 420
+#: Below this difference in nDCG@10 two profiles are called level.
+_LEVEL = 0.01
+
+
+@dataclass(frozen=True)
+class Prose:
+    """What is said of a task beside its figures."""
+
+    overview: str
+    measures: str
+    interpretation: str
+    failures: tuple[str, ...]
+    training: str
+    sources: str
 
 
 @dataclass(frozen=True)
@@ -53,13 +68,15 @@ class Facts:
     hash: str
     profile: Profile
     scored: tuple[Scored, ...]
+    """Stored results, best first."""
+    lead: Comparison | None
+    """The best stored result against the second, query by query."""
     failures_of: str
     """The ranking the failures were drawn from."""
     failures: tuple[Failures, ...]
     texts: dict[str, str]
     """Excerpts that the failures speak of: `q:` + query id, `d:` + document id."""
     pairs: tuple[Pair, ...]
-    audit: Outcome | None
     entry: TaskEntry | None
     """The registered task that the data is, or that it was built from."""
     made: str | None = None
@@ -71,7 +88,6 @@ def gather(
     results: Sequence[Result],
     *,
     dense: str | None,
-    folder: Path,
     tell: Callable[[str], None],
 ) -> Facts:
     """Profile a task, take its stored results, and look for failures in the best ranking."""
@@ -79,7 +95,6 @@ def gather(
     own = _own_results(task, results)
     label, run = _best_ranking(profile, lists, own)
     failures = tuple(find_failures(task, run))
-    outcome = read_outcome(folder, task.name)
     source_entry, made = _built_from(task)
     return Facts(
         name=task.name,
@@ -87,22 +102,74 @@ def gather(
         hash=task.hash,
         profile=profile,
         scored=tuple(_scored(result) for result in own),
+        lead=_lead(own[0], own[1]) if len(own) > 1 else None,
         failures_of=label,
         failures=failures,
         texts=_texts(task, failures),
         pairs=_pairs(task),
-        audit=outcome if outcome and outcome.data == task.hash else None,
         entry=task.entry or source_entry,
         made=made,
     )
 
 
-def excerpt(text: str) -> str:
-    """The head of a text, cut at a word."""
-    flat = " ".join(text.split())
-    if len(flat) <= _EXCERPT:
-        return flat
-    return flat[:_EXCERPT].rsplit(" ", 1)[0] + " …"
+def prose_of(entry: TaskEntry | None) -> Prose:
+    """The words for a registered task; for data of the user's own, general ones."""
+    file = f"{entry.source if entry else 'own'}.toml"
+    text = (files("r2med.report.cards") / "prose" / file).read_text(encoding="utf-8")
+    read = tomllib.loads(text)
+    return Prose(**{**read, "failures": tuple(read["failures"])})
+
+
+def readings(facts: Facts) -> Iterator[str]:
+    """What the figures say, one statement each: computed, so that they stay true."""
+    profile = facts.profile
+    best, bm25 = profile.best, profile.of("bm25")
+    dense, hybrid = profile.of("dense"), profile.of("reranking_hybrid")
+    if best is not None:
+        yield f"Best of the profiles by nDCG@10: {TITLES[best.role]}, {best.ndcg_10:.4f}."
+    if bm25 and dense:
+        gap = dense.ndcg_10 - bm25.ndcg_10
+        ahead = "Vectors are ahead of words" if gap > 0 else "Words are ahead of vectors"
+        level = f"Words and vectors are level here (difference {gap:+.4f})."
+        yield level if abs(gap) < _LEVEL else f"{ahead} by {abs(gap):.4f} nDCG@10."
+    if bm25:
+        yield (
+            f"The BM25 candidates hold no positive among the first ten for "
+            f"{100 * (1 - bm25.hit_10):.1f} % of the queries, and "
+            f"{100 * bm25.recall_100_micro:.1f} % of the positives among the first hundred."
+        )
+    if hybrid:
+        yield (
+            "A reranker of the hybrid's hundred can reach at most "
+            f"{100 * hybrid.recall_100_micro:.1f} % of the positives; {_guarded(hybrid)}."
+        )
+    for row in profile.retrieval:
+        if "ndcg_at_10" in row.published:
+            off = row.ndcg_10 - float(row.published["ndcg_at_10"])
+            as_published = abs(off) < 1e-6
+            told = "as published" if as_published else f"{off:+.4f} from the published figure"
+            yield f"{TITLES[row.role]}, nDCG@10: {told}."
+    if facts.lead is not None:
+        yield _lead_in_words(facts.scored[0].system, facts.scored[1].system, facts.lead)
+
+
+def _guarded(hybrid: RetrievalProfile) -> str:
+    if not hybrid.safeguard_rows:
+        return "they hold one for every query, so no safeguard was needed"
+    share = 100 * hybrid.safeguard_rows / max(hybrid.queries, 1)
+    return (
+        f"for {hybrid.safeguard_rows:,} of {hybrid.queries:,} queries ({share:.1f} %) they hold "
+        "none, and the safeguard puts one below them"
+    )
+
+
+def _lead_in_words(first: str, second: str, lead: Comparison) -> str:
+    p = lead.p_randomisation
+    return (
+        f"Of the stored systems {first} scores highest, {lead.difference:.4f} above {second} "
+        f"(95 % interval of the difference {lead.interval.low:+.4f} to {lead.interval.high:+.4f}; "
+        f"paired randomisation test, {'p < 0.001' if p < 0.001 else f'p = {p:.3f}'})."
+    )
 
 
 def _built_from(task: Task) -> tuple[TaskEntry | None, str | None]:
@@ -111,14 +178,14 @@ def _built_from(task: Task) -> tuple[TaskEntry | None, str | None]:
     if not record:
         return None, None
     report, recipe, source = record["report"], record["recipe"], record["source"]
-    told = (
+    story = (
         f"Built from {source['name']}: {report['queries']:,} of {report['source_queries']:,} "
         f"queries and {report['documents']:,} of {report['source_documents']:,} documents "
         f"({report['positive_documents']:,} positive, {report['judged_negative_documents']:,} "
         f"judged non-positive, {report['fill_documents']:,} by {recipe['fill']} fill). "
         + " ".join(record["notices"])
     )
-    return (find_task(source["name"]) if source["suite"] else None), told
+    return (find_task(source["name"]) if source["suite"] else None), story
 
 
 def _own_results(task: Task, results: Sequence[Result]) -> list[Result]:
@@ -131,14 +198,18 @@ def _own_results(task: Task, results: Sequence[Result]) -> list[Result]:
 
 
 def _scored(result: Result) -> Scored:
-    column = result.scores["ndcg@10"]
     return Scored(
         result.system,
         result.metrics["ndcg@10"],
-        mean_interval(column),
+        mean_interval(result.scores["ndcg@10"]),
         result.metrics["hit@10"],
         result.metrics["recall@100"],
     )
+
+
+def _lead(first: Result, second: Result) -> Comparison:
+    aligned = second.scores.at(first.scores.query_ids)
+    return compare(first.scores["ndcg@10"], aligned["ndcg@10"])
 
 
 def _best_ranking(
@@ -150,18 +221,19 @@ def _best_ranking(
     best = profile.best
     assert best is not None
     run = next(one.run for one in lists if one.role == best.role)
-    depth = 100 if best.role == "reranking_hybrid" else run.lengths.max(initial=0)
-    return f"the {TITLES[best.role]} candidates", run.truncated(int(depth))
+    whole = int(run.lengths.max(initial=0))
+    depth = HYBRID_DEPTH if best.role == "reranking_hybrid" else whole
+    return f"the {TITLES[best.role]} candidates ({best.source})", run.truncated(depth)
 
 
 def _texts(task: Task, failures: Sequence[Failures]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for failure in (one for group in failures for one in group.examples):
-        found[f"q:{failure.query}"] = excerpt(task.query(failure.query))
+        texts[f"q:{failure.query}"] = excerpt(task.query(failure.query))
         for document in (failure.first, failure.positive):
             if document is not None:
-                found[f"d:{document}"] = _document(task, document)
-    return found
+                texts[f"d:{document}"] = _document(task, document)
+    return texts
 
 
 def _document(task: Task, document: str) -> str:
@@ -180,3 +252,11 @@ def _pairs(task: Task) -> tuple[Pair, ...]:
         for query in asked[:_EXAMPLE_PAIRS]
         for first in positives[query][:1]
     )
+
+
+def excerpt(text: str) -> str:
+    """The head of a text, cut at a word."""
+    flat = " ".join(text.split())
+    if len(flat) <= _EXCERPT:
+        return flat
+    return flat[:_EXCERPT].rsplit(" ", 1)[0] + " …"

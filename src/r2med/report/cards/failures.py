@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -26,6 +25,8 @@ class Failure:
     positive: str
     positive_rank: int | None
     """None where the positive is not in the list at all."""
+    listed: int
+    """How many documents the list holds."""
     detail: str
     first_rank: int = 1
 
@@ -48,39 +49,40 @@ class _Lists:
 
     ranked: dict[str, list[str]]
     positives: dict[str, list[str]]
+    depth: int
+    """Documents to this rank count as retrieved: a list may hold all of a small corpus."""
 
-    def best_positive(self, query: str) -> tuple[str, int | None]:
-        """The positive that stands highest, or the first by id and None."""
+    def rank(self, query: str, document: str) -> int | None:
+        """The rank of a document in the whole list."""
         ranked = self.ranked.get(query, [])
-        wanted = set(self.positives[query])
-        for rank, name in enumerate(ranked, start=1):
-            if name in wanted:
-                return name, rank
-        return self.positives[query][0], None
+        return ranked.index(document) + 1 if document in ranked else None
+
+    def best_positive(self, query: str) -> str:
+        """The positive that stands highest; of unlisted ones the first by id."""
+        positives = self.positives[query]
+        wanted = set(positives)
+        return next((name for name in self.ranked.get(query, []) if name in wanted), positives[0])
+
+    def failure(
+        self, query: str, first: str | None, positive: str, detail: str, *, first_rank: int = 1
+    ) -> Failure:
+        """A failure with the ranks that the whole list gives."""
+        listed = len(self.ranked.get(query, []))
+        rank = self.rank(query, positive)
+        return Failure(query, first, positive, rank, listed, detail, first_rank)
 
 
 def find_failures(task: Task, run: Run) -> list[Failures]:
-    """The three kinds, by one ranking.
-
-    A list may hold all of a small corpus, so what counts as retrieved is cut at a tenth of it.
-    """
-    depth = min(_DEEPEST, max(_SHALLOWEST, len(task.corpus) // 10))
-    run = run.truncated(depth)
+    """The three kinds, by one ranking in the order in which it is measured."""
     lists = _Lists(
         {query: [name for name, _ in run.ranking(query)] for query in run.query_ids.to_pylist()},
         positives_of(task.judgements),
-    )
-    texts = dict(
-        zip(
-            task.corpus.document_ids.to_pylist(),
-            task.corpus.texts.take(task.corpus.last_rows).to_pylist(),
-            strict=True,
-        )
+        min(_DEEPEST, max(_SHALLOWEST, len(task.corpus) // 10)),
     )
     return [
         _wrong_diagnosis(task, lists),
-        _surface_overlap(task, lists, texts),
-        _never_retrieved(lists, depth),
+        _surface_overlap(task, lists),
+        _not_retrieved(lists),
     ]
 
 
@@ -99,10 +101,11 @@ def _wrong_diagnosis(task: Task, lists: _Lists) -> Failures:
     for query in known:
         for document in lists.positives[query]:
             owners.setdefault(document, []).append(query)
-    found = []
+    failures = []
     for query in known:
-        positive, rank = lists.best_positive(query)
-        above = lists.ranked.get(query, [])[: None if rank is None else rank - 1]
+        positive = lists.best_positive(query)
+        rank = lists.rank(query, positive) or lists.depth + 1
+        above = lists.ranked.get(query, [])[: min(rank - 1, lists.depth)]
         confused = [
             (place, name, other)
             for place, name in enumerate(above, start=1)
@@ -115,61 +118,67 @@ def _wrong_diagnosis(task: Task, lists: _Lists) -> Failures:
                 f"Both are {systems[query]}; asked for is {answers[query]}, but evidence for "
                 f"{answers[other]} stands at rank {place}, above every positive."
             )
-            found.append(Failure(query, name, positive, rank, detail, place))
-    return Failures(kind, len(found), len(known), tuple(found[:EXAMPLES]))
+            failures.append(lists.failure(query, name, positive, detail, first_rank=place))
+    return Failures(kind, len(failures), len(known), tuple(failures[:EXAMPLES]))
 
 
-def _surface_overlap(task: Task, lists: _Lists, texts: dict[str, str]) -> Failures:
+def _surface_overlap(task: Task, lists: _Lists) -> Failures:
     """First stands a document that shares more words with the query than its best positive."""
     asked = dict(zip(task.queries.ids.to_pylist(), task.queries.texts.to_pylist(), strict=True))
-    found: list[tuple[int, Failure]] = []
-    for query in lists.positives:
+    rows = dict(
+        zip(task.corpus.document_ids.to_pylist(), task.corpus.last_rows.tolist(), strict=True)
+    )
+
+    def content_of(document: str) -> set[str]:
+        row = rows.get(document)
+        return set() if row is None else content_words(task.corpus.texts[row].as_py())
+
+    failures: list[tuple[int, Failure]] = []
+    for query, positives in lists.positives.items():
         first = next(iter(lists.ranked.get(query, [])), None)
-        if query not in asked or first is None or first in lists.positives[query]:
+        if query not in asked or first is None or first in positives:
             continue
-        positive, rank = lists.best_positive(query)
+        positive = lists.best_positive(query)
         words = content_words(asked[query])
-        shared = words & content_words(texts.get(first, ""))
-        due = words & content_words(texts.get(positive, ""))
+        shared, due = words & content_of(first), words & content_of(positive)
         if len(shared) > len(due):
-            told = ", ".join(sorted(shared - due)[:8])
             detail = (
                 f"The first document shares {len(shared)} words with the query, the positive "
-                f"{len(due)}; only the former has: {told}."
+                f"{len(due)}; only the former has: {', '.join(sorted(shared - due)[:8])}."
             )
-            found.append((len(shared) - len(due), Failure(query, first, positive, rank, detail)))
-    found.sort(key=lambda pair: -pair[0])
-    chosen = tuple(failure for _, failure in found[:EXAMPLES])
-    return Failures("Surface overlap", len(found), len(lists.positives), chosen)
+            gap = len(shared) - len(due)
+            failures.append((gap, lists.failure(query, first, positive, detail)))
+    failures.sort(key=lambda pair: -pair[0])
+    examples = tuple(failure for _, failure in failures[:EXAMPLES])
+    return Failures("Surface overlap", len(failures), len(lists.positives), examples)
 
 
-def _never_retrieved(lists: _Lists, depth: int) -> Failures:
-    """A positive is nowhere in the list; queries without any found positive come first."""
-    found: list[tuple[bool, Failure]] = []
+def _not_retrieved(lists: _Lists) -> Failures:
+    """A positive is not retrieved; queries of which no positive is come first."""
+    failures: list[tuple[bool, Failure]] = []
     for query, positives in lists.positives.items():
         ranked = lists.ranked.get(query, [])
-        missing = [name for name in positives if name not in set(ranked)]
+        retrieved = set(ranked[: lists.depth])
+        missing = [name for name in positives if name not in retrieved]
         if missing:
             detail = (
-                f"{len(missing)} of {len(positives)} positives are not among the first {depth}."
+                f"{len(missing)} of {len(positives)} positives are not among the first "
+                f"{lists.depth}."
             )
-            first = next(iter(ranked), None)
-            none_found = len(missing) == len(positives)
-            found.append((not none_found, Failure(query, first, missing[0], None, detail)))
-    found.sort(key=lambda pair: pair[0])
-    chosen = tuple(failure for _, failure in found[:EXAMPLES])
+            failure = lists.failure(query, next(iter(ranked), None), missing[0], detail)
+            failures.append((len(missing) < len(positives), failure))
+    failures.sort(key=lambda pair: pair[0])
     return Failures(
-        f"Positive not among the first {depth}", len(found), len(lists.positives), chosen
+        f"Positive not among the first {lists.depth}",
+        len(failures),
+        len(lists.positives),
+        tuple(failure for _, failure in failures[:EXAMPLES]),
     )
 
 
 def content_words(text: str) -> set[str]:
     """Words of four letters and more that carry meaning."""
-    return set(_content(text.lower()))
-
-
-def _content(text: str) -> Iterator[str]:
-    return (word for word in _WORD.findall(text) if word not in _stop_words())
+    return {word for word in _WORD.findall(text.lower()) if word not in _stop_words()}
 
 
 @cache

@@ -22,12 +22,12 @@ from r2med.results.diagnosis.findings import (
 from r2med.results.diagnosis.lexicon import Lexicon, Numbers, QueryTerms
 from r2med.results.diagnosis.limits import Limits, limits_of
 from r2med.results.diagnosis.rules import Case, cause_of
-from r2med.results.diagnosis.sources import sources_of
 from r2med.results.lineage import first_stage, kind_of
 from r2med.results.ranking import Ranking, find_ranking, grades, listed
 from r2med.results.record import Result
 from r2med.runs import Run
 from r2med.systems.spec import parse
+from r2med.tasks.sources import sources_of
 from r2med.tasks.task import Task
 
 METRIC = "ndcg@10"

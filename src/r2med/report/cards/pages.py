@@ -1,0 +1,344 @@
+"""Task pages: prose and facts in the order a reader asks, a group page, and writing them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from r2med.atomic import atomic_file
+from r2med.errors import UsageError
+from r2med.nano.candidates import ROLES, TITLES
+from r2med.nano.profiles import PUBLISHED_NAMES, group_means, published_means
+from r2med.report.cards.facts import Facts, Prose, gather, prose_of, readings
+from r2med.report.cards.failures import Failure, Failures
+from r2med.report.cards.render import (
+    Block,
+    Bullets,
+    Grid,
+    Links,
+    Page,
+    Paragraph,
+    Quote,
+    Section,
+    html,
+    markdown,
+)
+from r2med.report.profile_table import data_rows, figure
+from r2med.results.record import Result
+from r2med.tasks.task import Task
+
+SCHEMA = 2
+INDEX = "index"
+_SUITE_NOTES = {
+    "demo": "A task of the demo suite: original text, small, not comparable with published "
+    "figures. The prose is about the R2MED task it is shaped after; the figures are its own.",
+    None: "Data of your own: figures here do not compare with those of R2MED.",
+}
+
+
+def write_cards(
+    tasks: Iterable[Task],
+    out: Path,
+    title: str,
+    *,
+    results: Sequence[Result],
+    dense: str | None,
+    force: bool = False,
+    tell: Callable[[str], None] = lambda message: None,
+) -> list[str]:
+    """Write the pages of tasks, and for several a group page; return the names of the pages."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())) and not force:
+        raise UsageError(
+            f"--out {out} is not empty, and nothing in it was touched.\n"
+            "Choose another folder, or --force to write the pages into it (other files stay)."
+        )
+    group = [gather(task, results, dense=dense, tell=tell) for task in tasks]
+    names = page_names([facts.name for facts in group])
+    pages: list[tuple[Page, dict[str, object]]] = []
+    for facts, name in zip(group, names, strict=True):
+        prose = prose_of(facts.entry)
+        pages.append((task_page(facts, prose, name), _task_json(facts, prose)))
+    if len(group) > 1:
+        pages.append((group_page(title, group, names), _group_json(title, group, names)))
+    for page, values in pages:
+        for ending, text in (
+            ("md", markdown(page)),
+            ("html", html(page)),
+            ("json", json.dumps(values, indent=1, ensure_ascii=False) + "\n"),
+        ):
+            with atomic_file(out / f"{page.name}.{ending}") as draft:
+                draft.write_text(text, encoding="utf-8", newline="\n")
+    return [page.name for page, _ in pages]
+
+
+def page_names(tasks: Sequence[str]) -> list[str]:
+    """For every task a file name that reads like its own and that no other page has.
+
+    Names that would be the same file, also where case does not count, are numbered.
+    """
+    names: list[str] = []
+    taken = {INDEX}
+    for task in tasks:
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", task).strip("-.")[:100] or "task"
+        name, number = plain, 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{plain}-{number}"
+        taken.add(name.lower())
+        names.append(name)
+    return names
+
+
+def task_page(facts: Facts, prose: Prose, name: str) -> Page:
+    """The page of one task; `name` is its file's."""
+    entry = facts.entry
+    lead = f"{entry.family}, {entry.scenario} · suite {entry.suite}" if entry else None
+    grid = Grid(("", "observed"), tuple(data_rows(facts.profile.data)), words=True)
+    return Page(
+        name=name,
+        title=facts.name,
+        lead=lead or "A retrieval task in a folder.",
+        sections=(
+            Section("Overview", tuple(_overview(facts, prose))),
+            Section("What it measures", (Paragraph(prose.measures),)),
+            Section("Data profile", (grid,)),
+            Section("Retrieval behaviour", (_profiles(facts), _stored(facts))),
+            Section(
+                "Interpretation",
+                (Paragraph(prose.interpretation), Bullets(tuple(readings(facts)))),
+            ),
+            Section("Failure modes", tuple(_failures(facts, prose))),
+            Section("Training and leakage", tuple(_leakage(facts, prose))),
+            Section("Examples", tuple(_examples(facts))),
+            Section("Sources", (_sources(facts, prose),)),
+        ),
+    )
+
+
+def group_page(title: str, group: Sequence[Facts], names: Sequence[str]) -> Page:
+    """The index of a set of task pages, whose files are `names`."""
+    queries = sum(one.profile.data.queries for one in group)
+    positives = sum(one.profile.data.positives for one in group)
+    lead = f"{len(group)} tasks, {queries:,} queries, {positives:,} positives."
+    if all(one.suite == "demo" for one in group):
+        lead += " Original text, not comparable with published figures."
+    links = tuple((one.name, name) for one, name in zip(group, names, strict=True))
+    return Page(
+        name=INDEX,
+        title=title,
+        lead=lead,
+        sections=(
+            Section("Data", (_group_data(group),)),
+            Section("Retrieval profiles", tuple(_group_profiles(group))),
+            Section("Failures", (_group_failures(group),)),
+            Section("Tasks", (Links(links),)),
+        ),
+    )
+
+
+def _overview(facts: Facts, prose: Prose) -> Iterator[Block]:
+    yield Paragraph(prose.overview)
+    if facts.entry is not None:
+        yield Paragraph(facts.entry.description)
+    if facts.made is not None:
+        yield Paragraph(facts.made)
+    if facts.suite in _SUITE_NOTES:
+        yield Paragraph(_SUITE_NOTES[facts.suite], note=True)
+
+
+def _profiles(facts: Facts) -> Grid:
+    profile = facts.profile
+    headers, columns, sources = [""], [], []
+    for role in ROLES:
+        measured, published = profile.of(role), profile.published.get(role)
+        if measured is not None:
+            headers.append(TITLES[role])
+            sources.append(f"{TITLES[role]} is {measured.source}.")
+            columns.append(measured.figures())
+        if published is not None:
+            headers.append(f"{TITLES[role]}, published")
+            known = {name: key for name, key in PUBLISHED_NAMES.items() if key in published}
+            columns.append({name: float(published[key]) for name, key in known.items()})
+    names = dict.fromkeys(name for column in columns for name in column)
+    rows = tuple((name, *(figure(name, column.get(name)) for column in columns)) for name in names)
+    caption = (
+        "Candidate subsets: binary judgements, lists scored in their own order. Micro recall is "
+        f"positives found / positives; macro is the mean over queries. {' '.join(sources)}"
+    )
+    return Grid(tuple(headers), rows, caption)
+
+
+def _stored(facts: Facts) -> Block:
+    if not facts.scored:
+        return Paragraph(
+            "No result of this data is stored here; r2med eval adds systems to this page."
+        )
+    rows = tuple(
+        (
+            scored.system,
+            f"{scored.ndcg_10:.4f}",
+            f"{scored.interval.low:.4f} to {scored.interval.high:.4f}",
+            f"{scored.hit_10:.4f}",
+            f"{scored.recall_100:.4f}",
+        )
+        for scored in facts.scored
+    )
+    headers = ("system", "nDCG@10", "95 % interval", "hit@10", "recall@100 (macro)")
+    return Grid(headers, rows, "Stored results of exactly this data, best first.")
+
+
+def _failures(facts: Facts, prose: Prose) -> Iterator[Block]:
+    yield Bullets(prose.failures)
+    yield Paragraph(f"What follows is counted and drawn from {facts.failures_of}.")
+    for group in facts.failures:
+        yield Paragraph(_counted(group))
+        for failure in group.examples:
+            yield _failure(facts, group.kind, failure)
+
+
+def _counted(group: Failures) -> str:
+    if group.open:
+        return f"{group.kind}: cannot be told. {group.open}"
+    share = 100 * group.affected / max(group.of, 1)
+    return f"{group.kind}: {group.affected:,} of {group.of:,} queries ({share:.1f} %)."
+
+
+def _failure(facts: Facts, kind: str, failure: Failure) -> Quote:
+    rank = (
+        f"not among the {failure.listed:,} documents listed"
+        if failure.positive_rank is None
+        else f"rank {failure.positive_rank:,} of {failure.listed:,} listed"
+    )
+    parts = [(f"query {failure.query}", facts.texts[f"q:{failure.query}"])]
+    if failure.first is not None:
+        parts.append(
+            (f"rank {failure.first_rank}: {failure.first}", facts.texts[f"d:{failure.first}"])
+        )
+    parts.append((f"positive {failure.positive}, {rank}", facts.texts[f"d:{failure.positive}"]))
+    parts.append(("what happened", failure.detail))
+    return Quote(kind, tuple(parts))
+
+
+def _leakage(facts: Facts, prose: Prose) -> Iterator[Block]:
+    yield Paragraph(prose.training)
+    yield Paragraph("Overlap with training data: not audited.", note=True)
+    yield Paragraph(
+        f"r2med tasks exclusions {facts.name} --out FILE writes what training must leave out, "
+        "as hashes and fingerprints, without the texts."
+    )
+
+
+def _examples(facts: Facts) -> Iterator[Block]:
+    for pair in facts.pairs:
+        texts = (("query", pair.query), (f"positive {pair.document_id}", pair.document))
+        yield Quote(f"Query {pair.query_id}", texts)
+
+
+def _sources(facts: Facts, prose: Prose) -> Block:
+    entry = facts.entry
+    items = [] if facts.suite == "demo" else [prose.sources]
+    if entry is not None:
+        items += [entry.citation, f"Licence: {entry.licence or 'unknown'}."]
+        if entry.hub:
+            items.append(f"Hub: {entry.hub.repo}, {entry.hub.revision or 'default branch'}.")
+    items.append(f"Data hash: {facts.hash}.")
+    return Bullets(tuple(items))
+
+
+def _group_data(group: Sequence[Facts]) -> Grid:
+    headers = ("task", "queries", "documents", "positives", "median", "query chars", "doc chars")
+    rows = tuple(
+        (
+            one.name,
+            f"{data.queries:,}",
+            f"{data.documents:,}",
+            f"{data.positives:,}",
+            f"{data.positives_median:g}",
+            f"{data.query_length_mean:,.0f}",
+            f"{data.document_length_mean:,.0f}",
+        )
+        for one in group
+        for data in (one.profile.data,)
+    )
+    return Grid(headers, rows, "Median: positives per query. Lengths are means.")
+
+
+def _group_profiles(group: Sequence[Facts]) -> Iterator[Block]:
+    profiles = [one.profile for one in group]
+    roles = [role for role in ROLES if any(one.of(role) for one in profiles)]
+    rows = []
+    for one in profiles:
+        cells = (f"{row.ndcg_10:.4f}" if (row := one.of(role)) else "n/a" for role in roles)
+        rows.append((one.task, *cells, TITLES[one.best.role] if one.best else "n/a"))
+    means, published = group_means(profiles), published_means(profiles)
+    weighted = {mean.role: mean.ndcg_10_query_weighted for mean in means}
+    plain = {mean.role: mean.ndcg_10_task_mean for mean in means}
+    for label, values in (
+        ("query-weighted mean (each query counts once)", weighted),
+        ("task mean (each task counts once)", plain),
+        ("published, query-weighted", {role: pair[0] for role, pair in published.items()}),
+        ("published, task mean", {role: pair[1] for role, pair in published.items()}),
+    ):
+        if values:
+            cells = (f"{values[role]:.4f}" if role in values else "n/a" for role in roles)
+            rows.append((label, *cells, ""))
+    headers = ("nDCG@10", *(TITLES[role] for role in roles), "best")
+    yield Grid(headers, tuple(rows), "Candidate subsets, binary judgements.")
+    for mean in means:
+        yield Paragraph(
+            f"{TITLES[mean.role]}: hit@10 {mean.hit_10_query_weighted:.4f} query-weighted and "
+            f"{mean.hit_10_task_mean:.4f} as task mean; recall@100 "
+            f"{mean.recall_100_micro:.4f} micro and {mean.recall_100_task_mean:.4f} as task "
+            f"mean; {mean.safeguard_rows:,} safeguard rows."
+        )
+
+
+def _group_failures(group: Sequence[Facts]) -> Grid:
+    kinds = ("Right body system, wrong diagnosis", "Surface overlap", "Positive not retrieved")
+    rows = tuple(
+        (
+            one.name,
+            *(
+                "unknown" if failure.open else f"{failure.affected:,} of {failure.of:,}"
+                for failure in one.failures
+            ),
+            one.failures_of,
+        )
+        for one in group
+    )
+    return Grid(("queries affected", *kinds, "drawn from"), rows)
+
+
+def _task_json(facts: Facts, prose: Prose) -> dict[str, object]:
+    entry = facts.entry
+    return {
+        "schema": SCHEMA,
+        "task": facts.name,
+        "suite": facts.suite,
+        "source": entry.source if entry else None,
+        "family": entry.family if entry else None,
+        "scenario": entry.scenario if entry else None,
+        "hash": facts.hash,
+        "prose": asdict(prose),
+        "profile": asdict(facts.profile),
+        "results": [asdict(scored) for scored in facts.scored],
+        "lead": asdict(facts.lead) if facts.lead else None,
+        "failures_of": facts.failures_of,
+        "failures": [asdict(failure) for failure in facts.failures],
+        "examples": [asdict(pair) for pair in facts.pairs],
+        "citation": entry.citation if entry else None,
+        "licence": entry.licence if entry else None,
+    }
+
+
+def _group_json(title: str, group: Sequence[Facts], names: Sequence[str]) -> dict[str, object]:
+    means = group_means([facts.profile for facts in group])
+    return {
+        "schema": SCHEMA,
+        "title": title,
+        "tasks": {facts.name: name for facts, name in zip(group, names, strict=True)},
+        "means": [asdict(mean) for mean in means],
+    }
