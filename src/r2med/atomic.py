@@ -216,10 +216,24 @@ def _draft(target: Path, create: Callable[[Path], Path]) -> Iterator[Path]:
         sweep(target.parent)
     while True:
         draft = create(target)
-        with _held(draft, wait=True) as held:
+        with _naming(target), _held(draft, wait=True) as held:
             if held is not False:
                 yield draft
                 return
+
+
+@contextmanager
+def _naming(target: Path) -> Iterator[None]:
+    """Let an error of the operating system name what was to be written, not its draft."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        name = problem.filename
+        if name is None or _DRAFT in os.fsdecode(name):
+            problem.filename, problem.filename2 = str(target), None
+        raise
 
 
 def _new_file(target: Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from r2med.home import home, shelf
+from r2med.home import PAID, SHELVES, home, shelf
 from r2med.tasks.location import data_folder, is_present
 from r2med.tasks.registry import find_task
 from tests.cli.running import run
@@ -183,3 +183,17 @@ def test_clearing_asks_first_and_a_pipe_is_not_consent() -> None:
 
     assert outcome.code == 1
     assert shelf("arrow").exists()
+
+
+def test_what_paid_models_answered_is_cleared_only_by_name() -> None:
+    for name in SHELVES:
+        write(shelf(name), {"file": b"x"})
+
+    everything = run("cache", "clear", "--yes")
+    left = [name for name in SHELVES if shelf(name).exists()]
+    named = run("cache", "clear", *PAID, "--yes")
+
+    assert everything.code == named.code == 0
+    assert left == list(PAID)
+    assert f"kept: {', '.join(PAID)}" in everything.out
+    assert not any(shelf(name).exists() for name in SHELVES)

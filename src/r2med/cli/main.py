@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 from r2med.errors import LimitError, R2MedError, UsageError
 
@@ -48,9 +51,8 @@ class ClosedPipe(BaseException):
 
 def main() -> None:
     """Run the command line and exit."""
-    code = run()
-    sys.stderr.flush()
-    sys.exit(code)
+    _open_streams()
+    sys.exit(run())
 
 
 def run() -> int:
@@ -105,9 +107,9 @@ def told_apart() -> Iterator[None]:
 def refusal(error: OSError) -> str:
     """What the operating system refused: where, what, and what to do."""
     what, remedy = _REFUSALS.get(error.errno or 0, (error.strerror or str(error), ""))
-    where = error.filename if error.filename is not None else "writing"
-    text = os.fsdecode(where) if isinstance(where, str | bytes | os.PathLike) else str(where)
-    return f"{text}: {what}.{chr(10) + remedy if remedy else ''}"
+    name = error.filename
+    where = os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else "writing failed"
+    return "\n".join(filter(None, [f"{where}: {what}.", remedy]))
 
 
 @contextmanager
@@ -127,18 +129,32 @@ def _fail(message: str, code: int) -> int:
     """Say the message on standard error, whatever is left of it."""
     from r2med.report.console import visible
 
-    try:
-        sys.stdout.flush()
+    with suppress(OSError):
         print(visible(message), file=sys.stderr, flush=True)
-    except OSError:
-        _silence()
+    _silence()
     return code
 
 
 def _silence() -> None:
-    """Send what is still buffered nowhere, so that the interpreter does not fail on it at exit."""
+    """Send what cannot be written nowhere, so that the interpreter does not fail on it at exit."""
     for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
+        if not _is_open(stream):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _is_open(stream: TextIO) -> bool:
+    try:
+        stream.flush()
+    except OSError:
+        return False
+    return True
+
+
+def _open_streams() -> None:
+    """Make both streams usable: closed ones lead nowhere, and none fails on a character."""
+    nowhere = Path(os.devnull)
+    sys.stdout = sys.stdout or nowhere.open("w")
+    sys.stderr = sys.stderr or nowhere.open("w")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from r2med.errors import MissingError, UsageError
 from r2med.expand.generations import FILE, place
+from r2med.home import user_path
 from r2med.tasks.location import data_folder
 from r2med.tasks.registry import find_task
 from r2med.tasks.task import Task
@@ -36,7 +37,7 @@ def find_file(task: Task, method: str, llm: str, choice: str) -> FileSource | No
         if choice == "auto":
             return None
         raise MissingError(_not_here(task, method, llm))
-    return FileSource(_under(Path(choice).expanduser(), task, method, llm), False)
+    return FileSource(_under(user_path(choice), task, method, llm), False)
 
 
 def _beside(task: Task, method: str, llm: str) -> Path | None:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 
 from r2med.errors import DataError, UsageError, nearest
-from r2med.home import home
+from r2med.home import home, user_path
 from r2med.remote.budget import Price
 
 Stripping = Literal["none", "think", "final-response", "answer"]
@@ -151,7 +151,7 @@ def _packaged_tables() -> dict[str, Any]:
 
 def _own_file() -> Path | None:
     named = os.environ.get(CONFIG)
-    path = Path(named).expanduser() if named else home() / "llms.toml"
+    path = user_path(named) if named else home() / "llms.toml"
     if path.is_file():
         return path
     if named:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 from collections.abc import Iterator
@@ -54,6 +55,8 @@ class Store:
 
     def folders(self) -> Iterator[Path]:
         """Every folder that holds, or claims to hold, a result."""
+        if self.root.is_file():
+            raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(self.root))
         pattern = f"*/*/*/{RECORD_FILE}"
         return (path.parent for path in sorted(self.root.glob(pattern)) if _visible(path))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from r2med.errors import MissingError, UsageError
+from r2med.home import user_path
 from r2med.tasks import arrow_copy
 from r2med.tasks.location import data_folder
 from r2med.tasks.reading.blocks import file_errors
@@ -74,7 +75,7 @@ def _find(name_or_path: str | Path, root: str | Path | None) -> _Wanted:
         source = find_source(folder, split)
         return _Wanted(split or folder.resolve().name, None, source)
     if root is not None:
-        return _Wanted(entry.name, entry, _source_under(Path(root).expanduser(), entry), True)
+        return _Wanted(entry.name, entry, _source_under(user_path(root), entry), True)
     return _Wanted(entry.name, entry, _fetched(entry))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.errors import UsageError, nearest
+from r2med.home import user_path
 
 MANIFESTS = Path(__file__).parent / "manifests"
 _SUITES = ("full", "nano", "demo")
@@ -134,7 +135,7 @@ def _resolve_one(part: str) -> list[TaskEntry | Path]:
         return list(_suite("full" if lowered == "all" else lowered).entries)
     if _key(part) in _index():
         return [_index()[_key(part)]]
-    path = Path(part).expanduser()
+    path = user_path(part)
     if path.is_dir() or _folder_of_split(path).is_dir():
         return [path]
     if _looks_like_path(part):

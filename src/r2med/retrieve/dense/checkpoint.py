@@ -15,7 +15,7 @@ from typing import Any
 
 from r2med.atomic import atomic_file
 from r2med.errors import DamagedError, MissingError
-from r2med.home import shelf
+from r2med.home import shelf, user_path
 
 #: Files that cannot change a vector, or that other runtimes read.
 _OTHER_SUFFIXES = {".md", ".h5", ".msgpack", ".ot", ".onnx", ".png", ".jpg", ".gz", ".pdf"}
@@ -87,7 +87,7 @@ class Checkpoint:
 
 def locate(name: str, *, revision: str = "", option: str = "checkpoint") -> Checkpoint:
     """Find a checkpoint by path or hub name; the hub is asked only when nothing here has it."""
-    path = Path(name).expanduser()
+    path = user_path(name)
     if path.is_dir():
         return Checkpoint(name, path, "folder", {})
     if name.startswith((".", "/", "~")) or name.count("/") != 1 or path.exists():

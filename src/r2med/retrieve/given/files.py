@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError, UsageError
+from r2med.home import user_path
 from r2med.retrieve.given.findings import Findings
 from r2med.runs import Run
 from r2med.runs.parquet import read_parquet
@@ -56,7 +57,7 @@ class RunFile:
 
 def locate_run(text: str) -> RunFile:
     """Find what `run:TEXT` means: a run file, or the folder of a stored result."""
-    path = Path(text).expanduser()
+    path = user_path(text)
     if path.is_dir():
         if not (path / _RUN_FILE).is_file():
             raise MissingError(

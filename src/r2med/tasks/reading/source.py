@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from r2med.errors import MissingError, UsageError, nearest
+from r2med.home import user_path
 
 Layout = Literal["r2med", "beir", "parquet"]
 
@@ -39,7 +40,7 @@ class Source:
 
 def split_selection(text: str | Path) -> tuple[Path, str | None]:
     """Take `FOLDER#SPLIT` apart; a folder that really has a # in its name stays whole."""
-    path = Path(text).expanduser()
+    path = user_path(text)
     name, mark, split = path.name.rpartition("#")
     if not mark or not name or not split or path.exists():
         return path, None
