@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import run
+from tests.tasks.writing import Written, write_beir
 
 
 def test_json_is_the_contract_and_nothing_else() -> None:
@@ -21,6 +22,25 @@ def test_json_is_the_contract_and_nothing_else() -> None:
         *("ndcg@10", "map@10", "recall@100", "precision@10", "hit@10", "mrr")
     ]
     assert Path(found[0]["result"], "result.json").is_file()
+
+
+def test_a_mean_counts_every_task_though_folders_share_a_name(tmp_path: Path) -> None:
+    """One of them finds its document first, the other finds nothing: their mean is a half."""
+    documents = (("d1", "fever and rash"), ("d2", "broken bone"))
+    found = Written(documents, (("1", "fever rash"),), (("1", "d1", 1),))
+    missed = Written(documents, (("1", "fever rash"),), (("1", "d2", 1),))
+    folders = [
+        write_beir(tmp_path / "a" / "own", found),
+        write_beir(tmp_path / "b" / "own", missed),
+    ]
+
+    done = run("eval", "bm25", "--task", ",".join(f"{folder}#test" for folder in folders))
+
+    rows = {line.split()[0]: line.split()[1] for line in done.out.splitlines() if "own#" in line}
+    (mean,) = (line.split()[4] for line in done.out.splitlines() if "mean of 2 tasks" in line)
+    values = [float(rows[f"{place}/own#test"]) for place in "ab"]
+    assert values[0] > values[1]
+    assert float(mean) == pytest.approx(sum(values) / 2, abs=0.01)
 
 
 @pytest.mark.parametrize("by", ["task", "scenario", "family"])

@@ -28,7 +28,7 @@ def results(tmp_path: Path) -> list[Result]:
 
 
 def test_systems_are_ranked_on_both_tasks_with_intervals(results: list[Result]) -> None:
-    found = fidelity("demo/biology", "NanoDemoBiology", results, resamples=200)
+    found = fidelity("demo/biology", "nano#NanoDemoBiology", results, resamples=200)
 
     assert {place.system for place in found.places} == set(SYSTEMS)
     assert found.queries == 13
@@ -44,7 +44,7 @@ def test_a_task_compared_with_itself_agrees_wholly(results: list[Result]) -> Non
 
 
 def test_the_command_reads_stored_results_and_fits_eighty_columns(results: list[Result]) -> None:
-    outcome = run("nano", "fidelity", "demo/biology", "NanoDemoBiology", "--resamples", "100")
+    outcome = run("nano", "fidelity", "demo/biology", "nano#NanoDemoBiology", "--resamples", "100")
 
     assert outcome.code == 0
     assert all(system in outcome.out for system in SYSTEMS)
@@ -56,19 +56,19 @@ def test_too_few_systems_is_an_error_that_says_which_there_are(results: list[Res
     few = [result for result in results if result.system in SYSTEMS[:2]]
 
     with pytest.raises(MissingError, match=r"2 systems have stored results on both"):
-        fidelity("demo/biology", "NanoDemoBiology", few)
+        fidelity("demo/biology", "nano#NanoDemoBiology", few)
 
 
 def other_data(documents: int) -> Task:
     """Another form of the same source, under the name that the first has."""
     build(load_task("demo/biology"), "other", Recipe(documents=documents), force=True)
-    return load_task("other#NanoDemoBiology")
+    return load_task("other#NanoDemoBiology", name="nano#NanoDemoBiology")
 
 
 def test_results_on_other_data_of_a_task_are_told_and_not_counted(results: list[Result]) -> None:
     on_other = evaluate(SYSTEMS[:3], [other_data(50)])
 
-    found = fidelity("demo/biology", "NanoDemoBiology", [*on_other, *results], resamples=100)
+    found = fidelity("demo/biology", "nano#NanoDemoBiology", [*on_other, *results], resamples=100)
 
     assert {place.system: place.nano for place in found.places} == {
         result.system: pytest.approx(result.metrics["ndcg@10"]) for result in on_other
@@ -83,7 +83,7 @@ def test_too_few_systems_on_the_newest_data_is_an_error_that_tells_of_the_other(
     on_other = evaluate(SYSTEMS[:1], [other_data(50)])
 
     with pytest.raises(MissingError, match="4 stored results are on other data"):
-        fidelity("demo/biology", "NanoDemoBiology", [*on_other, *results])
+        fidelity("demo/biology", "nano#NanoDemoBiology", [*on_other, *results])
 
 
 columns = st.lists(st.floats(0, 1), min_size=3, max_size=8).filter(lambda c: np.ptp(c) > 0)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from r2med.errors import DataError, MissingError, UsageError
-from r2med.tasks.load import describe, load_task
+from r2med.tasks.load import describe, load_task, load_tasks, task_names
 from r2med.tasks.location import data_folder
 from r2med.tasks.registry import find_task
-from tests.tasks.writing import Written, write_lines, write_nano, write_r2med
+from tests.tasks.writing import Written, write_beir, write_lines, write_nano, write_r2med
 
 
 def test_a_folder_is_a_task_of_its_own_name(tmp_path: Path) -> None:
@@ -20,6 +22,35 @@ def test_a_folder_is_a_task_of_its_own_name(tmp_path: Path) -> None:
 
     assert (task.name, task.suite, task.entry, task.source) == ("mine", None, None, folder)
     assert task.notices == ()
+
+
+def test_a_split_is_part_of_a_tasks_name(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "beir")
+
+    assert load_task(folder).name == "beir"
+    assert load_task(f"{folder}#test").name == "beir#test"
+    assert load_task(folder, name="mine").name == "mine"
+
+
+def test_tasks_of_one_name_are_told_apart_by_their_parents(tmp_path: Path) -> None:
+    folders = [write_r2med(tmp_path / place) for place in ("a/x/data", "b/x/data", "b/y/data")]
+    own = [*folders, write_beir(tmp_path / "beir"), write_beir(tmp_path / "other/beir")]
+    chosen = [*own[:3], *(f"{folder}#test" for folder in own[3:]), "demo/biology"]
+
+    names = [task.name for task in load_tasks(",".join(map(str, chosen)))]
+
+    assert names[:3] == ["a/x/data", "b/x/data", "y/data"]
+    assert names[3:] == [f"{tmp_path.name}/beir#test", "other/beir#test", "demo/biology"]
+
+
+def test_two_different_tasks_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
+    task = load_task(write_r2med(tmp_path))
+    part = replace(task, queries=replace(task.queries, ids=pa.array(["8", "9"], pa.large_string())))
+
+    assert task_names([task, task]) == [task.name, task.name]
+    with pytest.raises(UsageError, match="name=") as caught:
+        task_names([task, part])
+    assert task.name in str(caught.value)
 
 
 def test_a_relative_folder_is_found_without_a_mark(

@@ -57,7 +57,7 @@ def _pairs(
     root: Path | None,
     resamples: int,
 ) -> tuple[list[str], list[Versus]]:
-    from itertools import combinations
+    from itertools import combinations, islice
 
     from r2med.errors import UsageError
     from r2med.measure.pooled import compare_tasks
@@ -65,8 +65,7 @@ def _pairs(
     from r2med.report.console import notice
     from r2med.results.contenders import aligned, contender
     from r2med.results.lookup import is_run_file, stored_results
-    from r2med.results.ranking import stored_name
-    from r2med.tasks.load import load_task
+    from r2med.tasks.load import load_tasks, task_names
     from r2med.tasks.registry import resolve
 
     if len(systems) < 2:
@@ -74,14 +73,13 @@ def _pairs(
     named = resolve(task) if task else []
     tasks = []
     if any(is_run_file(system) for system in systems):
-        asked = [item if isinstance(item, Path) else item.name for item in named]
-        tasks = [load_task(name, root=root) for name in asked[:2]]
+        tasks = list(islice(load_tasks(task, root=root), 2)) if task else []
     stored = stored_results(folder, notice)
     found = [contender(system, stored, tasks, metric, folder) for system in systems]
     names = [each.name for each in found]
     if len(set(names)) < len(names):
         raise UsageError("compare: the same system is given twice.")
-    wanted = [stored_name(item) for item in named] or None
+    wanted = task_names(named) or None
     suite, columns = aligned(found, wanted, metric, notice)
     pairs = [
         Versus(

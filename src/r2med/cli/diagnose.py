@@ -63,16 +63,14 @@ def _diagnosed(
     from r2med.results.diagnosis import diagnose as look_into
     from r2med.results.lookup import is_run_file, stored_results
     from r2med.results.ranking import find_ranking
-    from r2med.tasks.load import load_task
+    from r2med.tasks.load import load_tasks
     from r2med.tasks.registry import resolve
 
-    wanted = [item if isinstance(item, Path) else item.name for item in resolve(named)]
-    if is_run_file(system) and len(wanted) > 1:
+    if is_run_file(system) and len(resolve(named)) > 1:
         raise UsageError(f"{system} is a run file: give exactly one --task.")
     stored = stored_results(folder, notice)
     found = []
-    for name in wanted:
-        task = load_task(name, root=root)
+    for task in load_tasks(named, root=root):
         ranking = find_ranking(system, stored, task, folder, notice)
         found.append((look_into(ranking, task, results=stored), task))
     return found

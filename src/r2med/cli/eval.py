@@ -158,12 +158,10 @@ def _estimate(systems: Sequence[System], tasks: str, root: Path | None, *, as_js
     from r2med.engine.estimating import estimates
     from r2med.report.console import console, echo, echo_json
     from r2med.report.generation_table import estimate_row, estimate_table
-    from r2med.tasks.load import load_task
-    from r2med.tasks.registry import resolve
+    from r2med.tasks.load import load_tasks
 
     rows: list[dict[str, object]] = []
-    for wanted in resolve(tasks):
-        task = load_task(wanted if isinstance(wanted, Path) else wanted.name, root=root)
+    for task in load_tasks(tasks, root=root):
         for system in systems:
             for part, estimate, turns in estimates(system.stage, task):
                 rows.append({"part": part, **estimate_row(task.name, estimate, turns)})

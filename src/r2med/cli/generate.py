@@ -113,13 +113,9 @@ def _write_prompts(method: str, folder: Path) -> None:
 
 
 def _tasks(names: str, root: Path | None) -> list[LoadedTask]:
-    from r2med.tasks.load import load_task
-    from r2med.tasks.registry import resolve
+    from r2med.tasks.load import load_tasks
 
-    return [
-        load_task(item if isinstance(item, Path) else item.name, root=root)
-        for item in resolve(names)
-    ]
+    return list(load_tasks(names, root=root))
 
 
 def _estimated(generating: Generating, task: LoadedTask) -> dict[str, object]:

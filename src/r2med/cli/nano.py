@@ -65,16 +65,14 @@ def build(
     from r2med.nano.folder import check_free
     from r2med.nano.pool import FILLS, Recipe
     from r2med.report.console import notice
-    from r2med.tasks.load import load_task
-    from r2med.tasks.registry import resolve
+    from r2med.tasks.load import load_tasks
 
     recipe = Recipe(
         queries, documents, chosen(fill, FILLS, "--fill"), seed, hard_from, positives_cap
     )
     form = chosen(layout, LAYOUTS, "--layout")
     check_free(out, force=force)
-    names = [item if isinstance(item, Path) else item.name for item in resolve(tasks)]
-    loaded = [load_task(name, root=data_root) for name in names]
+    loaded = list(load_tasks(tasks, root=data_root))
     built = build_folder(loaded, out, recipe, layout=form, force=force, strict=strict, tell=notice)
     if as_json:
         typer.echo(json.dumps([_built_json(one) for one in built], indent=2))
@@ -165,15 +163,16 @@ def fidelity(
 
 
 def _fidelity_names(full: str, nano_task: str | None) -> tuple[str, str]:
-    """Names as results have them: a registered task's own, a folder's last part."""
-    from r2med.errors import R2MedError, UsageError
-    from r2med.tasks.registry import find_suite, find_task
+    """Names as results have them: of a task, of a folder, or as given."""
+    from r2med.errors import UsageError
+    from r2med.tasks.load import task_names
+    from r2med.tasks.registry import find_suite
 
     def stored_name(text: str) -> str:
         try:
-            return find_task(text).name
-        except R2MedError:
-            return text.rpartition("#")[2] if "#" in text else Path(text).name
+            return task_names([text])[0]
+        except UsageError:
+            return text
 
     name = stored_name(full)
     if nano_task is not None:

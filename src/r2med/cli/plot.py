@@ -127,14 +127,12 @@ def _overlap(
     from r2med.results.diagnosis import diagnose
     from r2med.results.diagnosis.lexicon import Lexicon
     from r2med.results.ranking import find_ranking
-    from r2med.tasks.load import load_task
-    from r2med.tasks.registry import resolve
+    from r2med.tasks.load import load_tasks
 
     if not systems or task is None:
         raise UsageError("plot overlap needs a system and --task, e.g. plot overlap bm25 -t demo.")
     found: dict[str, list[Any]] = {}
-    for item in resolve(task):
-        loaded = load_task(item if isinstance(item, Path) else item.name, root=root)
+    for loaded in load_tasks(task, root=root):
         lexicon = Lexicon(loaded.corpus)
         for system in systems:
             ranking = find_ranking(system, stored, loaded, folder, notice)
@@ -151,20 +149,20 @@ def _wins(
     metric: str,
     theme: Theme,
 ) -> Any:
+    from itertools import islice
+
     from r2med.report.plots.wins import wins
     from r2med.results.contenders import aligned, contender
     from r2med.results.lookup import is_run_file
-    from r2med.results.ranking import stored_name
-    from r2med.tasks.load import load_task
+    from r2med.tasks.load import load_tasks, task_names
     from r2med.tasks.registry import resolve
 
     if len(systems) != 2:
         raise UsageError("plot wins needs two systems, e.g. plot wins bm25 bm25-lucene.")
     named = resolve(task) if task else []
-    asked = [item if isinstance(item, Path) else item.name for item in named]
     needs_data = any(is_run_file(system) for system in systems)
-    loaded = [load_task(name, root=root) for name in asked[:2]] if needs_data else []
+    loaded = list(islice(load_tasks(task, root=root), 2)) if task and needs_data else []
     sides = [contender(system, stored, loaded, metric, folder) for system in systems]
-    wanted = [stored_name(item) for item in named] or None
+    wanted = task_names(named) or None
     suite, columns = aligned(sides, wanted, metric)
     return wins([side.name for side in sides], columns, metric, theme, suite=suite)

@@ -113,10 +113,11 @@ def _selected(folder: Path, task: str | None, system: str | None) -> list[Result
     from r2med.results.lookup import all_results
     from r2med.systems.registry import registered
     from r2med.systems.spec import parse
+    from r2med.tasks.load import task_names
     from r2med.tasks.registry import resolve
 
     spec = None if system is None else str(registered(parse(system)))
-    names = None if task is None else [item.name for item in resolve(task)]
+    names = None if task is None else task_names(resolve(task))
     return [
         result
         for result in sorted(all_results(folder, notice), key=lambda each: str(each.folder))

@@ -15,7 +15,7 @@ from r2med.results.store import DEFAULT_FOLDER, Store
 from r2med.retrieve.conditions import Conditions
 from r2med.systems.ledger import Ledger
 from r2med.systems.pipeline import System
-from r2med.tasks.load import load_task
+from r2med.tasks.load import load_task, task_names
 from r2med.tasks.task import Task
 
 Tell = Callable[[str], None]
@@ -88,10 +88,10 @@ def each_result(
         for system in systems
     ]
     try:
-        for like in tasks:
+        for like, name in zip(tasks, task_names(tasks), strict=True):
             loading = Ledger()
             with loading.stage("load"):
-                task = _loaded(like, options)
+                task = _loaded(like, name, options)
             for notice in task.notices:
                 tell(f"{task.name}: {notice}")
             evaluation = Evaluation(task, store, loading, tell, options.get("force", False))
@@ -127,7 +127,8 @@ def _refuse_strangers(systems: Sequence[object], tasks: Sequence[object]) -> Non
             )
 
 
-def _loaded(like: TaskLike, options: Options) -> Task:
+def _loaded(like: TaskLike, name: str, options: Options) -> Task:
     if isinstance(like, Task):
-        return like
-    return load_task(like, root=options.get("root"), strict=options.get("strict", False))
+        return like if like.name == name else replace(like, name=name)
+    strict = options.get("strict", False)
+    return load_task(like, name=name, root=options.get("root"), strict=strict)

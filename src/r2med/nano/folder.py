@@ -20,7 +20,7 @@ from r2med.atomic import atomic_folder, seal, unseal
 from r2med.errors import DamagedError, UsageError
 from r2med.nano.pool import Pool
 from r2med.runs import Run
-from r2med.tasks.load import load_task
+from r2med.tasks.load import load_task, task_names
 from r2med.tasks.location import NANO_CONFIGS
 from r2med.tasks.provenance import sha256_of
 from r2med.tasks.registry import TaskEntry, find_suite, resolve
@@ -41,7 +41,8 @@ class TaskGroup:
 
     def load(self, root: Path | None = None) -> Iterator[Task]:
         """The tasks, each read when its turn comes."""
-        return (load_task(name, root=root) for name in self.names)
+        chosen = zip(self.names, task_names(self.names), strict=True)
+        return (load_task(item, name=name, root=root) for item, name in chosen)
 
 
 def task_group(text: str) -> TaskGroup:

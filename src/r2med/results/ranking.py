@@ -14,7 +14,6 @@ from r2med.results.lookup import find_named, newest
 from r2med.results.record import Result
 from r2med.retrieve.conditions import Tell, log
 from r2med.runs import Run
-from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Task
 
 
@@ -66,11 +65,3 @@ def grades(task: Task) -> dict[str, dict[str, int]]:
     for query, document, grade in zip(*columns, judged.scores.tolist(), strict=True):
         found.setdefault(query, {})[document] = grade
     return found
-
-
-def stored_name(item: TaskEntry | Path) -> str:
-    """The name under which results of a task are stored; of FOLDER#SPLIT it is the split."""
-    if not isinstance(item, Path):
-        return item.name
-    folder, _, split = item.name.rpartition("#")
-    return split if folder else item.resolve().name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from r2med.tasks.reading.blocks import file_errors
 from r2med.tasks.reading.collection import Collection
 from r2med.tasks.reading.read import read_collection
 from r2med.tasks.reading.source import Source, find_source, split_selection
-from r2med.tasks.registry import TaskEntry, find_task, suites
+from r2med.tasks.registry import TaskEntry, find_task, resolve, suites
 from r2med.tasks.statistics import counts, differences, manifest_differences
 from r2med.tasks.task import Task
 
@@ -35,6 +35,7 @@ class _Wanted:
 def load_task(
     name_or_path: str | Path,
     *,
+    name: str | None = None,
     root: str | Path | None = None,
     strict: bool = False,
     use_copy: bool = True,
@@ -42,6 +43,7 @@ def load_task(
     """Load a registered task, or the task in a folder (`FOLDER#SPLIT` where it holds several).
 
     A registered name wins over a folder of the same name; write `./Biology` for the folder.
+    `name` replaces the folder's own name, under which results are stored and shown.
     `root` is a folder with data in the reference layout (`root/<task>/...`) to be taken as the
     registered task. `strict` makes judgements for unknown queries or documents an error.
     `use_copy=False` neither reads nor writes the local Arrow copy.
@@ -51,15 +53,91 @@ def load_task(
     if strict:
         collection.findings.check_strict()
     return Task(
-        name=wanted.name,
+        name=name or wanted.name,
         suite=wanted.entry.suite if wanted.entry else None,
         corpus=collection.corpus,
         queries=collection.queries,
         judgements=collection.judgements,
         source=wanted.source.folder,
+        split=wanted.source.split,
         entry=wanted.entry,
         notices=(*collection.findings.notices(), *_manifest_notices(collection, wanted)),
     )
+
+
+def load_tasks(
+    text: str, *, root: str | Path | None = None, strict: bool = False
+) -> Iterator[Task]:
+    """The tasks that a comma-separated list names, each read when its turn comes."""
+    items = resolve(text)
+    return (
+        load_task(
+            item if isinstance(item, Path) else item.name, name=name, root=root, strict=strict
+        )
+        for item, name in zip(items, task_names(items), strict=True)
+    )
+
+
+def task_names(tasks: Sequence[TaskEntry | Task | Path | str]) -> list[str]:
+    """What each of several tasks is called in results and tables; no two share a name.
+
+    A folder gives its name, and `FOLDER#SPLIT` that; folders of one name take their parents'
+    names before it, as many as it takes.
+    """
+    places = [_place(task) for task in tasks]
+    parents = [0] * len(places)
+    while True:
+        names = [place.name(above) for place, above in zip(places, parents, strict=True)]
+        holders: dict[str, set[_Place]] = {}
+        for name, place in zip(names, places, strict=True):
+            holders.setdefault(name, set()).add(place)
+        shared = [row for row, name in enumerate(names) if len(holders[name]) > 1]
+        if not shared:
+            return names
+        rows = [row for row in shared if parents[row] < places[row].parents]
+        if not rows:
+            raise UsageError(
+                f"Two different tasks are named {names[shared[0]]!r}, so results of one would "
+                "hide those of the other.\nGive one a name: load_task(folder, name=...)."
+            )
+        for row in rows:
+            parents[row] += 1
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What tells tasks of one name apart: the folder, its split, and the data if it is loaded."""
+
+    own_name: str
+    folder: Path = Path()
+    split: str | None = None
+    hash: str | None = None
+
+    @property
+    def parents(self) -> int:
+        """How many parent folders could be named."""
+        return max(0, len(self.folder.parts) - 2)
+
+    def name(self, parents: int) -> str:
+        """The name with so many parent folders before it."""
+        return "/".join([*self.folder.parts[-1 - parents : -1], self.own_name])
+
+
+def _place(task: TaskEntry | Task | Path | str) -> _Place:
+    if isinstance(task, TaskEntry):
+        return _Place(task.name)
+    if isinstance(task, Task):
+        folder = Path() if task.entry else task.source.resolve()
+        return _Place(task.name, folder, task.split, task.hash)
+    if entry := _registered(task):
+        return _Place(entry.name)
+    folder, split = split_selection(task)
+    return _Place(_own_name(folder, split), folder.resolve(), split)
+
+
+def _own_name(folder: Path, split: str | None) -> str:
+    name = folder.resolve().name
+    return f"{name}#{split}" if split else name
 
 
 def describe(task: Task) -> str:
@@ -73,9 +151,10 @@ def _find(name_or_path: str | Path, root: str | Path | None) -> _Wanted:
     if entry is None:
         folder, split = split_selection(name_or_path)
         source = find_source(folder, split)
-        return _Wanted(split or folder.resolve().name, None, source)
+        return _Wanted(_own_name(folder, split), None, source)
     if root is not None:
-        return _Wanted(entry.name, entry, _source_under(user_path(root), entry), True)
+        source = _source_under(user_path(root), entry)
+        return _Wanted(entry.name, entry, source, own_copy=True)
     return _Wanted(entry.name, entry, _fetched(entry))
 
 

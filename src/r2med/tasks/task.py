@@ -94,6 +94,8 @@ class Task:
     queries: Queries
     judgements: Judgements
     source: Path
+    split: str | None = None
+    """Which of the tasks in its folder this is, where one was chosen by FOLDER#SPLIT."""
     entry: TaskEntry | None = None
     notices: tuple[str, ...] = field(default=())
 

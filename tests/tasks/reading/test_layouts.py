@@ -152,7 +152,7 @@ def test_a_beir_split_takes_only_the_queries_it_judges(tmp_path: Path) -> None:
 
     dev = load_task(f"{tmp_path}#dev")
 
-    assert dev.name == "dev"
+    assert dev.split == "dev"
     assert contents(dev).queries == (("1", "first"),)
     assert dev.notices == ("1 query without judgements in this split, left out of the task.",)
     assert len(load_task(tmp_path).queries) == 2
@@ -187,7 +187,7 @@ def test_of_several_splits_one_must_be_chosen(tmp_path: Path) -> None:
         load_task(f"{tmp_path}#NanoTow")
 
     assert contents(load_task(f"{tmp_path}#NanoTwo")).documents == (("x", "only"),)
-    assert load_task(f"{tmp_path}#NanoTwo").name == "NanoTwo"
+    assert load_task(f"{tmp_path}#NanoTwo").split == "NanoTwo"
 
 
 def test_a_folder_with_a_number_sign_in_its_name_is_a_folder(tmp_path: Path) -> None:

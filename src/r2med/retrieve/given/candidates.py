@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from r2med.errors import DataError, MissingError, UsageError, nearest
 from r2med.runs import Run
 from r2med.tasks.location import NANO_CONFIGS, split_files
-from r2med.tasks.reading.source import find_source
 from r2med.tasks.task import Task
 
 #: Candidates of a published hybrid list; what stands below was put there as a safeguard.
@@ -101,13 +100,8 @@ def find_subset(task: Task, name: str) -> Subset:
 
 
 def split_of(task: Task) -> str:
-    """The split that a task of a Parquet folder is: its name, or the only one there is."""
-    known = task.entry.split if task.entry else None
-    if known or split_files(task.source, NANO_CONFIGS[0], task.name):
-        return known or task.name
-    if not (task.source / NANO_CONFIGS[0]).is_dir():
-        return task.name
-    return find_source(task.source).split or task.name
+    """The split that a task of a Parquet folder is; of another layout, its name."""
+    return task.split or task.name
 
 
 def _read(file: Path) -> tuple[pa.LargeStringArray, pa.LargeStringArray, NDArray[np.int64]]:
