@@ -22,9 +22,9 @@ from r2med import load_task
 from r2med.measure import measure
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.topk import top
-from r2med.systems.building import Builder
-from r2med.systems.retrieval import Retrieval
+from r2med.systems.build import Builder
 from r2med.systems.spec import Unit, parse
+from r2med.systems.stages import Retrieval
 from r2med.tasks.task import Corpus, Task
 
 

@@ -85,6 +85,17 @@ def loaded_after(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
+def test_plain_bm25_loads_no_room_of_models_that_it_does_not_run() -> None:
+    code = "import r2med; r2med.evaluate('bm25', 'demo/biology')"
+    listing = f"{code}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", listing], capture_output=True, text=True, check=True
+    )
+    rooms = {name.split(".")[1] for name in done.stdout.split() if name.startswith("r2med.")}
+
+    assert not rooms & {"remote", "expand", "rerank", "models"}
+
+
 def test_importing_the_package_loads_nothing_heavy() -> None:
     assert not loaded_after("import r2med") & HEAVY
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from r2med.results.store import Store
     from r2med.retrieve.conditions import Conditions
     from r2med.runs import Run
-    from r2med.systems.pipeline import System
+    from r2med.systems.build import System
     from r2med.tasks.load import load_task
     from r2med.tasks.task import Corpus, Judgements, Queries, Task
 
@@ -37,7 +37,7 @@ _HOMES = {
     "Run": "r2med.runs",
     "Scores": "r2med.measure",
     "Store": "r2med.results.store",
-    "System": "r2med.systems.pipeline",
+    "System": "r2med.systems.build",
     "Task": "r2med.tasks.task",
     "evaluate": "r2med.engine.evaluate",
     "load_task": "r2med.tasks.load",

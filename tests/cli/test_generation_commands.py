@@ -211,7 +211,7 @@ def test_wrong_usage_of_show_is_said_in_words(
 
 def test_terms_of_bm25_add_up_to_the_score() -> None:
     from r2med.engine.showing import show
-    from r2med.systems.pipeline import System
+    from r2med.systems.build import System
     from r2med.tasks.load import load_task
 
     system = System.from_spec(f"hyde:qwen-7b[generations={given_generations()}] | bm25")

@@ -288,8 +288,8 @@ def test_lists_shorter_than_the_depth_are_told(task: r2med.Task) -> None:
     r2med.evaluate("bm25@20 | mine@50", task, models={"mine": ByNumber()}, tell=told.append)
 
     assert told == [
-        f"{SPLIT}: mine@50: 3 of 3 lists hold fewer than 50 documents; all they hold is reranked. "
-        "A deeper first stage is written with @, as in bm25@50."
+        f"{task.name}: mine@50: 3 of 3 lists hold fewer than 50 documents; all they hold is "
+        "reranked. A deeper first stage is written with @, as in bm25@50."
     ]
 
 

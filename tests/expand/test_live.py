@@ -19,7 +19,7 @@ from r2med.results.record import Result
 from r2med.retrieve.bm25 import Bm25Retriever
 from r2med.retrieve.conditions import Conditions
 from r2med.settings import read
-from r2med.systems.pipeline import System
+from r2med.systems.build import System
 from r2med.systems.registry import find_entry
 from r2med.tasks.task import Task
 from tests.expand.conftest import QUERIES

@@ -15,7 +15,7 @@ import r2med
 from r2med.expand.generations import read_traces
 from r2med.home import shelf
 from r2med.retrieve.conditions import Conditions
-from r2med.systems.pipeline import System
+from r2med.systems.build import System
 from r2med.tasks.task import Task
 
 METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")

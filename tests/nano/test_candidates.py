@@ -11,7 +11,7 @@ from r2med.errors import MissingError, UsageError
 from r2med.nano import Recipe, add_candidates, build, profile
 from r2med.nano.candidates import Candidates, combined, dense_config
 from r2med.runs import Run
-from r2med.systems.pipeline import System
+from r2med.systems.build import System
 from r2med.tasks.load import load_task
 from tests.building import judgements_of
 from tests.cli.running import run

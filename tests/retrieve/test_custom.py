@@ -15,7 +15,7 @@ from r2med.errors import DataError, MissingError, UsageError
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.custom import as_matrix, retriever_of
 from r2med.retrieve.own_code import load_target
-from r2med.systems.pipeline import System
+from r2med.systems.build import System
 from tests.retrieve.small_task import own_task
 
 PLAIN = Conditions()

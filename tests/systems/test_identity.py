@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from r2med.settings import identity_of
-from r2med.systems.building import ENGINES, read_settings
+from r2med.systems.build import ENGINES, read_settings
 from r2med.systems.registry import Entry, entries
 
 #: Settings that never change a ranking, by engine.

@@ -86,3 +86,20 @@ def test_an_error_says_what_was_expected_and_where(text: str, why: str, place: i
     message = str(caught.value)
     assert why in message
     assert f"\n  {text}\n  {' ' * place}^" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("bm25@" + "9" * 5000, "a depth, a whole number from 1 to 999999999"),
+        ("(" * 20_000 + "bm25" + ")" * 20_000, "at most 100 parentheses"),
+        ("bm25[k1=" + "9" * 5000 + "] +", "expected the name of a system"),
+        ("x" * 10_000 + "?", "expected '|', '+' or the end"),
+    ],
+)
+def test_a_text_of_any_size_gets_a_short_answer(text: str, why: str) -> None:
+    with pytest.raises(UsageError) as problem:
+        parse(text)
+
+    assert why in str(problem.value)
+    assert len(str(problem.value)) < 500

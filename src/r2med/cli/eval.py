@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from r2med.results.record import Result
-    from r2med.systems.pipeline import System
+    from r2med.systems.build import System
 
 
 def evaluate(
@@ -71,7 +71,7 @@ def evaluate(
     """
     from r2med.measure import HEADLINE, parse_metric
     from r2med.report.console import echo_json, notice_console, progress
-    from r2med.systems.pipeline import System
+    from r2med.systems.build import System
 
     grouping = chosen(by, GROUPINGS, "--by")
     names = [str(parse_metric(name)) for name in metrics.split(",")] if metrics else list(HEADLINE)

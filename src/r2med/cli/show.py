@@ -36,7 +36,7 @@ def show(
     from r2med.engine.showing import show as explained
     from r2med.report.console import console
     from r2med.report.expansion_view import expansion_view
-    from r2med.systems.pipeline import System
+    from r2med.systems.build import System
     from r2med.tasks.load import load_task
 
     built = System.from_spec(system, conditions(llm_url=llm_url, prompts=prompts, fresh=fresh))

@@ -7,11 +7,8 @@ from typing import Protocol, runtime_checkable
 
 from r2med.expand.expander import FromModel
 from r2med.remote.budget import Estimate
-from r2med.systems.expanding import Expanding
-from r2med.systems.fused import Fused
-from r2med.systems.reranking import Reranking
-from r2med.systems.retrieval import Retrieval
-from r2med.systems.stage import Stage
+from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval
+from r2med.systems.work import Stage
 from r2med.tasks.task import Task
 
 

@@ -13,8 +13,8 @@ from r2med.measure import parse_metric
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER, Store
 from r2med.retrieve.conditions import Conditions
-from r2med.systems.ledger import Ledger
-from r2med.systems.pipeline import System
+from r2med.systems.build import System
+from r2med.systems.work import Ledger
 from r2med.tasks.load import load_task, task_names
 from r2med.tasks.task import Task
 

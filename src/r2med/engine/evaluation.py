@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +25,8 @@ from r2med.results.record import (
 )
 from r2med.results.store import Store, read_result
 from r2med.retrieve.conditions import Conditions
-from r2med.systems.expanding import notices
-from r2med.systems.ledger import Ledger, StageCost
-from r2med.systems.reranking import Reranking, safeguards
-from r2med.systems.stage import Part, Work
+from r2med.systems.stages import Reranking, notices, safeguards
+from r2med.systems.work import Ledger, Part, StageCost, Work
 from r2med.tasks.task import Task
 
 
@@ -97,7 +94,7 @@ class Evaluation:
         self, part: Part, run: Run, extra: Sequence[Metric], ledger: Ledger
     ) -> tuple[Record, Scores]:
         wanted = list(dict.fromkeys([*stored_metrics(), *extra]))
-        ties = cast(TieOrder, part.stage.ties(self.task))
+        ties = part.stage.ties(self.task)
         with ledger.stage("measure"):
             scores = measure(run, self.task.judgements, wanted, ties=ties)
             reranking = self._reranking(part, run, wanted, ties)

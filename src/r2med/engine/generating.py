@@ -12,10 +12,10 @@ from r2med.expand.expander import FromModel, GenerationExpander
 from r2med.expand.generations import place, write_generations
 from r2med.remote.budget import Estimate
 from r2med.retrieve.conditions import Conditions
-from r2med.systems.expanding import Expanding
-from r2med.systems.pipeline import System
+from r2med.systems.build import System
 from r2med.systems.registry import entries
 from r2med.systems.spec import Spec, Unit, parse
+from r2med.systems.stages import Expanding
 from r2med.tasks.task import Task
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +14,9 @@ from r2med.expand.expander import FromModel
 from r2med.retrieve.interface import Searcher, TermSearcher
 from r2med.retrieve.query_forms import QueryForm, search_forms
 from r2med.runs import Run
-from r2med.runs.ordering import TieOrder, ordered
-from r2med.systems.expanding import Expanding
-from r2med.systems.pipeline import System
-from r2med.systems.retrieval import Retrieval
+from r2med.runs.ordering import ordered
+from r2med.systems.build import System
+from r2med.systems.stages import Expanding, Retrieval
 from r2med.tasks.task import Queries, Task
 
 #: How deep documents are looked for; below, a document counts as not found.
@@ -150,7 +148,7 @@ def _places(run: Run, stage: Retrieval, alone: Task) -> dict[str, tuple[int, flo
     there, and the documents below follow as the search lists them.
     """
     [query] = alone.queries.ids.to_pylist()
-    measured = ordered(run.truncated(stage.depth), cast(TieOrder, stage.ties(alone)))
+    measured = ordered(run.truncated(stage.depth), stage.ties(alone))
     ranking = measured.ranking(query) + run.ranking(query)[stage.depth :]
     return {document: (rank, score) for rank, (document, score) in enumerate(ranking, start=1)}
 

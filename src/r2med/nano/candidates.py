@@ -20,10 +20,9 @@ from r2med.retrieve.fusion import NANO_K, reciprocal_rank_fusion
 from r2med.retrieve.given.candidates import find_subset, split_of
 from r2med.runs import Run
 from r2med.runs.ordering import ordered
-from r2med.systems.ledger import Ledger
-from r2med.systems.pipeline import System
-from r2med.systems.retrieval import Retrieval
-from r2med.systems.stage import Work, run_member
+from r2med.systems.build import System
+from r2med.systems.stages import Retrieval
+from r2med.systems.work import Ledger, Work, run_member
 from r2med.tasks.location import NANO_CONFIGS, split_files
 from r2med.tasks.task import Judgements, Task
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Literal, cast
 
 from r2med.errors import UsageError, nearest
+from r2med.runs.ordering import TieOrder
 from r2med.systems.spec import Spec, Unit, mapped
 
 _PACKAGE = Path(__file__).parents[1]
@@ -66,7 +67,7 @@ class Entry:
     """The depths at which it was."""
     deviations: tuple[str, ...] = ()
     depth: int = 100
-    ties: str = "trec"
+    ties: TieOrder = "trec"
     tail: str = "keep"
     fields: Mapping[str, object] = field(default_factory=dict)
 
@@ -135,7 +136,7 @@ def _entry(name: str, table: dict[str, object]) -> Entry:
         published_depths=tuple(cast("list[int]", table.get("published_depths", []))),
         deviations=tuple(cast("list[str]", table.get("deviations", []))),
         depth=cast(int, table.get("depth", 100)),
-        ties=str(table.get("ties", "trec")),
+        ties=cast(TieOrder, table.get("ties", "trec")),
         tail=str(table.get("tail", "keep")),
         fields=MappingProxyType({k: v for k, v in table.items() if k not in _SHARED}),
     )

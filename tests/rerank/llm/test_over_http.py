@@ -12,7 +12,7 @@ import r2med
 from r2med.remote.budget import Limits
 from r2med.retrieve.conditions import Conditions
 from r2med.runs.ordering import ordered
-from r2med.systems.pipeline import System
+from r2med.systems.build import System
 from tests.llm_server import EMPTY, REFUSING, LLMServer, cut, fails, garbled, running_llm_server
 
 pytest.importorskip("aiohttp")

@@ -9,7 +9,7 @@ import pytest
 from r2med.errors import UsageError
 from r2med.retrieve.dense.build import form_of
 from r2med.retrieve.dense.settings import Settings
-from r2med.systems.pipeline import System
+from r2med.systems.build import System
 from r2med.systems.registry import entries, find_entry
 from r2med.tasks.registry import find_suite, find_task
 from tests.retrieve.small_task import own_task

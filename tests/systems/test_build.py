@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from r2med.errors import UsageError
-from r2med.systems.fused import Fused
-from r2med.systems.pipeline import System
-from r2med.systems.reranking import Reranking
+from r2med.systems.build import System
+from r2med.systems.stages import Fused, Reranking
 
 
 class Mine:

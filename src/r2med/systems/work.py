@@ -1,15 +1,79 @@
-"""The ledger of a run: what each stage cost and what really ran, stage by stage."""
+"""What a stage promises, and what it works with: a task, its members' runs, a ledger of costs."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from r2med.retrieve.conditions import Conditions
+from r2med.runs import Run
+from r2med.runs.ordering import TieOrder
+from r2med.tasks.task import Task
 
 #: The facts of a stage that are costs, wherever a stage can tell them.
 _COSTS = ("texts", "tokens", "calls", "money")
+
+
+class Stage(Protocol):
+    """A part of a system that yields a run."""
+
+    @property
+    def depth(self) -> int:
+        """How many documents its run holds per query."""
+        ...
+
+    def identity(self, task: Task) -> Mapping[str, object]:
+        """Everything that decides the run on a task, as JSON values.
+
+        It depends on the task where files beside the task's data decide: candidate lists,
+        generations.
+        """
+        ...
+
+    def ties(self, task: Task) -> TieOrder:
+        """The order of equal scores by which its run is measured."""
+        ...
+
+    def run(self, work: Work) -> Run:
+        """Do the work on one task."""
+        ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stage with the text that names it: a system, or a member of one that could be one."""
+
+    text: str
+    stage: Stage
+    published_as: str | None = None
+    deviations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """The task, where costs are booked, and how a stage gets the runs of its members.
+
+    Members are asked for through `member`, so that whoever runs a system can answer with a
+    stored result instead of running them again.
+    """
+
+    task: Task
+    ledger: Ledger
+    member: Callable[[Part, Work], Run]
+    conditions: Conditions = field(default_factory=Conditions)
+
+    def tell(self, name: str, message: str) -> None:
+        """Say what a reader of the scores should know of a stage."""
+        self.conditions.tell(f"{self.task.name}: {name}: {message}")
+
+
+def run_member(part: Part, work: Work) -> Run:
+    """Run a member now; the plain answer to `Work.member`."""
+    return part.stage.run(work)
 
 
 @dataclass(frozen=True)

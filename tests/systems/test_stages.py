@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import UsageError
-from r2med.systems.expanding import Expanding
-from r2med.systems.pipeline import System
+from r2med.systems.build import System
 from r2med.systems.registry import entries
+from r2med.systems.stages import Expanding
 from r2med.tasks.load import load_task
 
 

@@ -1,29 +1,33 @@
-"""Build the stages of a system from its tree: what may stand where, and who builds it."""
+"""From a system's text to something that runs: what may stand where, and who builds it."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from r2med.errors import UsageError
-from r2med.expand.expander import build as build_expander
-from r2med.expand.finding import CorpusFinder
-from r2med.expand.interface import Finder
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.fusion import Fusion
-from r2med.retrieve.interface import Retriever
+from r2med.retrieve.given.candidates import CandidateSettings
+from r2med.retrieve.given.files import RunSettings, locate_run
 from r2med.settings import identity_of, read
-from r2med.systems.expanding import Expanding
-from r2med.systems.fused import Fused
-from r2med.systems.given import given
-from r2med.systems.registry import Entry, StageKind, find_entry
-from r2med.systems.reranking import Reranking
-from r2med.systems.retrieval import Retrieval
+from r2med.systems.registry import Entry, StageKind, entries, find_entry, registered
 from r2med.systems.spec import Spec, Unit, parse
-from r2med.systems.stage import Part
+from r2med.systems.stages import (
+    Expanding,
+    Fused,
+    GivenCandidates,
+    GivenRun,
+    Reranking,
+    Retrieval,
+)
+from r2med.systems.work import Part, Stage
 from r2med.tasks.task import Task
+
+if TYPE_CHECKING:
+    from r2med.expand.interface import Finder
 
 #: By engine: the module that builds its stages, and the class of its settings. Each module has
 #: `build(settings, conditions)`, for rerankers `build(name, settings, conditions)`.
@@ -44,7 +48,55 @@ ENGINES: Mapping[str, str] = {
     "pointwise": "r2med.rerank.llm.pointwise",
     "own": "r2med.rerank.own",
 }
+_PLAIN = Conditions()
 _DEFAULT_FUSION = Unit("rrf")
+
+
+@dataclass(frozen=True)
+class System:
+    """A runnable system and the text that names it."""
+
+    spec: Spec
+    part: Part
+    conditions: Conditions = _PLAIN
+
+    @property
+    def stage(self) -> Stage:
+        """What runs."""
+        return self.part.stage
+
+    @classmethod
+    def from_spec(
+        cls,
+        text: str | Spec,
+        conditions: Conditions = _PLAIN,
+        *,
+        models: Mapping[str, object] | None = None,
+    ) -> System:
+        """Build a system from its text; unknown names and options are UsageErrors.
+
+        `models` gives names to objects of the caller's own, so that the text may use them:
+        `from_spec("bm25 | mine@50", models={"mine": reranker})`.
+        """
+        spec = registered(parse(text) if isinstance(text, str) else text)
+        own = {_own_name(name): model for name, model in (models or {}).items()}
+        return cls(spec, Builder(conditions, own).system(spec), conditions)
+
+    @classmethod
+    def from_model(
+        cls, model: object, *, name: str | None = None, conditions: Conditions = _PLAIN
+    ) -> System:
+        """A system around a model of the caller's own: see docs/your-model.md."""
+        from r2med.retrieve.custom import retriever_of
+
+        retriever = retriever_of(model, name=name, conditions=conditions)
+        unit = Unit(_own_name(retriever.name))
+        entry = Entry(unit.name, "retriever", "custom", "a model given as a Python object")
+        stage = Retrieval(unit.name, entry, retriever, entry.depth)
+        return cls(Spec((unit,)), Part(unit.name, stage), conditions)
+
+    def __str__(self) -> str:
+        return str(self.spec)
 
 
 @dataclass(frozen=True)
@@ -93,17 +145,20 @@ class Builder:
                 f"Choose one, or fuse two systems: '({unit} | bm25) + ({searching} | bm25)'."
             )
         first = self.system(searching)
-        settings = read_settings(_configured(unit))
-        expander = build_expander(settings, self.conditions)  # type: ignore[arg-type]
+        entry = _configured(unit)
+        settings = read_settings(entry)
+        expander = _module(entry).build(settings, self.conditions)
         stage = Expanding(str(unit), expander, first, self._finder, declared(settings))
         text = str(Spec(part.fused, (searching,)))
         published = dict(unit.options) == {"generations": "published"} and first.published_as
-        told = f"{unit.name}:{unit.argument} | {first.published_as}" if published else None
-        current = Part(text, stage, told, first.deviations if published else ())
+        name = f"{unit.name}:{unit.argument} | {first.published_as}" if published else None
+        current = Part(text, stage, name, first.deviations if published else ())
         return self._reranked(current, part.fused, [searching], part.stages[1:])
 
     def _finder(self, task: Task, text: str) -> Finder:
         """What an expander that reads before it writes searches with."""
+        from r2med.expand.finding import CorpusFinder
+
         stage = self.system(parse(text)).stage
         if not isinstance(stage, Retrieval):
             raise UsageError(f"[search={text}]: expected one retriever, as in [search=bm25].")
@@ -121,15 +176,14 @@ class Builder:
     def _first(self, unit: Unit) -> Part:
         kind = self._kind(unit)
         if kind == "given":
-            entry = _configured(unit)
-            return Part(str(unit), given(unit, entry, read_settings(entry)))
+            return Part(str(unit), _given(unit, _configured(unit)))
         if kind != "retriever":
             _refuse_first(unit, kind)
         if unit.name in self.models:
             return self._own_retrieval(unit)
         entry = _configured(unit)
         settings = read_settings(entry)
-        retriever = cast(Retriever, _module(entry).build(settings, self.conditions))
+        retriever = _module(entry).build(settings, self.conditions)
         depth = unit.depth or entry.depth
         stage = Retrieval(str(unit), entry, retriever, depth, declared(settings))
         plain = not unit.options and unit.depth is None
@@ -202,6 +256,22 @@ def _module(entry: Entry) -> Any:
     return importlib.import_module(ENGINES[entry.engine].partition(":")[0])
 
 
+def _own_name(name: str) -> str:
+    """The name, if a system's text can hold it and it belongs to no other system."""
+    if name.lower() in entries():
+        raise UsageError(f"name={name!r} is the name of another system. Give one of its own.")
+    try:
+        plain = parse(name) == Spec((Unit(name),))
+    except UsageError:
+        plain = False
+    if not plain:
+        raise UsageError(
+            f"name={name!r} cannot stand in a system's text. Use letters, digits, '.', '_' and "
+            "'-', as in name='my-model'."
+        )
+    return name
+
+
 def _configured(unit: Unit) -> Entry:
     """The entry of a unit with its argument and options put in."""
     entry = find_entry(unit.name)
@@ -211,6 +281,15 @@ def _configured(unit: Unit) -> Entry:
             raise UsageError(f"system {unit}: {unit.name} takes no argument after ':'.")
         options[entry.argument] = unit.argument
     return entry.overridden(options)
+
+
+def _given(unit: Unit, entry: Entry) -> Stage:
+    """The stage of a unit such as `run:PATH` or `candidates:bm25`."""
+    settings = read_settings(entry)
+    if isinstance(settings, RunSettings):
+        return GivenRun(str(unit), locate_run(settings.path), unit.depth)
+    assert isinstance(settings, CandidateSettings)
+    return GivenCandidates(str(unit), settings, unit.depth or entry.depth, entry.ties)
 
 
 def _tail(entry: Entry, unit: Unit) -> Any:

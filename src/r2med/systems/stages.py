@@ -1,0 +1,409 @@
+"""The stages of a system: each yields a run on a task, and says everything that decides it.
+
+Stages are built by `systems.build`. What needs a language model or a reranker is imported where a
+system has one, so plain retrieval loads neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from r2med.errors import UsageError
+from r2med.retrieve.fusion import Fusion, reciprocal_rank_fusion
+from r2med.retrieve.given.candidates import CandidateSettings, Subset, find_subset
+from r2med.retrieve.given.files import RunFile
+from r2med.retrieve.given.findings import Findings
+from r2med.retrieve.given.fitting import fitted
+from r2med.retrieve.interface import Retriever, Searcher
+from r2med.retrieve.query_forms import QueryForm, search_forms
+from r2med.runs import Run
+from r2med.runs.ordering import TieOrder, ordered
+from r2med.settings import identity_of
+from r2med.systems.registry import Entry
+from r2med.systems.work import Part, Stage, Work
+from r2med.tasks.task import Task
+
+if TYPE_CHECKING:
+    from r2med.expand.interface import BoundExpander, Expander, Finders
+    from r2med.rerank.interface import Reranker
+    from r2med.rerank.ordering import Tail
+
+#: Queries in one form or more, each form a whole set of queries.
+Variants = Sequence[Sequence[QueryForm]]
+
+#: Raised when equal members, expansions or scores would be put together into another run.
+_FUSION_VERSION = 2
+_EXPANSION_VERSION = 2
+_RERANKING_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """One retriever, as its registry entry configures it."""
+
+    name: str
+    entry: Entry
+    retriever: Retriever
+    depth: int
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Of the entry, as far as they may change a ranking."""
+
+    @property
+    def built(self) -> Mapping[str, object]:
+        """The identity of what searches: engine, settings, and what it read besides them."""
+        return {
+            "engine": self.entry.engine,
+            "settings": dict(self.settings),
+            **self.retriever.identity,
+        }
+
+    def identity(self, task: Task) -> Mapping[str, object]:
+        """The retriever's identity and the depth."""
+        return {"retriever": self.built, "depth": self.depth}
+
+    def ties(self, task: Task) -> TieOrder:
+        """As the entry's protocol says; the Nano protocol orders equal scores by id, ascending."""
+        nano = task.suite == "nano" and self.entry.ties == "trec"
+        return "id-ascending" if nano else self.entry.ties
+
+    def run(self, work: Work) -> Run:
+        """Prepare the corpus, then search it."""
+        return self._searched(work, lambda it: [it.search(work.task.queries, depth=self.depth)])[0]
+
+    def run_forms(self, work: Work, variants: Variants) -> list[Run]:
+        """One run per variant of the queries; the corpus is prepared once."""
+        search = partial(search_forms, queries=work.task.queries, depth=self.depth)
+        return self._searched(work, lambda it: [search(it, forms=forms) for forms in variants])
+
+    def _searched(self, work: Work, search: Callable[[Searcher], list[Run]]) -> list[Run]:
+        with work.ledger.stage("index", self.name):
+            searcher = self.retriever.prepare(work.task)
+        with work.ledger.stage("search", self.name):
+            runs = search(searcher)
+        work.ledger.tell(self.name, searcher.facts())
+        return runs
+
+
+@dataclass(frozen=True)
+class GivenRun:
+    """`run:PATH`: a run file or a stored result; its identity is the file's content."""
+
+    name: str
+    file: RunFile
+    cut: int | None
+
+    @cached_property
+    def _content(self) -> tuple[Run, Findings]:
+        return self.file.read()
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return self.file.fingerprint()
+
+    @property
+    def depth(self) -> int:
+        """As the system says, or as deep as the longest list."""
+        longest = int(self._content[0].lengths.max(initial=0))
+        return min(longest, self.cut) if self.cut else longest
+
+    def identity(self, task: Task) -> Mapping[str, object]:
+        """The file's content."""
+        return {"run": self._fingerprint, "depth": self.cut}
+
+    def ties(self, task: Task) -> TieOrder:
+        """Those of the stored result it belongs to; trec_eval's for a file."""
+        return cast(TieOrder, self.file.ties)
+
+    def run(self, work: Work) -> Run:
+        """The lists of the task's queries; what does not fit the task is dropped and told."""
+        with work.ledger.stage("read", self.name):
+            content, findings = self._content
+            run, findings = fitted(content, work.task, findings)
+        _tell_findings(self.name, findings, work)
+        return run.truncated(self.cut) if self.cut else run
+
+
+@dataclass(frozen=True)
+class GivenCandidates:
+    """`candidates:NAME`: a candidate subset that lies beside the task's data."""
+
+    name: str
+    settings: CandidateSettings
+    depth: int
+    tie_order: TieOrder
+
+    def identity(self, task: Task) -> Mapping[str, object]:
+        """The content of the subset's files on this task."""
+        return {
+            "candidates": self._subset(task).fingerprint(),
+            "settings": identity_of(self.settings),
+            "depth": self.depth,
+        }
+
+    def ties(self, task: Task) -> TieOrder:
+        """Lists are scored in their own order: they were published without scores."""
+        return self.tie_order
+
+    def run(self, work: Work) -> Run:
+        """The published lists."""
+        with work.ledger.stage("read", self.name):
+            lists = self._subset(work.task).read(safeguard=self.settings.safeguard)
+            run, findings = fitted(lists, work.task, Findings())
+        _tell_findings(self.name, findings, work)
+        return run.truncated(self.depth)
+
+    def safeguards(self, task: Task) -> Mapping[str, str]:
+        """The positives that were put below the lists, by query; none unless asked for."""
+        return self._subset(task).safeguards() if self.settings.safeguard else {}
+
+    def _subset(self, task: Task) -> Subset:
+        return find_subset(task, self.settings.name)
+
+
+@dataclass(frozen=True)
+class Fused:
+    """`a + b`: members in the order they were named, and how they are fused."""
+
+    name: str
+    members: tuple[Part, ...]
+    fusion: Fusion
+    depth: int
+
+    def __post_init__(self) -> None:
+        """Refuse weights that do not fit the members."""
+        weights = len(self.fusion.weights)
+        if weights not in (0, len(self.members)):
+            raise UsageError(
+                f"{self.name}: {weights} weights for {len(self.members)} members, expected one "
+                "each."
+            )
+
+    def identity(self, task: Task) -> Mapping[str, object]:
+        """The members' identities, in any order unless weighted, and the method."""
+        fusion = self.fusion.on(task.suite)
+        members = [dict(member.stage.identity(task)) for member in self.members]
+        return {
+            "fusion": identity_of(fusion),
+            "version": _FUSION_VERSION,
+            "depth": self.depth,
+            "members": members if fusion.weights else sorted(members, key=repr),
+        }
+
+    def ties(self, task: Task) -> TieOrder:
+        """trec_eval's; the Nano protocol scores fused lists in their own order."""
+        return "list" if task.suite == "nano" else "trec"
+
+    def run(self, work: Work) -> Run:
+        """Get every member's run, then fuse."""
+        return self.fuse([work.member(member, work) for member in self.members], work)
+
+    def fuse(self, runs: Sequence[Run], work: Work) -> Run:
+        """Fuse one run per member, each in the order in which it is measured."""
+        stages = [member.stage for member in self.members]
+        with work.ledger.stage("fuse", self.name):
+            lists = [
+                in_tie_order(run, stage, work.task) for run, stage in zip(runs, stages, strict=True)
+            ]
+            filled = [fills(stage) for stage in stages]
+            return self.fusion.on(work.task.suite).fuse(lists, depth=self.depth, filled=filled)
+
+
+@dataclass(frozen=True)
+class Expanding:
+    """`METHOD:LLM | first`; rerankers that follow see the original query."""
+
+    name: str
+    expander: Expander
+    first: Part
+    finders: Finders
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Of the expander's entry, as far as they may change a ranking."""
+    on_task: BoundExpander | None = None
+    """The expander on the task of this evaluation: see `bind`."""
+
+    def __post_init__(self) -> None:
+        """Refuse a first stage that does not search."""
+        if not _searches(self.first.stage):
+            raise UsageError(
+                f"{self.name} expands queries, so a retriever must follow it, as in "
+                f"'{self.name} | bm25' or '{self.name} | (bm25 + minilm)'."
+            )
+
+    @property
+    def depth(self) -> int:
+        """As deep as what searches."""
+        return self.first.stage.depth
+
+    def identity(self, task: Task) -> Mapping[str, object]:
+        """The expander's, on this task, and that of what searches."""
+        return {
+            "version": _EXPANSION_VERSION,
+            "expander": {"settings": dict(self.settings), **self.bound(task).identity},
+            "first": dict(self.first.stage.identity(task)),
+        }
+
+    def ties(self, task: Task) -> TieOrder:
+        """Those of what searches."""
+        return self.first.stage.ties(task)
+
+    def bound(self, task: Task) -> BoundExpander:
+        """The expander on one task."""
+        return self.on_task or self.expander.on(task, self.finders)
+
+    def run(self, work: Work) -> Run:
+        """Expand, search with every variant, and fuse where there are several."""
+        with work.ledger.stage("expand", self.name):
+            expansion = self.bound(work.task).expand()
+        work.ledger.tell(self.name, expansion.facts())
+        if unusable := len(expansion.fallen_back):
+            work.tell(
+                self.name,
+                f"{unusable:,} of {len(expansion.queries):,} queries have no usable generation "
+                "(refused or empty) and stand for themselves.",
+            )
+        first = self.first.stage
+        runs = _search(first, work, expansion.variants)
+        if len(runs) == 1:
+            return runs[0]
+        with work.ledger.stage("fuse", self.name):
+            lists = [in_tie_order(run, first, work.task) for run in runs]
+            filled = [fills(first)] * len(runs)
+            return reciprocal_rank_fusion(lists, depth=self.depth, filled=filled)
+
+
+@dataclass(frozen=True)
+class Reranking:
+    """`first | reranker@K`: the first K documents in a new order, the rest below."""
+
+    name: str
+    first: Part
+    reranker: Reranker
+    reranked: int
+    """K: how many documents of each list are put in a new order."""
+    tail: Tail
+    tie_order: TieOrder = "trec"
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Of the reranker's entry, as far as they may change a ranking."""
+
+    @property
+    def depth(self) -> int:
+        """As deep as the first stage, or K where the rest is dropped."""
+        first = self.first.stage.depth
+        return min(first, self.reranked) if self.tail == "drop" else first
+
+    def identity(self, task: Task) -> Mapping[str, object]:
+        """The reranker's, the first stage's, and what happens below K."""
+        return {
+            "reranker": {"settings": dict(self.settings), **self.reranker.identity},
+            "version": _RERANKING_VERSION,
+            "reranked": self.reranked,
+            "tail": self.tail,
+            "first": dict(self.first.stage.identity(task)),
+        }
+
+    def ties(self, task: Task) -> TieOrder:
+        """As the entry's protocol says."""
+        return self.tie_order
+
+    def run(self, work: Work) -> Run:
+        """Get the first stage's run, score its first K, put them in order."""
+        from r2med.rerank.candidates import candidate_lists
+        from r2med.rerank.ordering import reordered
+
+        first = in_tie_order(work.member(self.first, work), self.first.stage, work.task)
+        self._tell_short_lists(first, work)
+        with work.ledger.stage("rerank", self.name):
+            lists = candidate_lists(first.truncated(self.reranked), work.task)
+            scores = self.reranker.scores(lists)
+            run = reordered(first, scores, self.reranked, self.tail)
+        work.ledger.tell(self.name, self.reranker.facts())
+        return run
+
+    def _tell_short_lists(self, first: Run, work: Work) -> None:
+        short = int(np.count_nonzero(first.lengths < self.reranked))
+        if not short:
+            return
+        deeper = ""
+        if self.first.stage.depth < self.reranked:
+            deeper = f" A deeper first stage is written with @, as in bm25@{self.reranked}."
+        work.tell(
+            self.name,
+            f"{short:,} of {len(first):,} lists hold fewer than {self.reranked} documents; all "
+            f"they hold is reranked.{deeper}",
+        )
+
+
+def bind(part: Part, task: Task) -> Part:
+    """The part for one evaluation on one task: what lies in files is looked up once, and now."""
+    stage = part.stage
+    match stage:
+        case GivenRun():
+            stage = replace(stage)
+        case Expanding():
+            stage = replace(stage, on_task=stage.expander.on(task, stage.finders))
+        case Reranking():
+            stage = replace(stage, first=bind(stage.first, task))
+        case Fused():
+            stage = replace(stage, members=tuple(bind(each, task) for each in stage.members))
+    return replace(part, stage=stage)
+
+
+def in_tie_order(run: Run, stage: Stage, task: Task) -> Run:
+    """A stage's run in the order in which it is measured on a task.
+
+    Ranks and the first K then mean the same to the next stage as to a reader of its scores.
+    """
+    return ordered(run, stage.ties(task))
+
+
+def fills(stage: Stage) -> bool:
+    """Whether a stage fills its lists up with documents that match nothing, as published BM25s do.
+
+    A rank among such documents says nothing, so fusion leaves them out.
+    """
+    if isinstance(stage, Expanding):
+        return fills(stage.first.stage)
+    return isinstance(stage, Retrieval) and stage.settings.get("unmatched") == "fill"
+
+
+def notices(stage: Stage, task: Task) -> tuple[str, ...]:
+    """What a reader of a stage's scores must know, whether it runs now or ran before."""
+    return stage.bound(task).notices if isinstance(stage, Expanding) else ()
+
+
+def safeguards(stage: Stage, task: Task) -> Mapping[str, str]:
+    """Positives that were put among a system's candidates on purpose, by query."""
+    if isinstance(stage, GivenCandidates):
+        return stage.safeguards(task)
+    if isinstance(stage, Reranking):
+        return safeguards(stage.first.stage, task)
+    if isinstance(stage, Fused):
+        return {q: d for part in stage.members for q, d in safeguards(part.stage, task).items()}
+    return {}
+
+
+def _searches(stage: Stage) -> bool:
+    if isinstance(stage, Fused):
+        return all(_searches(member.stage) for member in stage.members)
+    return isinstance(stage, Retrieval)
+
+
+def _search(stage: Stage, work: Work, variants: Variants) -> list[Run]:
+    """One run per variant of the queries."""
+    if isinstance(stage, Fused):
+        members = [_search(member.stage, work, variants) for member in stage.members]
+        return [stage.fuse(runs, work) for runs in zip(*members, strict=True)]
+    return cast(Retrieval, stage).run_forms(work, variants)
+
+
+def _tell_findings(name: str, findings: Findings, work: Work) -> None:
+    if work.conditions.strict:
+        findings.check_strict(name)
+    for notice in findings.notices():
+        work.tell(name, notice)
+    work.ledger.tell(name, findings.facts())
