@@ -124,19 +124,6 @@ def lock(path: Path) -> Iterator[None]:
                 return
 
 
-@contextmanager
-def try_lock(path: Path) -> Iterator[bool]:
-    """As `lock`, without waiting: yields False where another process or thread holds the file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-    with _held(path, wait=False) as held:
-        try:
-            yield held is not False
-        finally:
-            if held is not False:
-                path.unlink(missing_ok=True)
-
-
 def sweep(folder: Path) -> None:
     """Remove the drafts in a folder whose writers are gone, and finish interrupted replacements."""
     with suppress(OSError):

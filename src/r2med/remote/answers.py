@@ -7,21 +7,28 @@ locked, so that processes which ask the same share the work.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import re
 import threading
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from r2med.append import AppendFile
-from r2med.atomic import atomic_file, try_lock
+from r2med.atomic import atomic_file
 from r2med.remote.completions import ChatAnswer
+
+try:
+    import fcntl
+except ImportError:  # Windows: processes that ask the same at the same time ask twice there
+    fcntl = None  # type: ignore[assignment]
 
 SUFFIX = ".calls"
 MODEL_FILE = "model.json"
@@ -58,7 +65,6 @@ class Answers:
         self._lines: dict[str, _Line] = {}
         self._read: dict[Path, int] = {}
         self._file = AppendFile(self.folder, SUFFIX, what="answers")
-        self._locks: dict[str, ExitStack] = {}
         self._synced = 0.0
         self._guard = threading.RLock()
 
@@ -93,21 +99,15 @@ class Answers:
                 self.sync()
 
     def reserve(self, key: str) -> bool:
-        """Whether this object may ask now: no other one, here or in another process, is asking.
+        """Whether to ask now: nobody else, in this process or another one, is asking.
 
         Look for the answer again afterwards: who was asking may just have finished.
         """
-        lock = ExitStack()
-        if not lock.enter_context(try_lock(self.folder / "asking" / key)):
-            lock.close()
-            return False
-        self._locks[key] = lock
-        return True
+        return _asking(self.folder, os.getpid()).add(key)
 
     def release(self, key: str) -> None:
         """Let others ask."""
-        if lock := self._locks.pop(key, None):
-            lock.close()
+        _asking(self.folder, os.getpid()).discard(key)
 
     def sync(self) -> None:
         """Bring what was written to the disk itself."""
@@ -156,6 +156,50 @@ class Answers:
         if not path.exists():
             with atomic_file(path) as draft:
                 draft.write_text(json.dumps(self._identity, indent=2) + "\n", encoding="utf-8")
+
+
+class _Asking:
+    """The requests of one model that are under way, in this process and others.
+
+    Each is a byte of one file that its process has locked; the system drops the locks of a process
+    that ends. They belong to the process as a whole and go when it closes the file anywhere, so
+    there is one such object per folder, which stays.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+        self._keys: set[str] = set()
+        self._guard = threading.Lock()
+
+    def add(self, key: str) -> bool:
+        """Whether nobody was asking."""
+        with self._guard:
+            if key in self._keys or not self._lock(key, ask=True):
+                return False
+            self._keys.add(key)
+            return True
+
+    def discard(self, key: str) -> None:
+        with self._guard:
+            if key in self._keys:
+                self._keys.remove(key)
+                self._lock(key, ask=False)
+
+    def _lock(self, key: str, *, ask: bool) -> bool:
+        if fcntl is None:
+            return True
+        how = fcntl.LOCK_EX | fcntl.LOCK_NB if ask else fcntl.LOCK_UN
+        try:
+            fcntl.lockf(self._handle, how, 1, zlib.crc32(key.encode()))
+        except OSError as problem:
+            return problem.errno not in (errno.EACCES, errno.EAGAIN)
+        return True
+
+
+@cache
+def _asking(folder: Path, process: int) -> _Asking:
+    return _Asking(folder / "asking.lock")
 
 
 def _data(line: bytes) -> bytes | None:
