@@ -215,16 +215,23 @@ def test_the_newest_result_counts_and_older_ones_are_mentioned() -> None:
 
 
 def test_costs_add_up_over_tasks_and_stay_unknown_where_nothing_was_reported() -> None:
-    told: dict[str, object] = {"part": "bm25", "stage": "search", "tokens": 100, "money": 0.5}
-    results = [store(ROOT, "bm25", task, ranks(1), stages=(told,)) for task in TASKS]
+    search: dict[str, object] = {
+        "part": "bm25",
+        "stage": "search",
+        "seconds": 1.5,
+        "tokens": 100,
+        "money": 0.5,
+    }
+    results = [store(ROOT, "bm25", task, ranks(1), stages=(search,)) for task in TASKS]
     plain = stored_on(TASKS, "bm25-nano", 1)
 
     board = leaderboard(Selection(suite="demo"), [*results, *plain])
 
     with_costs, without = row(board, "bm25").cost, row(board, "bm25-nano").cost
     assert with_costs is not None and without is not None
-    assert (with_costs.seconds, with_costs.tokens, with_costs.money) == (12.0, 800, 4.0)
-    assert (without.tokens, without.money) == (None, None)
+    assert (with_costs.query_seconds, with_costs.query_tokens) == (12.0, 800)
+    assert with_costs.money == 4.0
+    assert (without.query_tokens, without.money) == (None, None)
 
 
 def test_tie_bounds_are_averaged_like_the_mean() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from typing import cast
 
 from r2med.report.standing import Leaderboard, Standing
 
@@ -22,9 +23,12 @@ _FIRST_COLUMNS = (
     "gain",
     "gain_over",
     "queries",
-    "seconds",
-    "tokens",
+    "index_seconds",
+    "seconds_per_query",
+    "index_tokens",
+    "tokens_per_query",
     "money",
+    "cached",
     "marks",
 )
 
@@ -92,10 +96,12 @@ def _row(row: Standing, board: Leaderboard) -> dict[str, object]:
         "values": dict(row.values),
         "cost": cost
         and {
-            "seconds": cost.seconds,
+            "index_seconds": cost.index_seconds,
             "seconds_per_query": cost.seconds_per_query,
-            "tokens": cost.tokens,
+            "index_tokens": cost.index_tokens,
+            "tokens_per_query": cost.tokens_per_query,
             "money": cost.money,
+            "cached": cost.cached,
         },
         "marks": list(row.marks),
     }
@@ -121,9 +127,7 @@ def _flat(row: Standing, board: Leaderboard) -> dict[str, object]:
     flat["marks"] = "; ".join(row.marks)
     if row.interval:
         flat |= {"interval_low": row.interval.low, "interval_high": row.interval.high}
-    if row.cost:
-        cost = row.cost
-        flat |= {"seconds": cost.seconds, "tokens": cost.tokens, "money": cost.money}
+    flat |= cast("dict[str, object]", whole["cost"] or {})
     return flat
 
 

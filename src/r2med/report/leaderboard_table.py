@@ -39,6 +39,7 @@ class _Column:
 
 _Layout = tuple[list[_Column], int, str | None]
 """Columns, the spaces between them, and what a reader should know of this layout."""
+_CACHED = "*: partly from a cache; answers of language models as recorded with them."
 _FAMILIES_SHOWN = "Q&A, evidence, case: task means by family; wider output shows the tasks."
 
 
@@ -73,13 +74,13 @@ def _layouts(board: Leaderboard) -> Iterator[_Layout]:
 
 def _cost_layouts() -> Iterator[_Layout]:
     columns = [
-        _Column("seconds", lambda row: _text(row.cost and f"{row.cost.seconds:,.1f}")),
+        _Column("index s", lambda row: _text(row.cost and f"{row.cost.index_seconds:,.1f}")),
         _Column("ms/query", lambda row: _text(row.cost and _milliseconds(row))),
-        _Column("tokens", lambda row: _text(_tokens(row))),
+        _Column("tokens/query", lambda row: _text(_tokens(row))),
         _Column("money", lambda row: _text(_money(row))),
     ]
-    yield columns, 2, None
-    yield columns, 1, None
+    yield columns, 2, _CACHED
+    yield columns, 1, _CACHED
 
 
 def _leading(board: Leaderboard, marks: dict[str, int]) -> list[_Column]:
@@ -213,12 +214,14 @@ def _text(value: object) -> Text:
 
 
 def _milliseconds(row: Standing) -> str:
-    return f"{1000 * row.cost.seconds_per_query:,.1f}" if row.cost else ""
+    if row.cost is None:
+        return ""
+    return f"{1000 * row.cost.seconds_per_query:,.1f}{'*' if row.cost.cached else ''}"
 
 
 def _tokens(row: Standing) -> str | None:
-    known = row.cost and row.cost.tokens is not None
-    return f"{row.cost.tokens:,}" if known and row.cost else None
+    tokens = row.cost.tokens_per_query if row.cost else None
+    return None if tokens is None else f"{tokens:,.0f}"
 
 
 def _money(row: Standing) -> str | None:

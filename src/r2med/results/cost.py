@@ -1,54 +1,86 @@
-"""What a result cost: seconds always, tokens and money where a stage reported them."""
+"""What a result cost: indexing and answering queries apart, tokens and money where they are known.
+
+What came from a cache counts at the cost that was recorded with it, and is marked, so that a warm
+cache does not make a system look cheap.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from r2med.results.record import Result
 
-_NOT_THE_SYSTEM = ("load", "measure")
+#: Stages that are no work of the system.
+_AROUND = ("load", "measure", "read")
+_INDEXING = "index"
 
 
 @dataclass(frozen=True)
 class Cost:
     """Totals over tasks; None is unknown, never zero."""
 
-    seconds: float
     queries: int
-    tokens: int | None
+    index_seconds: float
+    """Indexing or encoding the corpus."""
+    query_seconds: float
+    """Expanding, searching, fusing and reranking, as if queries came one at a time: answers of
+    language models count with the time each took, cached ones as recorded."""
+    index_tokens: int | None
+    query_tokens: int | None
     money: float | None
-    """US dollars, at the price recorded with the calls."""
+    """US dollars at the prices of their days, for queries and corpus, cached answers included."""
+    cached: bool
+    """Whether some of it came from a cache or from stored results of members."""
 
     @property
     def seconds_per_query(self) -> float:
-        """Indexing and encoding the corpus included, so it falls when a cache was warm."""
-        return self.seconds / self.queries if self.queries else 0.0
+        """How long a query takes; the corpus is ready."""
+        return self.query_seconds / self.queries if self.queries else 0.0
+
+    @property
+    def tokens_per_query(self) -> float | None:
+        """Tokens of the queries' side: what is encoded or asked for each."""
+        if self.query_tokens is None or not self.queries:
+            return None
+        return self.query_tokens / self.queries
 
 
 def cost_of(results: Iterable[Result]) -> Cost:
     """Add up what the stages of some results recorded."""
     found = list(results)
-    seconds = sum(
-        spent
-        for result in found
-        for stage, spent in result.seconds.items()
-        if stage not in _NOT_THE_SYSTEM
-    )
-    tokens, money = _reported(found, "tokens"), _reported(found, "money")
+    stages = [
+        stage for result in found for stage in result.record.stages if stage["stage"] not in _AROUND
+    ]
+    indexing = [stage for stage in stages if stage["stage"] == _INDEXING]
+    querying = [stage for stage in stages if stage["stage"] != _INDEXING]
     return Cost(
-        seconds=seconds,
         queries=sum(result.record.task.queries for result in found),
-        tokens=None if tokens is None else int(tokens),
-        money=money,
+        index_seconds=sum(stage["seconds"] for stage in indexing),
+        query_seconds=sum(_seconds(stage) for stage in querying),
+        index_tokens=_tokens(indexing),
+        query_tokens=_tokens(querying),
+        money=_sum(stages, ("money", "cached_money")),
+        cached=any(stage.get("cached") or stage.get("reused") for stage in stages),
     )
 
 
-def _reported(results: Iterable[Result], fact: str) -> float | None:
+def _seconds(stage: Mapping[str, Any]) -> float:
+    answers = stage.get("answer_seconds")
+    return float(stage["seconds"] if answers is None else answers)
+
+
+def _tokens(stages: Iterable[Mapping[str, Any]]) -> int | None:
+    tokens = _sum(stages, ("tokens", "cached_tokens"))
+    return None if tokens is None else int(tokens)
+
+
+def _sum(stages: Iterable[Mapping[str, Any]], names: tuple[str, ...]) -> float | None:
     values = [
-        float(value)
-        for result in results
-        for stage in result.record.stages
-        if isinstance(value := stage.get(fact), int | float)
+        value
+        for stage in stages
+        for name in names
+        if isinstance(value := stage.get(name), int | float)
     ]
     return sum(values) if values else None

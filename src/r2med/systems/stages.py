@@ -83,6 +83,7 @@ class Retrieval:
     def _searched(self, work: Work, search: Callable[[Searcher], list[Run]]) -> list[Run]:
         with work.ledger.stage("index", self.name):
             searcher = self.retriever.prepare(work.task)
+        work.ledger.tell(self.name, searcher.facts())
         with work.ledger.stage("search", self.name):
             runs = search(searcher)
         work.ledger.tell(self.name, searcher.facts())

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from r2med.retrieve.conditions import Conditions
 from r2med.runs import Run
@@ -15,7 +15,16 @@ from r2med.runs.ordering import TieOrder
 from r2med.tasks.task import Task
 
 #: The facts of a stage that are costs, wherever a stage can tell them.
-_COSTS = ("texts", "tokens", "calls", "money")
+_COSTS = (
+    "texts",
+    "tokens",
+    "calls",
+    "money",
+    "cached",
+    "cached_tokens",
+    "cached_money",
+    "answer_seconds",
+)
 
 
 class Stage(Protocol):
@@ -89,6 +98,15 @@ class StageCost:
     tokens: int | None = None
     calls: int | None = None
     money: float | None = None
+    """US dollars, where a price is known."""
+    cached: int | None = None
+    """Texts, pairs or calls that a cache answered; `texts`, `tokens`, `calls`, `money` leave them
+    out."""
+    cached_tokens: int | None = None
+    """Tokens that the cached answers of language models took when they were made."""
+    cached_money: float | None = None
+    answer_seconds: float | None = None
+    """The times that the answers of language models took, added up; cached ones as recorded."""
     peak_memory: int | None = None
     """Bytes: the most the process had taken by the end of the stage."""
     reused: bool = False
@@ -121,11 +139,21 @@ class Ledger:
             self.costs.append(StageCost(part, name, spent, peak_memory=peak_memory()))
 
     def tell(self, part: str, facts: Mapping[str, object]) -> None:
-        """Keep what a part says of itself; costs among it go to the part's last stage."""
+        """Keep what a part says of itself; costs among it go to the part's last stage.
+
+        A part that speaks after each of its stages tells its costs so far: what its earlier stages
+        were booked is taken off.
+        """
         self.facts[part] = facts
-        told = {name: facts[name] for name in _COSTS if facts.get(name) is not None}
-        if told and self.costs and self.costs[-1].part == part:
-            self.costs[-1] = replace(self.costs[-1], **told)  # type: ignore[arg-type]
+        if not self.costs or self.costs[-1].part != part:
+            return
+        earlier = [cost for cost in self.costs[:-1] if cost.part == part]
+        new: dict[str, Any] = {}
+        for name in _COSTS:
+            total = facts.get(name)
+            if isinstance(total, int | float):
+                new[name] = total - sum(getattr(cost, name) or 0 for cost in earlier)
+        self.costs[-1] = replace(self.costs[-1], **new)
 
     def include(self, other: Ledger, *, reused: bool) -> None:
         """Take over what a member of the system cost, now or when its stored result was made."""

@@ -85,7 +85,7 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
         .mark_line(interpolate="step-after", strokeDash=[4, 3], color=theme.muted)
         .encode(x=x, y=y)
     )
-    told = "dashed: the best mean at that cost or less; a warm cache makes a system look cheaper"
+    told = "dashed: the best mean at that cost or less; without indexing, cached work as recorded"
     return alt.layer(edge, dots, *names).properties(
         width=600,
         height=380,
@@ -102,8 +102,9 @@ def _spent(row: Standing, by: Measure) -> float | None:
         return None
     if by == "seconds":
         return row.cost.seconds_per_query
-    total = row.cost.tokens if by == "tokens" else row.cost.money
-    return None if total is None else total / row.cost.queries
+    if by == "tokens":
+        return row.cost.tokens_per_query
+    return None if row.cost.money is None else row.cost.money / row.cost.queries
 
 
 def _room(costs: list[float]) -> list[float]:

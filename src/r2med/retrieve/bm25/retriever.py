@@ -106,6 +106,7 @@ class Bm25Searcher:
         first = self._analyzer.analyze(self._corpus.texts[:1])
         return {
             "index": self._origin,
+            "cached": len(self._index) if self._origin == "cached" else 0,
             "documents": len(self._index),
             "terms": len(self._index.keys),
             "average_length": self._index.average_length,

@@ -210,8 +210,9 @@ def costs(facts: Mapping[str, object]) -> dict[str, object]:
     """What was really encoded, over all sides: texts, and tokens where they are known."""
     sides = [side for side in facts.values() if isinstance(side, Mapping)]
     tokens = sum(side.get("encoded_tokens") or 0 for side in sides)
-    texts = sum(side["distinct"] - side["reused"] for side in sides if "reused" in side)
-    return {"texts": texts, "tokens": tokens or None}
+    reused = sum(side["reused"] for side in sides if "reused" in side)
+    texts = sum(side["distinct"] for side in sides if "reused" in side) - reused
+    return {"texts": texts, "tokens": tokens or None, "cached": reused}
 
 
 def _texts(column: pa.Array) -> list[str]:
