@@ -7,25 +7,21 @@ from typing import Annotated, Any
 import typer
 
 from r2med.cli.cache import cache
-from r2med.cli.card import card
 from r2med.cli.compare import compare
 from r2med.cli.diagnose import diagnose
 from r2med.cli.diff import diff
 from r2med.cli.eval import evaluate
-from r2med.cli.exclusions import exclusions
-from r2med.cli.fetch import fetch
 from r2med.cli.generate import generate
 from r2med.cli.group import command_group
 from r2med.cli.info import analyze, info
 from r2med.cli.leaderboard import leaderboard
 from r2med.cli.nano import nano
 from r2med.cli.plot import plot
-from r2med.cli.profile import profile
 from r2med.cli.reproduce import reproduce
 from r2med.cli.results import results
 from r2med.cli.run import run
 from r2med.cli.show import show
-from r2med.cli.tasks import tasks
+from r2med.cli.tasks import fetch, tasks
 
 #: Commands that moved, and what to type now.
 RENAMED = {
@@ -62,11 +58,6 @@ app.command(hidden=True)(run)
 app.command(hidden=True)(analyze)
 app.command(hidden=True)(diff)
 app.command(hidden=True)(show)
-
-tasks.command()(fetch)
-tasks.command()(profile)
-tasks.command(short_help="Write a task's page in Markdown, HTML and JSON.")(card)
-tasks.command(short_help="Write what training data must leave out.")(exclusions)
 
 
 def _version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""`r2med tasks`: what can be measured, bringing its data here, and checking that data."""
+"""`r2med tasks`: list tasks, bring their data here, check it, profile it, write about it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ import typer
 from r2med.cli.group import command_group
 from r2med.cli.options import (
     GROUPINGS,
+    RESULTS,
     AnyTaskArguments,
     By,
     DataRoot,
+    Dense,
+    Force,
     Json,
+    Results,
     TaskArguments,
     chosen,
 )
+from r2med.cli.options import out as out_option
 from r2med.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from r2med.tasks.hub import Fetched
     from r2med.tasks.registry import TaskEntry
     from r2med.tasks.verify import Check
 
@@ -63,6 +69,44 @@ def show(names: TaskArguments, as_json: Json = False) -> None:
         return
     for place, entry in enumerate(entries):
         console().print(*([""] if place else []), task_details(entry))
+
+
+@tasks.command()
+def fetch(
+    names: AnyTaskArguments = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="ZIP|DIR", help="Take files you have, not the hub's."),
+    ] = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Only check what is here; never use the network.")
+    ] = False,
+    generations: Annotated[
+        bool,
+        typer.Option("--generations", help="Also what published models wrote for the queries."),
+    ] = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Bring task data here, checked against the manifest.
+
+    Downloads from the hub at the pinned revision, or with --from takes a zip,
+    a folder, or a folder of zips. HF_ENDPOINT, HF_HUB_OFFLINE and HF_TOKEN
+    are respected.
+    """
+    from r2med.report.console import echo, echo_json
+
+    if source is None and not names:
+        raise UsageError("Say what to fetch: a suite (full, nano), tasks, or --from ZIP|DIR.")
+    entries = _entries(names) if names else []
+    rows = _take(source, entries) if source else _download(entries, offline=offline, force=force)
+    if generations and source is None:
+        rows += _download(entries, offline=offline, force=force, generations=True)
+    if as_json:
+        echo_json(rows)
+        return
+    for row in rows:
+        echo(f"{row['task']}: {row['told']}")
 
 
 @tasks.command(short_help="Check data against what the manifest says of it.")
@@ -110,6 +154,177 @@ def verify(
         raise typer.Exit(1)
 
 
+@tasks.command()
+def profile(
+    names: TaskArguments,
+    dense: Dense = "wordllama",
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Show the observed profile and the three retrieval profiles.
+
+    A Nano task is profiled by the candidates beside its data; for others
+    they are made here. Published figures stand beside, labelled.
+    """
+    from dataclasses import asdict
+
+    from r2med.nano.folder import task_group
+    from r2med.nano.profiles import group_means, profiled
+    from r2med.report.console import console, echo_json, notice
+    from r2med.report.profiles import group_tables, profile_tables, published_table
+
+    out = console()
+    if data_root is None and not as_json and (entries := _only_published(names)):
+        out.print(published_table(entries))
+        out.print(f"Bring the data here with: r2med fetch {entries[0].name}")
+        return
+    group = task_group(",".join(names))
+    encoder = None if dense == "none" else dense
+    profiles = [profiled(task, encoder, tell=notice)[0] for task in group.load(data_root)]
+    several = len(profiles) > 1
+    if as_json:
+        means = [asdict(mean) for mean in group_means(profiles)] if several else []
+        echo_json({"tasks": [asdict(one) for one in profiles], "group": means})
+        return
+    for part in group_tables(profiles, group.title) if several else profile_tables(profiles[0]):
+        out.print(part)
+
+
+@tasks.command(short_help="Write a task's page in Markdown, HTML and JSON.")
+def card(
+    names: TaskArguments,
+    out: Annotated[Path, out_option("The folder to write the pages into.")],
+    results: Results = RESULTS,
+    dense: Dense = "wordllama",
+    data_root: DataRoot = None,
+    force: Force = False,
+) -> None:
+    """Write a task's page in Markdown, HTML and JSON; for several, a group page.
+
+    Figures and failures come from the data, its candidates and stored
+    results.
+    """
+    from r2med.nano.folder import task_group
+    from r2med.report.cards.pages import write_cards
+    from r2med.report.console import echo, notice
+    from r2med.results.lookup import stored_results
+
+    group = task_group(",".join(names))
+    pages = write_cards(
+        group.load(data_root),
+        out,
+        group.title,
+        results=stored_results(results, notice),
+        dense=None if dense == "none" else dense,
+        force=force,
+        tell=notice,
+    )
+    echo(f"{out}: {len(pages)} {'page' if len(pages) == 1 else 'pages'}, as .md, .html and .json")
+
+
+@tasks.command(short_help="Write what training data must leave out.")
+def exclusions(
+    names: TaskArguments,
+    out: Annotated[Path, out_option("The file to write; .gz is gzipped.")],
+    data_root: DataRoot = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write what training data must leave out: ids, hashes and fingerprints.
+
+    Of queries, positives and documents of the same source; docs/exclusions.md
+    documents the format, which holds no text.
+    """
+    from r2med.audit.exclusions import write_exclusions
+    from r2med.nano.folder import task_group
+    from r2med.report.console import echo, echo_json
+
+    group = task_group(",".join(names))
+    counts = write_exclusions(list(group.load(data_root)), out, force=force)
+    if as_json:
+        echo_json({"out": str(out), **counts})
+        return
+    echo(
+        f"{out}: {counts['query']:,} queries, {counts['positive']:,} positives, "
+        f"{counts['same-source']:,} same-source documents"
+    )
+
+
+def _entries(names: Sequence[str]) -> list[TaskEntry]:
+    """The registered tasks of these names, all of them without names; a folder is a UsageError."""
+    from r2med.tasks.registry import TaskEntry, all_entries, resolve
+
+    items = [item for name in names for item in resolve(name)] if names else all_entries()
+    for item in items:
+        if not isinstance(item, TaskEntry):
+            raise UsageError(
+                f"{item} is a folder, and the manifest knows registered tasks only.\n"
+                "To check your copy of a registered task: r2med tasks verify TASK --data-root DIR. "
+                f"To take files from it: r2med fetch --from {item}."
+            )
+    return list(dict.fromkeys(item for item in items if isinstance(item, TaskEntry)))
+
+
+def _facts(entry: TaskEntry) -> dict[str, object]:
+    from dataclasses import asdict
+
+    from r2med.tasks.location import data_folder, is_present
+
+    here = {"present": is_present(entry), "folder": str(data_folder(entry))}
+    return {**asdict(entry), **here, "positives_per_query": entry.positives_per_query}
+
+
+def _take(source: Path, entries: list[TaskEntry]) -> list[dict[str, object]]:
+    from r2med.report.console import notice
+    from r2med.tasks.archive import import_from
+
+    taken = import_from(source, entries)
+    for item in taken:
+        for remark in item.notices:
+            notice(remark)
+    return [
+        {
+            "task": item.entry.name,
+            "told": f"{item.files} files taken from {source}",
+            "files": item.files,
+            "folder": str(item.folder),
+            "notices": list(item.notices),
+        }
+        for item in taken
+    ]
+
+
+def _download(
+    entries: list[TaskEntry], *, offline: bool, force: bool, generations: bool = False
+) -> list[dict[str, object]]:
+    from r2med.report.console import DownloadBar
+    from r2med.tasks.hub import fetch as fetch_data
+    from r2med.tasks.hub import fetch_generations
+
+    fetching = fetch_generations if generations else fetch_data
+    with DownloadBar() as bar:
+        fetched = fetching(entries, offline=offline, force=force, progress=bar)
+    return [
+        {
+            "task": item.entry.name,
+            "told": _outcome(item, generations),
+            "files": item.downloaded,
+            "folder": str(item.folder),
+            "commit": item.commit,
+        }
+        for item in fetched
+    ]
+
+
+def _outcome(item: Fetched, generations: bool) -> str:
+    at = f" at {item.commit[:12]}" if item.commit else ""
+    if item.downloaded:
+        return f"{item.downloaded} files{' of generations' if generations else ''} fetched{at}"
+    if generations:
+        return f"generations already here{at}"
+    return "comes with r2med" if item.entry.hub is None else f"already here{at}"
+
+
 def _to_verify(names: Sequence[str], data_root: Path | None) -> list[TaskEntry]:
     from r2med.tasks.location import is_present
 
@@ -123,24 +338,11 @@ def _to_verify(names: Sequence[str], data_root: Path | None) -> list[TaskEntry]:
     return here
 
 
-def _entries(names: Sequence[str]) -> list[TaskEntry]:
-    """The registered tasks of these names, all of them without names; a folder is a UsageError."""
-    from r2med.tasks.registry import TaskEntry, all_entries, resolve
+def _only_published(names: Sequence[str]) -> list[TaskEntry]:
+    """The Nano tasks of these names, when all are Nano tasks and none of their data is here."""
+    from r2med.tasks.location import is_present
+    from r2med.tasks.registry import TaskEntry, resolve
 
-    found = [item for name in names for item in resolve(name)] if names else all_entries()
-    for item in found:
-        if not isinstance(item, TaskEntry):
-            raise UsageError(
-                f"{item} is a folder, and the manifest knows registered tasks only.\n"
-                "For your copy of a registered task: r2med tasks verify TASK --data-root DIR."
-            )
-    return list(dict.fromkeys(item for item in found if isinstance(item, TaskEntry)))
-
-
-def _facts(entry: TaskEntry) -> dict[str, object]:
-    from dataclasses import asdict
-
-    from r2med.tasks.location import data_folder, is_present
-
-    here = {"present": is_present(entry), "folder": str(data_folder(entry))}
-    return {**asdict(entry), **here, "positives_per_query": entry.positives_per_query}
+    items = resolve(",".join(names))
+    entries = [item for item in items if isinstance(item, TaskEntry) and item.candidates]
+    return entries if len(entries) == len(items) and not any(map(is_present, entries)) else []

@@ -26,7 +26,7 @@ from r2med.report.cards.render import (
     html,
     markdown,
 )
-from r2med.report.profile_table import data_rows, figure
+from r2med.report.profiles import data_rows, figure
 from r2med.results.record import Result
 from r2med.tasks.task import Task
 

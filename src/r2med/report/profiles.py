@@ -1,0 +1,175 @@
+"""Profiles in the terminal: a task's shape, its three retrieval profiles, a group, fidelity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from r2med.nano.candidates import ROLES, TITLES, Role
+from r2med.nano.profiles import (
+    PUBLISHED_NAMES,
+    DataProfile,
+    Profile,
+    group_means,
+    published_means,
+    weighted_mean,
+)
+from r2med.report.table import Cell, Column, Grid, SystemName, pairs
+from r2med.tasks.registry import TaskEntry
+
+if TYPE_CHECKING:
+    from r2med.nano.fidelity import Fidelity
+
+
+def data_rows(data: DataProfile) -> list[tuple[str, str]]:
+    """The observed profile as pairs of name and figure."""
+    return [
+        ("queries", f"{data.queries:,}"),
+        ("documents", f"{data.documents:,}"),
+        ("positives", f"{data.positives:,}"),
+        (
+            "positives per query",
+            f"{data.positives_min:,} least, {data.positives_median:g} median, "
+            f"{data.positives_mean:.2f} mean, {data.positives_max:,} most",
+        ),
+        (
+            "more than one positive",
+            f"{data.multi_positive_queries:,} queries ({100 * data.multi_positive_share:.1f} %)",
+        ),
+        (
+            "characters per query",
+            f"{data.query_length_mean:,.1f} mean, {data.query_length_max:,} most",
+        ),
+        (
+            "characters per document",
+            f"{data.document_length_mean:,.1f} mean, {data.document_length_max:,} most",
+        ),
+    ]
+
+
+def figure(name: str, value: float | None) -> str:
+    """A figure of a profile: a count as it is, a share with four digits, "-" where unknown."""
+    if value is None:
+        return "-"
+    whole = name.startswith(("candidates", "safeguard")) and float(value).is_integer()
+    return f"{value:,.0f}" if whole else f"{value:.4f}"
+
+
+def profile_tables(profile: Profile) -> Iterator[RenderableType]:
+    """One task: its data, then one column per subset, published figures beside the measured."""
+    yield Text(f"{profile.task} · observed profile", style="bold")
+    yield pairs(data_rows(profile.data))
+    yield Text()
+    yield _retrieval_table(profile)
+    yield Text("binary judgements, lists in their own order", style="dim")
+    for row in profile.retrieval:
+        yield Text(f"{TITLES[row.role]}: {row.source}", style="dim")
+    if profile.best is not None:
+        yield Text(f"best by nDCG@10: {TITLES[profile.best.role]} ({profile.best.ndcg_10:.4f})")
+
+
+def group_tables(profiles: Sequence[Profile], title: str) -> Iterator[RenderableType]:
+    """One row per task with the nDCG@10 of each subset, then both means, each labelled."""
+    roles = [role for role in ROLES if any(one.of(role) for one in profiles)]
+    rows: list[list[Cell]] = []
+    for one in profiles:
+        measured = {row.role: row.ndcg_10 for row in one.retrieval}
+        best = TITLES[one.best.role] if one.best else None
+        rows.append([one.task, f"{one.data.queries:,}", *_cells(measured, roles), best])
+    means, published = group_means(profiles), published_means(profiles)
+    queries = f"{sum(one.data.queries for one in profiles):,}"
+    summary = [
+        ("query-weighted mean", queries, {m.role: m.ndcg_10_query_weighted for m in means}),
+        (f"mean of {len(profiles)} tasks", queries, {m.role: m.ndcg_10_task_mean for m in means}),
+        ("published, query-weighted", "", {role: pair[0] for role, pair in published.items()}),
+        ("published, task mean", "", {role: pair[1] for role, pair in published.items()}),
+    ]
+    rows += [
+        [Text(label, style="italic"), count, *_cells(values, roles), ""]
+        for label, count, values in summary
+        if values
+    ]
+    columns = [*_columns(roles), Column("best", right=False)]
+    ends = frozenset([len(profiles) - 1])
+    yield Grid(columns, rows, ends=ends, title=f"{title} · nDCG@10 by candidate subset")
+    for mean in means:
+        guarded = f"; {mean.safeguard_rows} safeguard rows" if mean.safeguard_rows else ""
+        yield Text(
+            f"{TITLES[mean.role]}: hit@10 {mean.hit_10_query_weighted:.4f} query-weighted, "
+            f"{mean.hit_10_task_mean:.4f} task mean; recall@100 {mean.recall_100_micro:.4f} micro, "
+            f"{mean.recall_100_task_mean:.4f} task mean{guarded}"
+        )
+
+
+def published_table(entries: Sequence[TaskEntry]) -> Grid:
+    """Embedded figures alone, where the data that would be measured is not here."""
+    values = {role: [float(e.candidates[role]["ndcg_at_10"]) for e in entries] for role in ROLES}
+    weights = [entry.counts["queries"] for entry in entries]
+    rows: list[list[Cell]] = [
+        [entry.name, f"{weights[at]:,}", *(f"{values[role][at]:.4f}" for role in ROLES)]
+        for at, entry in enumerate(entries)
+    ]
+    if len(entries) > 1:
+        weighted = {role: weighted_mean(values[role], weights) for role in ROLES}
+        plain = {role: fmean(values[role]) for role in ROLES}
+        total = f"{sum(weights):,}"
+        rows.append(["query-weighted mean", total, *_cells(weighted, ROLES)])
+        rows.append([f"mean of {len(entries)} tasks", total, *_cells(plain, ROLES)])
+    title = "nDCG@10 as published (the data is not here)"
+    return Grid(_columns(ROLES), rows, ends=frozenset([len(entries) - 1]), title=title)
+
+
+def fidelity_tables(found: Fidelity) -> Iterator[RenderableType]:
+    """The two rankings side by side, then how far they agree."""
+    rows: list[list[Cell]] = [
+        [
+            SystemName(place.system),
+            f"{place.full:.4f}",
+            f"{place.full_rank:g}",
+            f"{place.nano:.4f}",
+            f"{place.nano_rank:g}",
+        ]
+        for place in found.places
+    ]
+    columns = [Column("system", right=False), *map(Column, ("full", "rank", "nano", "rank"))]
+    title = f"{found.metric} · {found.full} and {found.nano}, {found.queries:,} queries"
+    yield Grid(columns, rows, title=title)
+    for name, value, interval in (
+        ("Kendall tau-b", found.kendall, found.kendall_interval),
+        ("Spearman rho", found.spearman, found.spearman_interval),
+    ):
+        percent = f"{100 * interval.confidence:g} %"
+        yield Text(f"{name:13} {value:+.3f}  [{interval.low:+.3f}, {interval.high:+.3f}] {percent}")
+    yield from (Text(note, style="dim") for note in found.passed_over)
+
+
+def _columns(roles: Sequence[Role]) -> list[Column]:
+    first = [Column("task", right=False, fixed=True), Column("queries")]
+    return [*first, *(Column(TITLES[role]) for role in roles)]
+
+
+def _cells(values: Mapping[Role, float], roles: Sequence[Role]) -> list[str | None]:
+    return [f"{values[role]:.4f}" if role in values else None for role in roles]
+
+
+def _retrieval_table(profile: Profile) -> Grid:
+    columns, figures = [Column("figure", right=False, fixed=True)], []
+    for role in ROLES:
+        measured, published = profile.of(role), profile.published.get(role)
+        if measured is not None:
+            columns.append(Column(TITLES[role]))
+            figures.append(measured.figures())
+        if published:
+            columns.append(Column("published" if measured else f"{TITLES[role]} published"))
+            known = {name: key for name, key in PUBLISHED_NAMES.items() if key in published}
+            figures.append({name: float(published[key]) for name, key in known.items()})
+    names = dict.fromkeys(name for column in figures for name in column)
+    return Grid(
+        columns,
+        [[name, *(figure(name, column.get(name)) for column in figures)] for name in names],
+        title="retrieval profiles",
+    )
