@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Collection, Mapping
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from r2med.errors import UsageError, nearest
@@ -56,7 +56,7 @@ def read(settings: type[T], fields: Mapping[str, object], *, name: str = "") -> 
     for key, field in declared.items():
         if key in fields:
             values[key] = _checked(field, hints[key], fields[key], name)
-        elif field.default is dataclasses.MISSING:
+        elif field.default is field.default_factory is dataclasses.MISSING:
             raise UsageError(f"{name}: the setting {key!r} is missing.")
     return settings(**values)
 
@@ -98,7 +98,10 @@ def _typed(hint: object, value: object) -> object:
         raise ValueError
     if origin is tuple:
         return tuple(_typed(get_args(hint)[0], item) for item in _items(hint, value))
-    if hint is bool:
+    if hint is NoneType:
+        if value in (None, "", "none"):
+            return None
+    elif hint is bool:
         if isinstance(value, str):
             value = {"true": True, "false": False}.get(value.lower())
         if isinstance(value, bool):
@@ -125,7 +128,7 @@ def _first(hints: tuple[object, ...], value: object) -> object:
 
 
 def _is_word(hint: Any) -> bool:
-    return get_origin(hint) is Literal
+    return hint is NoneType or get_origin(hint) is Literal
 
 
 def _items(hint: object, value: object) -> list[object]:
@@ -160,7 +163,13 @@ def _wanted(hint: object, limits: Mapping[str, Any]) -> str:
     if origin is Literal:
         words = [str(word) for word in get_args(hint)]
         return words[0] if len(words) == 1 else "one of " + ", ".join(words)
-    kinds = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    kinds = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        NoneType: "none",
+    }
     name = kinds[hint]  # type: ignore[index]
     return name + _range(limits) if hint in (int, float) else name
 

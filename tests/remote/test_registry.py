@@ -113,10 +113,10 @@ def test_a_file_of_ones_own_adds_and_changes_models(
         (
             "[m]\ntemprature = 1",
             UsageError,
-            "'temprature' is not known. Did you mean",
+            "there is no setting 'temprature'. Did you mean",
         ),
-        ("[m]\ntemperature = 'hot'", UsageError, "temperature = 'hot', expected a number"),
-        ("[m]\nstripping = 'all'", UsageError, "expected none or think or"),
+        ("[m]\ntemperature = 'hot'", UsageError, r"\[temperature=hot\]: expected a number from 0"),
+        ("[m]\nstripping = 'all'", UsageError, "expected one of none, think, "),
         ("[m", DataError, "is not TOML"),
         ("model = 'x'", DataError, "outside a table"),
     ],
