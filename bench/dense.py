@@ -21,7 +21,7 @@ import numpy as np
 from r2med import load_task
 from r2med.measure import measure
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.topk import top
+from r2med.retrieve.topk import top
 from r2med.systems.build import Builder
 from r2med.systems.spec import Unit, parse
 from r2med.systems.stages import Retrieval
@@ -69,7 +69,7 @@ def overhead(task: Task) -> None:
     """A whole evaluation of minilm beside the library's own encode, then again from the store."""
     from sentence_transformers import SentenceTransformer
 
-    from r2med.retrieve.dense.checkpoint import locate
+    from r2med.models.checkpoint import locate
 
     folder = locate("sentence-transformers/all-MiniLM-L6-v2").folder
     library = SentenceTransformer(str(folder), device="cpu")

@@ -14,9 +14,10 @@ import r2med
 
 GROUND_FLOOR = {"append", "errors", "home", "atomic", "settings", "tabular"}
 ROOMS = (
-    "remote",
     "tasks",
     "runs",
+    "remote",
+    "models",
     "retrieve",
     "expand",
     "rerank",

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from r2med.errors import DataError, MissingError, UsageError
-from r2med.rerank.cross_encoder import build
-from r2med.rerank.interface import Candidates
+from r2med.rerank.cross_encoder import CrossEncoderSettings, build
+from r2med.rerank.scores import Candidates
 from r2med.retrieve.conditions import Conditions
+from r2med.settings import read
 from r2med.systems.registry import find_entry
 
 torch = pytest.importorskip("torch")
@@ -41,7 +42,9 @@ def lists(count: int = 3, documents: int = 7) -> list[Candidates]:
 
 def reranker(name: str, batch_tokens: int = 4096, **options: str) -> Any:
     entry = find_entry(name).overridden(options)
-    return build(name, entry.fields, Conditions(batch_tokens=batch_tokens))
+    return build(
+        name, read(CrossEncoderSettings, entry.fields), Conditions(batch_tokens=batch_tokens)
+    )
 
 
 def one_by_one(model: Any, tokens: Any, pairs: list[tuple[str, str]], limit: int) -> Any:
@@ -137,7 +140,7 @@ def test_a_checkpoint_without_a_classification_head_is_refused(tmp_path: Path) -
 def test_a_model_with_many_labels_asks_which_one(tmp_path: Path) -> None:
     folder = tiny.save_bert(tmp_path / "bert", labels=3)
 
-    with pytest.raises(UsageError, match=r"3 logits a pair\. Say which"):
+    with pytest.raises(UsageError, match=r"3 logits per pair\. Say which"):
         reranker("ce", checkpoint=str(folder)).scores(lists())
 
 
@@ -158,7 +161,7 @@ def test_running_out_of_memory_halves_the_batch(
 ) -> None:
     folder, told = tiny.save_bert(tmp_path / "bert"), list[str]()
     entry = find_entry("ce").overridden({"checkpoint": str(folder)})
-    made = build("ce", entry.fields, Conditions(tell=told.append))
+    made = build("ce", read(CrossEncoderSettings, entry.fields), Conditions(tell=told.append))
     forward = made.scorer._forward  # type: ignore[attr-defined]
 
     def cramped(inputs: Any, rows: Any) -> Any:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from r2med.measure.ordering import ordered
-from r2med.rerank.ordering import reordered
+from r2med.rerank.scores import reordered
 from r2med.runs import Run
 
 

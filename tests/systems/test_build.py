@@ -34,7 +34,7 @@ def built(text: str) -> System:
         ("bm25 | mine[tail=cut]", "tail=cut is not known. tail=keep leaves"),
         ("bm25 | mine[tial=keep]", "Did you mean 'tail'"),
         ("bm25 | monobert:x", "takes no argument after ':'"),
-        ("bm25 | monobert[dtype=int3]", "dtype=int3 is not known"),
+        ("bm25 | monobert[dtype=int3]", "monobert[dtype=int3]: expected one of auto"),
         ("bm25 | ce", "Name one as in ce:PATH"),
         ("bm25 | listwise", "Name one as in listwise:gpt4"),
         ("bm25 | listwise:gpt4[window=1]", "expected 2 or more"),

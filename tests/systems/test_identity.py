@@ -24,9 +24,25 @@ WITHOUT_EFFECT: dict[str, set[str]] = {
     }
 }
 #: Settings that name files or a model; what is found there enters the identity instead.
-BY_CONTENT = {"run": {"path"}, "api": {"url"}}
+BY_CONTENT = {
+    "run": {"path"},
+    "api": {"url"},
+    "dense": {"checkpoint", "query_checkpoint", "document_checkpoint", "revision"},
+    "sparse": {"checkpoint", "revision"},
+    "late": {"checkpoint", "revision"},
+    "custom": {"target"},
+    "cross-encoder": {"checkpoint", "base"},
+    "own": {"target"},
+}
 #: Where an entry says nothing because its argument must.
-ARGUMENTS: dict[str, object] = {"path": "x.trec", "name": "bm25", "llm": "gpt4", "model": "m"}
+ARGUMENTS: dict[str, object] = {
+    "path": "x.trec",
+    "name": "bm25",
+    "llm": "gpt4",
+    "model": "m",
+    "checkpoint": "org/model",
+    "target": "module:Class",
+}
 
 
 def declared() -> list[Entry]:

@@ -20,16 +20,22 @@ cache = command_group(default="show", help="Show or clear data and caches; never
 def show(as_json: Json = False) -> None:
     """Show what lies in R2MED_HOME and how large it is."""
     from r2med.home import SHELVES, home, shelf
+    from r2med.models.vectors import stored_models
     from r2med.report.console import console, echo_json
     from r2med.report.table import Column, Grid, megabytes
-    from r2med.retrieve.dense.store import stored_models
 
     sizes = {name: _size(shelf(name)) for name in SHELVES}
     models = sorted(stored_models(), key=lambda model: (model.name, model.folder.name))
     if as_json:
         shelves = [{"shelf": n, "bytes": sizes[n], "folder": str(shelf(n))} for n in SHELVES]
         embeddings = [
-            {"model": m.name, "texts": m.texts(), "bytes": m.bytes, "folder": str(m.folder)}
+            {
+                "model": m.name,
+                "texts": m.texts(),
+                "bytes": m.bytes,
+                "folder": str(m.folder),
+                "older": m.older,
+            }
             for m in models
         ]
         echo_json({"home": str(home()), "shelves": shelves, "embeddings": embeddings})
@@ -45,7 +51,13 @@ def show(as_json: Json = False) -> None:
             Column("precision", right=False),
         ]
         rows = [
-            [m.name, f"{m.folder.name[:8]}…", f"{m.texts():,}", megabytes(m.bytes), m.storage]
+            [
+                m.name,
+                f"{m.folder.name[:8]}…",
+                f"{m.texts():,}",
+                megabytes(m.bytes),
+                f"{m.storage}, of an older version: not used" if m.older else m.storage,
+            ]
             for m in models
         ]
         out.print()

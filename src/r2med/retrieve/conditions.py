@@ -1,4 +1,4 @@
-"""How work is done here and now: what never decides a ranking, so it is no part of a system."""
+"""Run-time settings that never affect rankings, so they are no part of a system."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Progress:
 
     @property
     def per_second(self) -> float:
-        """Texts a second so far; 0 before any time has passed."""
+        """Texts per second so far; 0 before any time has passed."""
         return self.done / self.seconds if self.seconds > 0 else 0.0
 
     @property
@@ -55,7 +55,7 @@ class Conditions:
     device: str | None = None
     """A torch device such as `cuda:0`; None takes the best one there is."""
     batch_tokens: int = 4096
-    """Padded tokens a batch; halved by itself when memory runs out."""
+    """Padded tokens per batch; halved by itself when memory runs out."""
     memory: int = 512 * 1024**2
     """Bytes that a search may use for scores and vectors at a time."""
     llm_url: str | None = None

@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 #: An engine without such a class reads the fields of its entries itself.
 ENGINES: Mapping[str, str] = {
     "bm25": "r2med.retrieve.bm25:Bm25Retriever",
-    "dense": "r2med.retrieve.dense",
+    "dense": "r2med.retrieve.dense:Settings",
     "api": "r2med.retrieve.api:ApiSettings",
-    "sparse": "r2med.retrieve.sparse",
-    "late": "r2med.retrieve.late",
-    "custom": "r2med.retrieve.custom",
+    "sparse": "r2med.retrieve.multi:SparseSettings",
+    "late": "r2med.retrieve.multi:LateSettings",
+    "custom": "r2med.retrieve.user_models:UserModelSettings",
     "run": "r2med.retrieve.given.files:RunSettings",
     "candidates": "r2med.retrieve.given.candidates:CandidateSettings",
     "fusion": "r2med.retrieve.fusion:Fusion",
     "expand": "r2med.expand.expander",
-    "cross-encoder": "r2med.rerank.cross_encoder",
+    "cross-encoder": "r2med.rerank.cross_encoder:CrossEncoderSettings",
     "listwise": "r2med.rerank.llm.listwise",
     "pointwise": "r2med.rerank.llm.pointwise",
-    "own": "r2med.rerank.own",
+    "own": "r2med.rerank.user_models:UserRerankerSettings",
 }
 _PLAIN = Conditions()
 _DEFAULT_FUSION = Unit("rrf")
@@ -87,7 +87,7 @@ class System:
         cls, model: object, *, name: str | None = None, conditions: Conditions = _PLAIN
     ) -> System:
         """A system around a model of the caller's own: see docs/your-model.md."""
-        from r2med.retrieve.custom import retriever_of
+        from r2med.retrieve.user_models import retriever_of
 
         retriever = retriever_of(model, name=name, conditions=conditions)
         unit = Unit(_own_name(retriever.name))
@@ -168,7 +168,7 @@ class Builder:
         if isinstance(part, Spec):
             return "retriever"
         if part.name in self.models:
-            from r2med.rerank.own import is_reranker
+            from r2med.rerank.user_models import is_reranker
 
             return "reranker" if is_reranker(self.models[part.name]) else "retriever"
         return find_entry(part.name).stage
@@ -192,7 +192,7 @@ class Builder:
         return Part(str(unit), stage, entry.published_as, entry.deviations)
 
     def _own_retrieval(self, unit: Unit) -> Part:
-        from r2med.retrieve.custom import retriever_of
+        from r2med.retrieve.user_models import retriever_of
 
         retriever = retriever_of(self.models[unit.name], name=unit.name, conditions=self.conditions)
         entry = Entry(unit.name, "retriever", "custom", "a model given as a Python object")
@@ -232,7 +232,7 @@ class Builder:
     def _reranker(self, unit: Unit, entry: Entry) -> tuple[Any, Mapping[str, object]]:
         """The reranker, and the settings it was built from."""
         if unit.name in self.models:
-            from r2med.rerank.own import reranker_of
+            from r2med.rerank.user_models import reranker_of
 
             return reranker_of(unit.name, self.models[unit.name], self.conditions), {}
         settings = read_settings(entry)

@@ -30,8 +30,7 @@ from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
     from r2med.expand.interface import BoundExpander, Expander, Finders
-    from r2med.rerank.interface import Reranker
-    from r2med.rerank.ordering import Tail
+    from r2med.rerank.scores import Reranker, Tail
 
 #: Queries in one form or more, each form a whole set of queries.
 Variants = Sequence[Sequence[QueryForm]]
@@ -313,8 +312,7 @@ class Reranking:
 
     def run(self, work: Work) -> Run:
         """Get the first stage's run, score its first K, put them in order."""
-        from r2med.rerank.candidates import candidate_lists
-        from r2med.rerank.ordering import reordered
+        from r2med.rerank.scores import candidate_lists, reordered
 
         first = in_tie_order(work.member(self.first, work), self.first.stage, work.task)
         self._tell_short_lists(first, work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from r2med.rerank.interface import Candidates
+from r2med.rerank.scores import Candidates
 
 
 class Scripted:

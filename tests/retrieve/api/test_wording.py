@@ -9,7 +9,7 @@ import pytest
 
 from r2med.errors import MissingError
 from r2med.retrieve.api.wire import load, worded
-from r2med.retrieve.dense.form import Form
+from r2med.retrieve.dense.embed import Form
 
 
 @pytest.fixture(autouse=True)

@@ -13,10 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.build import form_of
-from r2med.retrieve.dense.encoder import Encoder
-from r2med.retrieve.dense.form import SIDES, Form, Side
+from r2med.retrieve.dense.embed import SIDES, Encoder, Form, Side
 from r2med.retrieve.dense.settings import Settings
+from r2med.settings import read
 from r2med.systems.registry import find_entry
 from tests.retrieve.checkpoints import save_model, save_modules, sentences
 from tests.retrieve.small_task import own_task
@@ -185,11 +184,11 @@ def test_embeddings_equal_those_of_independent_code(
 ) -> None:
     folder = checkpoints(case)
     options = {"checkpoint": str(folder), "dtype": "float32", **dict(case.options)}
-    settings = Settings.read(find_entry(case.name).overridden(options).fields)
+    settings = read(Settings, find_entry(case.name).overridden(options).fields)
     encoder = encoder_of(settings, "query")
 
     for side in SIDES:
-        form = form_of(settings, own_task(), side)
+        form = settings.form(own_task(), side)
         expected = theirs(case, folder, form)
         for batch in (1, 32):
             np.testing.assert_allclose(ours(encoder, form, batch), expected, atol=1e-5)
@@ -206,10 +205,10 @@ def test_the_dual_medcpt_uses_another_checkpoint_for_queries(tmp_path: Path) -> 
         "document_checkpoint": str(articles),
         "max_length": "24",
     }
-    settings = Settings.read(find_entry("medcpt-dual").overridden(options).fields)
+    settings = read(Settings, find_entry("medcpt-dual").overridden(options).fields)
     case = Case("medcpt", "bert", "cls", 24)
 
     for side, folder in zip(SIDES, (queries, articles), strict=True):
-        form = form_of(settings, own_task(), side)
+        form = settings.form(own_task(), side)
         vectors = ours(encoder_of(settings, side), form, 32)
         np.testing.assert_allclose(vectors, theirs(case, folder, form), atol=1e-5)

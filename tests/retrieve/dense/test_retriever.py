@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from r2med.errors import DataError, UsageError
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.interface import Searcher
 from r2med.retrieve.query_forms import Part, QueryForm, search_forms
+from r2med.settings import read
 from r2med.systems.registry import find_entry
 from tests.building import texts
 from tests.retrieve.checkpoints import save_model, save_modules, sentences
@@ -38,10 +40,10 @@ def sentence_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def retriever(name: str, conditions: Conditions = Conditions(), **options: object) -> Any:  # noqa: B008
-    from r2med.retrieve.dense import build
+    from r2med.retrieve.dense import Settings, build
 
-    told = {key: str(value) for key, value in options.items()}
-    return build(find_entry(name).overridden(told).fields, conditions)
+    entry = find_entry(name).overridden({key: str(value) for key, value in options.items()})
+    return build(read(Settings, entry.fields, name=name), conditions)
 
 
 def search(searcher: Searcher, depth: int = 10) -> Mapping[str, list[tuple[str, float]]]:
@@ -71,7 +73,7 @@ def test_truncation_is_counted(bert: Path) -> None:
 
 def test_a_second_run_needs_no_model(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = search(retriever("bge", checkpoint=bert).prepare(own_task()))
-    monkeypatch.setattr("r2med.retrieve.dense.transformer.Backbone", None)
+    monkeypatch.setattr("r2med.retrieve.dense.transformer.load_encoder", None)
 
     searcher = retriever("bge", checkpoint=bert).prepare(own_task())
 
@@ -139,19 +141,18 @@ def test_an_expanded_query_is_the_mean_of_its_parts(
 
     run = search_forms(on.prepare(task), task.queries, forms, depth=5)
 
-    plain = on.encode_queries(task, ["heart", "insulin"]).matrix()
-    beside = on.encode_queries(task, ["acute failure"], instructed=instructed).matrix()
+    plain = on.encode(task, "query", ["heart", "insulin"]).matrix()
+    beside = on.encode(task, "query", ["acute failure"], instructed=instructed).matrix()
     wanted = (plain[0] + beside[0]) / 2
-    document = on._encode(task, "document", ["renal biopsy of the patient"], str).matrix()[0]
+    document = on.encode(task, "document", ["renal biopsy of the patient"]).matrix()[0]
     cosine = wanted @ document / np.linalg.norm(wanted) / np.linalg.norm(document)
     assert dict(run.ranking("q1"))["d3"] == pytest.approx(float(cosine), abs=1e-5)
 
 
-def test_half_precision_storage_is_another_system_with_nearly_equal_scores(bert: Path) -> None:
+def test_half_precision_storage_gives_nearly_equal_scores(bert: Path) -> None:
     whole = retriever("contriever", checkpoint=bert)
     half = retriever("contriever", checkpoint=bert, storage="float16")
 
-    assert whole.identity != half.identity
     found, exact = search(half.prepare(own_task())), search(whole.prepare(own_task()))
     assert dict(found["q2"])["d1"] == pytest.approx(dict(exact["q2"])["d1"], abs=1e-3)
 
@@ -164,7 +165,7 @@ def test_a_sentence_transformer_gives_what_its_own_library_gives(
     theirs = sentence_transformers.SentenceTransformer(str(sentence_bert), device="cpu")
     on = retriever("dense", checkpoint=sentence_bert, library=library)
 
-    encoded = on.encode_queries(own_task(), sentences())
+    encoded = on.encode(own_task(), "query", sentences())
 
     expected = theirs.encode(sentences())
     np.testing.assert_allclose(encoded.matrix()[encoded.distinct], expected, atol=1e-5)
@@ -176,7 +177,7 @@ def test_a_checkpoint_with_unusual_modules_is_run_by_its_library(
     sentence_transformers = pytest.importorskip("sentence_transformers")
     unusual = unusual_checkpoint(sentence_bert, tmp_path / "unusual")
 
-    encoded = retriever("dense", checkpoint=unusual).encode_queries(own_task(), sentences())
+    encoded = retriever("dense", checkpoint=unusual).encode(own_task(), "query", sentences())
 
     expected = sentence_transformers.SentenceTransformer(str(unusual)).encode(sentences())
     np.testing.assert_allclose(encoded.matrix()[encoded.distinct], expected, atol=1e-5)
@@ -203,7 +204,7 @@ def test_a_limit_for_queries_does_not_cut_the_documents_of_the_next_task(
     search(on.prepare(own_task()))
 
     facts: Any = on.prepare(long).facts()
-    kept = on._encode(long, "document", long.corpus.texts.to_pylist(), str).matrix()
+    kept = on.encode(long, "document", long.corpus.texts.to_pylist()).matrix()
 
     theirs = pytest.importorskip("sentence_transformers").SentenceTransformer(str(unusual))
     np.testing.assert_allclose(kept, theirs.encode(long.corpus.texts.to_pylist()), atol=1e-5)
@@ -274,8 +275,8 @@ def test_a_checkpoint_that_lacks_weights_is_refused(bert: Path, tmp_path: Path) 
 
 def test_a_prompt_the_checkpoint_does_not_carry_is_told(sentence_bert: Path) -> None:
     with pytest.raises(UsageError, match=r"carries no prompt 'web_serch'\. Did you mean"):
-        retriever("harrier", checkpoint=sentence_bert, query_prompt="web_serch").encode_queries(
-            own_task(), ["a"]
+        retriever("harrier", checkpoint=sentence_bert, query_prompt="web_serch").encode(
+            own_task(), "query", ["a"]
         )
 
 
@@ -319,12 +320,61 @@ def test_a_checkpoints_own_encode_gets_instruction_and_length(
     allowed = Conditions(trust_remote_code=True, device="cpu")
     on = retriever("nv", allowed, checkpoint=remote, dtype="float32", normalize="false")
 
-    vector = on.encode_queries(own_task(), ["insulin"]).matrix()[0]
+    vector = on.encode(own_task(), "query", ["insulin"]).matrix()[0]
 
     instruction = "Instruct: Given a Medical question, " + (
         "retrieve relevant passages that help answer the question\nQuery: "
     )
     assert vector.tolist() == [len(instruction), len("insulin"), 4096]
+
+
+@pytest.mark.parametrize("option", ["generated=query", "storage=float16", "similarity=dot"])
+def test_an_option_makes_another_result(bert: Path, option: str) -> None:
+    plain = f"contriever[checkpoint={bert}]"
+    r2med.evaluate(plain, own_task())
+
+    other = r2med.evaluate(f"contriever[checkpoint={bert},{option}]", own_task())
+
+    assert not other.reused
+    assert r2med.evaluate(plain, own_task()).reused
+
+
+#: Settings that decide no vector: how vectors are found, compared and kept, and which form an
+#: expanded query takes. What files hold decides, not what they are called.
+NO_VECTOR = {
+    *("library", "checkpoint", "query_checkpoint", "document_checkpoint", "revision"),
+    *("generated", "similarity", "storage", "dimensions"),
+}
+OTHERS: dict[str, Any] = {
+    "pooling": "last",
+    "attention": "bidirectional",
+    "dtype": "float16",
+    "query_prompt": "web_search_query",
+    "document_prompt": "web_search_query",
+}
+
+
+def test_every_setting_that_decides_a_vector_changes_its_address(sentence_bert: Path) -> None:
+    from r2med.retrieve.dense import Settings, build
+
+    def address(settings: Settings) -> object:
+        forms = [settings.form(own_task(), "query"), settings.form(own_task(), "document")]
+        return build(settings, Conditions()).identity, forms
+
+    options = {"checkpoint": str(sentence_bert), "library": "transformers"}
+    entry = find_entry("dense").overridden(options | {"query_instruction": "{kind} {purpose}"})
+    settings = read(Settings, entry.fields)
+    unchanged = set()
+    for field in fields(Settings):
+        value = getattr(settings, field.name)
+        flipped: Any = (
+            not value if isinstance(value, bool) else 7 if isinstance(value, int) else "x"
+        )
+        changed = replace(settings, **{field.name: OTHERS.get(field.name, flipped)})
+        if field.name not in NO_VECTOR and address(changed) == address(settings):
+            unchanged.add(field.name)
+
+    assert not unchanged
 
 
 def test_a_result_tells_the_encoder_and_is_reused(bert: Path) -> None:

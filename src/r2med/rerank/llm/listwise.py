@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 
 from r2med.errors import UsageError
-from r2med.rerank.interface import Candidates, ListScores
 from r2med.rerank.llm.answers import read_order
 from r2med.rerank.llm.completing import Opener
 from r2med.rerank.llm.prompting import filled, shortened
@@ -18,6 +17,7 @@ from r2med.rerank.llm.reranker import (
     scores_of,
     whole_number,
 )
+from r2med.rerank.scores import Candidates, ListScores
 from r2med.retrieve.conditions import Conditions
 
 

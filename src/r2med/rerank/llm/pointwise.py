@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from r2med.rerank.interface import Candidates, ListScores
 from r2med.rerank.llm.answers import read_grade
 from r2med.rerank.llm.completing import Opener
 from r2med.rerank.llm.prompting import filled, shortened
@@ -17,6 +16,7 @@ from r2med.rerank.llm.reranker import (
     scores_of,
     whole_number,
 )
+from r2med.rerank.scores import Candidates, ListScores
 from r2med.retrieve.conditions import Conditions
 
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from r2med.errors import UsageError
 from r2med.remote.registry import find_llm
-from r2med.rerank.interface import ListScores
 from r2med.rerank.llm.completing import ChatOpener, Completer, Opener
 from r2med.rerank.llm.prompting import load_prompt
+from r2med.rerank.scores import ListScores
 from r2med.retrieve.conditions import Conditions, Progress
 
 #: Prompts given to a model at a time, so that progress shows and memory stays small.

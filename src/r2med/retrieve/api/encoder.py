@@ -19,11 +19,9 @@ from r2med.retrieve.api import wire
 from r2med.retrieve.api.settings import ApiSettings
 from r2med.retrieve.api.wire import ApiInputs
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.encoder import Encoder, Inputs
-from r2med.retrieve.dense.form import SIDES, Form, Side
-from r2med.retrieve.dense.index import Search
-from r2med.retrieve.dense.retriever import DenseRetriever
-from r2med.retrieve.dense.wording import wording_of
+from r2med.retrieve.dense.embed import SIDES, Encoder, Form, Inputs, Side
+from r2med.retrieve.dense.retriever import DenseRetriever, Search
+from r2med.retrieve.dense.settings import worded
 from r2med.tasks.task import Task
 
 Rows = NDArray[np.int64]
@@ -51,14 +49,12 @@ def build(settings: ApiSettings, conditions: Conditions) -> ApiRetriever:
 
     def form(task: Task, side: Side) -> Form:
         template = settings.query_instruction if side == "query" else settings.document_instruction
-        instruction = wording_of(task, kind="", purpose="").apply(template) if template else ""
-        return Form(instruction=instruction, max_length=settings.max_length)
+        return Form(instruction=worded(template, task), max_length=settings.max_length)
 
     return ApiRetriever(
         name=settings.model,
         make=encoders,
         form=form,
-        told={},
         search=Search(settings.similarity, settings.dimensions),
         storage=settings.storage,
         conditions=conditions,
@@ -95,7 +91,7 @@ class ApiRetriever(DenseRetriever):
         if side == "document":
             column = task.corpus.texts.take(pa.array(task.corpus.last_rows))
         distinct = list(dict.fromkeys(column.fill_null("").to_pylist()))
-        places = self._shelf(self.encoders[side]).find(self.form(task, side).addresses(distinct))
+        places = self.shelf(self.encoders[side]).find(self.form(task, side).addresses(distinct))
         missing = [text for text, place in zip(distinct, places, strict=True) if place < 0]
         return missing, len(distinct) - len(missing)
 

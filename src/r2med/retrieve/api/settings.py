@@ -9,7 +9,7 @@ from typing import Literal
 from r2med.errors import UsageError
 from r2med.remote.budget import Price
 from r2med.remote.server import Home, Server, find_server
-from r2med.retrieve.dense.form import Side
+from r2med.retrieve.dense.embed import Side
 from r2med.retrieve.dense.settings import Similarity, Storage
 from r2med.settings import setting
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from r2med.errors import MissingError
 from r2med.remote.budget import tokens_of
 from r2med.retrieve.api.settings import ApiSettings
-from r2med.retrieve.dense.form import Form, Side
+from r2med.retrieve.dense.embed import Form, Side
 
 PATH = "embeddings"
 #: A text of no more bytes than this many below the limit needs no tokenizer: a token is a byte

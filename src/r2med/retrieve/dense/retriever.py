@@ -2,29 +2,71 @@
 
 from __future__ import annotations
 
+import importlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from r2med.errors import DataError
-from r2med.home import shelf
+from r2med.errors import DataError, UsageError
+from r2med.models.vectors import Shelf, open_shelf
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.encoder import Encoder
-from r2med.retrieve.dense.encoding import Encoded, Work, encode
-from r2med.retrieve.dense.form import SIDES, Form, Side
-from r2med.retrieve.dense.index import Index, Search
-from r2med.retrieve.dense.store import Shelf, open_shelf
+from r2med.retrieve.dense.embed import SIDES, Encoded, Encoder, Form, Side, Work, encode, unit
+from r2med.retrieve.dense.settings import Settings, Similarity, Storage
 from r2med.retrieve.query_forms import QueryForm
+from r2med.retrieve.topk import Matrix, run_of, spread_over, top
 from r2med.runs import Run
 from r2med.tasks.task import Queries, Task
 
-FormOf = Callable[[Task, Side], Form]
+#: Which module makes the encoders of a library; each has `build(checkpoint, settings, conditions)`.
+_LIBRARIES: Mapping[str, str] = {
+    "static": "r2med.retrieve.dense.static",
+    "transformers": "r2med.retrieve.dense.transformer",
+    "sentence-transformers": "r2med.retrieve.dense.transformer",
+    "auto": "r2med.retrieve.dense.transformer",
+    "method": "r2med.retrieve.dense.foreign",
+}
+
+
+def build(settings: Settings, conditions: Conditions) -> DenseRetriever:
+    """A retriever as its entry describes it; nothing is located or loaded yet."""
+    query, document = settings.checkpoints()
+    return DenseRetriever(
+        name=query if query == document else f"{query} and {document}",
+        make=lambda: _encoders(settings, conditions),
+        form=settings.form,
+        search=Search(settings.similarity, settings.dimensions),
+        storage=settings.storage,
+        instruct_generated=settings.generated == "query",
+        conditions=conditions,
+    )
+
+
+def _encoders(settings: Settings, conditions: Conditions) -> tuple[Encoder, Encoder]:
+    module = importlib.import_module(_LIBRARIES[settings.library])
+    make = cast("Callable[[str, Settings, Conditions], Encoder]", module.build)
+    query, document = settings.checkpoints()
+    encoder = make(document, settings, conditions)
+    return (encoder if query == document else make(query, settings, conditions)), encoder
+
+
+@dataclass(frozen=True)
+class Search:
+    """How vectors are compared."""
+
+    similarity: Similarity = "cosine"
+    dimensions: int = 0
+    """The first so many numbers of each vector; 0: all."""
+
+    def ready(self, vectors: Matrix) -> Matrix:
+        """Vectors whose dot product is the score."""
+        shortened = vectors[:, : self.dimensions] if self.dimensions else vectors
+        return unit(shortened) if self.similarity == "cosine" else shortened
 
 
 @dataclass(frozen=True)
@@ -34,13 +76,14 @@ class DenseRetriever:
     name: str
     make: Callable[[], tuple[Encoder, Encoder]]
     """Makes the encoders of queries and documents, when they are first needed."""
-    form: FormOf
+    form: Callable[[Task, Side], Form]
     """How a task's texts are put to the model."""
-    told: Mapping[str, object]
-    """What besides the encoders decides a ranking: templates, similarity, compression."""
-    search: Search
-    storage: str = "float32"
+    search: Search = field(default_factory=Search)
+    storage: Storage = "float32"
     instruct_generated: bool = False
+    """Whether text of a language model is put to the encoder with the query's instruction."""
+    besides: Mapping[str, object] = field(default_factory=dict)
+    """What decides rankings besides encoders, where it is not in a registry entry's settings."""
     conditions: Conditions = field(default_factory=Conditions)
     token: str = field(default_factory=lambda: secrets.token_hex(8))
     """Stands for an encoder that nobody can name: no other run will ever have it."""
@@ -58,48 +101,39 @@ class DenseRetriever:
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """Encoders, templates and search; an encoder nobody can name makes every run its own."""
-        return {
-            "engine": "dense",
-            "query_encoder": self._named("query"),
-            "document_encoder": self._named("document"),
-            "search": asdict(self.search),
-            "storage": self.storage,
-            **self.told,
-        }
+        """The encoders, by what their files hold; one that nobody can name is new in every run."""
+        query, document = (
+            dict(self.encoders[side].identity or {"unidentified": self.token}) for side in SIDES
+        )
+        return {"query_encoder": query, "document_encoder": document, **self.besides}
 
     def prepare(self, task: Task) -> DenseSearcher:
         """Encode the last row of every document id, or take its vector from the store."""
         corpus = task.corpus
         texts = corpus.texts.take(pa.array(corpus.last_rows)).fill_null("").to_pylist()
         ids = corpus.document_ids
-        documents = self._encode(task, "document", texts, lambda row: f"document {ids[row]}")
-        index = Index.build(documents, self.search, self.conditions.memory)
-        return DenseSearcher(self, task, index, {"documents": documents.facts})
+        documents = self.encode(task, "document", texts, lambda row: f"document {ids[row]}")
+        return DenseSearcher(self, task, documents)
 
-    def encode_queries(
-        self, task: Task, texts: Sequence[str], *, instructed: bool = True
-    ) -> Encoded:
-        """Encode query-side texts, with the query's instruction or bare."""
-        return self._encode(
-            task, "query", texts, lambda row: f"query {row + 1}", instructed=instructed
-        )
-
-    def _encode(
+    def encode(
         self,
         task: Task,
         side: Side,
         texts: Sequence[str],
-        name: Callable[[int], str],
+        name: Callable[[int], str] | None = None,
         *,
         instructed: bool = True,
     ) -> Encoded:
+        """The vectors of some texts of one side, with that side's instruction or bare.
+
+        `name` says what to call the text of a row in an error.
+        """
         encoder = self.encoders[side]
         form = self.form(task, side)
         if not instructed:
-            form = Form("", form.max_length, form.pair)
-        work = Work(encoder, form, side, texts, name)
-        encoded = encode(work, self._shelf(encoder), self.conditions)
+            form = replace(form, instruction="")
+        work = Work(encoder, form, side, texts, name or (lambda row: f"{side} {row + 1}"))
+        encoded = encode(work, self.shelf(encoder), self.conditions)
         if same := encoded.sameness():
             shared = same == "equal" and side == "query"
             ranking = "the same for every query" if shared else "the corpus order"
@@ -108,16 +142,13 @@ class DenseRetriever:
             )
         return encoded
 
-    def _named(self, side: Side) -> Mapping[str, object]:
-        identity = self.encoders[side].identity
-        return {"unnamed": self.token} if identity is None else identity
-
-    def _shelf(self, encoder: Encoder) -> Shelf:
+    def shelf(self, encoder: Encoder) -> Shelf:
+        """Where an encoder's vectors are kept."""
         return open_shelf(
-            shelf("embeddings"),
+            "embeddings",
             encoder.identity,
             label=self.name,
-            storage="float16" if self.storage == "float16" else "float32",
+            storage=self.storage,
             tell=self.conditions.tell,
         )
 
@@ -125,21 +156,16 @@ class DenseRetriever:
 class DenseSearcher:
     """A task's documents as vectors."""
 
-    def __init__(
-        self,
-        retriever: DenseRetriever,
-        task: Task,
-        index: Index,
-        facts: dict[str, object],
-    ) -> None:
+    def __init__(self, retriever: DenseRetriever, task: Task, documents: Encoded) -> None:
         self._retriever = retriever
         self._task = task
-        self._index = index
-        self._facts = facts
+        self._index = Index(documents, retriever.search, retriever.conditions.memory)
+        self._facts: dict[str, object] = {"documents": documents.facts}
 
     def search(self, queries: Queries, *, depth: int) -> Run:
         """The nearest documents; one whose id is the query's own is left out, as published."""
-        encoded = self._retriever.encode_queries(self._task, _texts(queries.texts))
+        texts: list[str] = queries.texts.fill_null("").to_pylist()
+        encoded = self._retriever.encode(self._task, "query", texts)
         self._facts["queries"] = encoded.facts
         return self._run(queries.ids, encoded.matrix()[encoded.distinct], depth)
 
@@ -157,15 +183,15 @@ class DenseSearcher:
         ids = pa.array([form.query_id for form in forms], type=pa.large_string())
         return self._run(ids, means, depth)
 
-    def _part_vectors(self, texts: Sequence[str], bare: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """The vectors of texts, some of them put without the instruction."""
-        vectors: NDArray[np.float32] | None = None
+    def _part_vectors(self, texts: Sequence[str], bare: NDArray[np.bool_]) -> Matrix:
+        """The vectors of texts, some of them put to the model without the instruction."""
+        vectors: Matrix | None = None
         for instructed, name in ((True, "queries"), (False, "generated")):
             rows = np.flatnonzero(bare != instructed)
             if not len(rows):
                 continue
             chosen = [texts[row] for row in rows.tolist()]
-            encoded = self._retriever.encode_queries(self._task, chosen, instructed=instructed)
+            encoded = self._retriever.encode(self._task, "query", chosen, instructed=instructed)
             self._facts[name] = encoded.facts
             matrix = encoded.matrix()[encoded.distinct]
             if vectors is None:
@@ -179,7 +205,7 @@ class DenseSearcher:
         ran = document if query == document else {"query": query, "document": document}
         return {"encoder": ran, **self._facts, **costs(self._facts)}
 
-    def _run(self, ids: pa.Array, vectors: NDArray[np.float32], depth: int) -> Run:
+    def _run(self, ids: pa.Array, vectors: Matrix, depth: int) -> Run:
         width = vectors.shape[1]
         if len(vectors) and self._index.width not in (0, width):
             raise DataError(
@@ -187,23 +213,38 @@ class DenseSearcher:
                 f"{self._index.width}; expected one width on both sides."
             )
         documents, scores = self._index.search(vectors, depth=depth + 1)
-        return ranked(ids, self._task, documents, scores, depth)
+        return run_of(ids, self._task, documents, scores, depth)
 
 
-def ranked(
-    ids: pa.Array, task: Task, documents: NDArray[np.int64], scores: NDArray[np.float32], depth: int
-) -> Run:
-    """A run of the best documents, without the one that bears the query's own id, as published."""
-    own = _own_documents(ids, task)
-    kept = (documents != own[:, None]) & (documents >= 0)
-    kept &= np.cumsum(kept, axis=1) <= depth
-    return Run(
-        query_ids=ids,
-        document_ids=task.corpus.document_ids,
-        offsets=np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int64),
-        documents=documents[kept].astype(np.int32),
-        scores=scores[kept].astype(np.float64),
-    )
+class Index:
+    """Documents' vectors, in memory where they fit the budget, else read when needed.
+
+    Distinct texts are searched once, so equal texts score equally to the last bit.
+    """
+
+    def __init__(self, documents: Encoded, search: Search, memory: int) -> None:
+        self.width = documents.width
+        if self.width and search.dimensions > self.width:
+            raise UsageError(
+                f"dimensions={search.dimensions}: the encoder's vectors have {self.width} "
+                f"numbers, of which the first are kept. Give {self.width} or less, or 0 for all."
+            )
+        self._documents = documents
+        self._search = search
+        self._memory = memory
+        small = len(documents.places) * self.width * 4 <= memory
+        self._kept = search.ready(documents.matrix()) if small else None
+
+    def search(self, queries: Matrix, *, depth: int) -> tuple[NDArray[np.int64], Matrix]:
+        """The best documents of every query, ties in corpus order; absent ones are -2."""
+        ready, count = self._search.ready(queries), len(self._documents.places)
+        texts, scores = top(ready, self._rows, count, depth=depth, memory=self._memory)
+        return spread_over(self._documents.distinct, texts, scores, depth)
+
+    def _rows(self, start: int, stop: int) -> Matrix:
+        if self._kept is not None:
+            return self._kept[start:stop]
+        return self._search.ready(self._documents.matrix(start, stop))
 
 
 def costs(facts: Mapping[str, object]) -> dict[str, object]:
@@ -213,15 +254,3 @@ def costs(facts: Mapping[str, object]) -> dict[str, object]:
     reused = sum(side["reused"] for side in sides if "reused" in side)
     texts = sum(side["distinct"] for side in sides if "reused" in side) - reused
     return {"texts": texts, "tokens": tokens or None, "cached": reused}
-
-
-def _texts(column: pa.Array) -> list[str]:
-    texts: list[str] = column.fill_null("").to_pylist()
-    return texts
-
-
-def _own_documents(ids: pa.Array, task: Task) -> NDArray[np.int64]:
-    """For each query the document that bears its id, or -1."""
-    found = pc.index_in(ids, value_set=task.corpus.document_ids)
-    own: NDArray[np.int64] = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return own

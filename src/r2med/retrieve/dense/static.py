@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError
+from r2med.models.batching import Rows
+from r2med.models.checkpoint import Checkpoint, locate
+from r2med.models.loading import named_failures, need
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.checkpoint import Checkpoint, locate
-from r2med.retrieve.dense.encoder import Encoder, Inputs
-from r2med.retrieve.dense.form import Form
-from r2med.retrieve.dense.loading import failures_told
+from r2med.retrieve.dense.embed import Encoder, Form, Inputs, unit
 from r2med.retrieve.dense.settings import Settings
-from r2med.retrieve.dense.vectors import unit
 
 #: What a mean of token vectors is, whatever an entry says.
 _FIXED: Mapping[str, tuple[object, ...]] = {
@@ -89,7 +88,7 @@ class StaticEncoder:
             texts=put,
         )
 
-    def encode(self, inputs: Inputs, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
         """Means of token vectors; a text without tokens is the zero vector."""
         assert isinstance(inputs, StaticInputs)
         lengths = inputs.lengths[rows]
@@ -104,18 +103,15 @@ class StaticEncoder:
 
     def facts(self) -> Mapping[str, object]:
         """Where the weights came from."""
-        return {"checkpoint": self.checkpoint.name, "origin": self.checkpoint.origin}
+        return self.checkpoint.facts()
 
     @cached_property
     def _tokenizer(self) -> Any:
-        try:
-            from tokenizers import Tokenizer
-        except ImportError:
-            raise MissingError(
-                "static encoders need the package tokenizers: pip install 'r2med[light]'."
-            ) from None
+        need("tokenizers", extra="light")
+        from tokenizers import Tokenizer
+
         vocabulary = _needed(self.checkpoint, "tokenizer.json")
-        with failures_told(vocabulary):
+        with named_failures(vocabulary):
             tokenizer = Tokenizer.from_file(str(vocabulary))
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -126,7 +122,7 @@ class StaticEncoder:
         from safetensors.numpy import load_file
 
         weights = _needed(self.checkpoint, "model.safetensors")
-        with failures_told(weights):
+        with named_failures(weights):
             tables = [table for table in load_file(weights).values() if table.ndim == 2]
         if len(tables) != 1:
             raise DataError(
@@ -138,8 +134,8 @@ class StaticEncoder:
 def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Encoder:
     """A static encoder as an entry describes it."""
     settings.refuse_without_effect("a static encoder", _FIXED)
-    found = locate(checkpoint, revision=settings.revision)
-    return StaticEncoder(found, normalize=settings.normalize)
+    located = locate(checkpoint, revision=settings.revision)
+    return StaticEncoder(located, normalize=settings.normalize)
 
 
 def _needed(checkpoint: Checkpoint, usual: str) -> Any:

@@ -1,4 +1,4 @@
-"""Encoders on transformers checkpoints: tokenise, run the backbone, pool, project, normalise.
+"""Encoders on transformers checkpoints: tokenise, run the model, pool, project, normalise.
 
 Sentence-transformers checkpoints of the usual modules run here too, with the same result and
 without importing that library; all others are left to it.
@@ -8,35 +8,88 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from r2med.errors import MissingError
+from r2med.models.batching import Features, Rows, TokenInputs
+from r2med.models.checkpoint import Checkpoint, locate
+from r2med.models.loading import (
+    chosen_device,
+    load_encoder,
+    load_tokenizer,
+    named_failures,
+    need,
+    refuse_foreign_code,
+)
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.backbone import Backbone
-from r2med.retrieve.dense.checkpoint import Checkpoint, locate
-from r2med.retrieve.dense.encoder import Encoder, Inputs
-from r2med.retrieve.dense.form import Form
-from r2med.retrieve.dense.loading import load_tokenizer, refuse_foreign_code
-from r2med.retrieve.dense.recipe import Recipe, read_recipe
+from r2med.retrieve.dense.embed import Encoder, Form, Inputs
 from r2med.retrieve.dense.settings import Settings
-from r2med.retrieve.dense.tokens import TokenInputs, tokenise
+
+if TYPE_CHECKING:
+    import torch
+
+Pooling = Literal["cls", "mean", "last"]
 
 #: A tokeniser without a limit says so with a huge number.
 _NO_LIMIT = 1_000_000
-#: What sentence-transformers does with a checkpoint that is left to it.
-_FIXED: Mapping[str, tuple[object, ...]] = {
-    "pooling": ("model",),
-    "attention": ("model",),
-    "append_eos": (False,),
-    "document_pair": (False,),
-    "autocast": (False,),
+_MODES: Mapping[str, Pooling] = {"cls": "cls", "mean": "mean", "lasttoken": "last"}
+_FLAGS: Mapping[str, str] = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_lasttoken": "lasttoken",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
 }
+_ACTIVATIONS: Mapping[str, str] = {
+    "torch.nn.modules.linear.Identity": "Identity",
+    "torch.nn.modules.activation.Tanh": "Tanh",
+}
+
+
+def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Encoder:
+    """The encoder of a checkpoint, by this package's recipe or by the checkpoint's own library."""
+    located = locate(checkpoint, revision=settings.revision)
+    need("torch", "transformers", extra="dense")
+    if settings.library != "transformers":
+        refuse_foreign_code(located.folder, trust_remote_code=conditions.trust_remote_code)
+    recipe = read_recipe(located, settings)
+    if recipe is not None:
+        return TransformerEncoder(located, recipe, settings, conditions)
+    from r2med.retrieve.dense.foreign import sentence_encoder
+
+    return sentence_encoder(located, settings, conditions)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A linear layer after pooling."""
+
+    folder: str
+    activation: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Steps from tokens to a vector that this package does itself."""
+
+    pooling: Pooling
+    pool_instruction: bool = True
+    bidirectional: bool = False
+    append_eos: bool = False
+    normalize: bool = False
+    max_length: int = 0
+    """The checkpoint's own limit; 0 where it states none."""
+    backbone: str = "."
+    """The folder of the transformer within the checkpoint."""
+    projections: tuple[Projection, ...] = ()
 
 
 class TransformerEncoder:
@@ -49,18 +102,19 @@ class TransformerEncoder:
         self.recipe = recipe
         self.settings = settings
         self.conditions = conditions
-        self.loaded = False
+        self._trust = conditions.trust_remote_code
+        self._folder = checkpoint.folder / recipe.backbone
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
         """The checkpoint's content, the recipe and the arithmetic."""
         recipe = asdict(self.recipe)
-        del recipe["max_length"], recipe["backbone"]
+        limit, _ = recipe.pop("max_length"), recipe.pop("backbone")
         return {
             "library": "transformers",
             "checkpoint": self.checkpoint.fingerprint(),
             "recipe": json.loads(json.dumps(recipe)),
-            "limit": self.recipe.max_length,
+            "limit": limit,
             "dtype": self.settings.dtype,
             "autocast": self.settings.autocast,
         }
@@ -68,34 +122,49 @@ class TransformerEncoder:
     def inputs(self, texts: Sequence[str], form: Form) -> TokenInputs:
         """Token ids, with the form's limit or the model's own."""
         limit = form.max_length or self._limit
-        eos = self.recipe.append_eos
-        return tokenise(self._tokenizer, texts, form, limit=limit, append_eos=eos)
+        return tokenise(
+            self._tokenizer, texts, form, limit=limit, append_eos=self.recipe.append_eos
+        )
 
-    def encode(self, inputs: Inputs, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
         """Vectors of a batch; an input without any token is the zero vector."""
         assert isinstance(inputs, TokenInputs)
-        from r2med.retrieve.dense.pooling import vectors_of
-
         features = inputs.features(rows)
         skipped = 0 if self.recipe.pool_instruction else inputs.instruction_tokens
-        hidden = self._backbone.hidden(features)
-        mask = features["attention_mask"]
-        vectors = vectors_of(hidden, mask, self.recipe, skipped, self._projections)
+        hidden = self._hidden(features)
+        vectors = _vectors_of(
+            hidden, features["attention_mask"], self.recipe, skipped, self._projections
+        )
         vectors[inputs.lengths[rows] == 0] = 0
         return vectors
 
     def facts(self) -> Mapping[str, object]:
         """The checkpoint, and the device and precision where the model was needed."""
-        told = {"checkpoint": self.checkpoint.name, "origin": self.checkpoint.origin}
-        return {**told, **(self._backbone.facts() if self.loaded else {})}
+        facts = self.checkpoint.facts()
+        if "_model" in vars(self):
+            facts["device"] = str(self._device)
+            facts["dtype"] = str(self._model.dtype).removeprefix("torch.")
+        return facts
 
-    @property
-    def _folder(self) -> Path:
-        return self.checkpoint.folder / self.recipe.backbone
+    def _hidden(self, features: Features) -> torch.Tensor:
+        """The last hidden states of one batch, (texts, tokens, width)."""
+        import torch
+
+        model, device = self._model, self._device
+        tensors = {name: torch.from_numpy(part).to(device) for name, part in features.items()}
+        if self.recipe.bidirectional:
+            tensors["attention_mask"] = _both_ways(tensors["attention_mask"], model.dtype)
+        mixed = self.settings.autocast and device.type == "cuda"
+        with (
+            torch.inference_mode(),
+            torch.autocast("cuda", torch.float16) if mixed else nullcontext(),
+        ):
+            states: torch.Tensor = model(**tensors).last_hidden_state
+        return states
 
     @cached_property
     def _tokenizer(self) -> Any:
-        return load_tokenizer(self._folder, self.conditions)
+        return load_tokenizer(self._folder, trust_remote_code=self._trust)
 
     @cached_property
     def _limit(self) -> int:
@@ -104,47 +173,181 @@ class TransformerEncoder:
         return self.recipe.max_length or (longest if longest < _NO_LIMIT else 0)
 
     @cached_property
-    def _backbone(self) -> Backbone:
-        self.loaded = True
-        bidirectional = self.recipe.bidirectional
-        return Backbone(self._folder, self.settings, self.conditions, bidirectional=bidirectional)
+    def _device(self) -> torch.device:
+        import torch
+
+        return torch.device(chosen_device(self.conditions.device))
+
+    @cached_property
+    def _model(self) -> Any:
+        dtype = self.settings.dtype
+        model = load_encoder(self._folder, dtype=dtype, trust_remote_code=self._trust)
+        return model.to(self._device).eval()
 
     @cached_property
     def _projections(self) -> Sequence[Any]:
-        from r2med.retrieve.dense.pooling import load_projection
-
         folder = self.checkpoint.folder
-        return [load_projection(folder / step.folder, step) for step in self.recipe.projections]
+        return [_load_projection(folder / step.folder, step) for step in self.recipe.projections]
 
 
-def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Encoder:
-    """The encoder of a checkpoint, by this package's recipe or by the checkpoint's own library."""
-    found = locate(checkpoint, revision=settings.revision)
-    need_torch()
-    if settings.library != "transformers":
-        refuse_foreign_code(found.folder, allowed=conditions.trust_remote_code)
-    recipe = read_recipe(found, settings)
-    if recipe is not None:
-        return TransformerEncoder(found, recipe, settings, conditions)
-    settings.refuse_without_effect(f"{checkpoint}, a checkpoint with modules of its own", _FIXED)
-    from r2med.retrieve.dense.library import sentence_encoder
-
-    return sentence_encoder(
-        found,
-        conditions,
-        dtype=settings.dtype,
-        normalize=settings.normalize,
-        pool_instruction=settings.pool_instruction,
+def tokenise(
+    tokenizer: Any, texts: Sequence[str], form: Form, *, limit: int, append_eos: bool = False
+) -> TokenInputs:
+    """Token ids as the model gets them: instruction, special tokens and truncation applied."""
+    put = [form.instruction + text for text in texts] if form.instruction else list(texts)
+    limit = limit - append_eos if limit else 0
+    cut: dict[str, Any] = {"truncation": bool(limit)} | ({"max_length": limit} if limit else {})
+    pair = [[""] * len(put), put] if form.pair else [put]
+    encoded = tokenizer(*pair, return_attention_mask=False, **cut) if put else {"input_ids": []}
+    return TokenInputs.of(
+        tokenizer,
+        encoded,
+        limit=limit,
+        end=[tokenizer.eos_token_id] if append_eos else [],
+        instruction_tokens=_instruction_tokens(tokenizer, form.instruction),
     )
 
 
-def need_torch() -> None:
-    """Say what to install where the heavy libraries are not."""
-    from importlib.util import find_spec
+def _instruction_tokens(tokenizer: Any, instruction: str) -> int:
+    """Tokens of the instruction at the start of an input, the opening special token included."""
+    if not instruction:
+        return 0
+    ids: list[int] = tokenizer(instruction)["input_ids"]
+    closing = {tokenizer.eos_token_id, tokenizer.sep_token_id} - {None}
+    return len(ids) - (ids[-1] in closing if ids else 0)
 
-    absent = [name for name in ("torch", "transformers") if find_spec(name) is None]
-    if absent:
-        raise MissingError(
-            f"this encoder needs {' and '.join(absent)}: pip install 'r2med[dense]'.\n"
-            "wordllama runs without them."
+
+def _both_ways(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """An additive mask that hides padding alone, which takes the place of the causal one."""
+    import torch
+
+    hidden = (1 - mask[:, None, None, :]).to(dtype)
+    return (hidden * torch.finfo(dtype).min).expand(-1, 1, mask.shape[1], -1)
+
+
+def _vectors_of(
+    hidden: torch.Tensor,
+    mask: NDArray[np.int64],
+    recipe: Recipe,
+    skipped: int,
+    projections: Sequence[torch.nn.Module],
+) -> NDArray[np.float32]:
+    """Pool, project and normalise as the recipe says; `skipped` tokens at the start do not count.
+
+    Sums are taken in float32 whatever the model's precision.
+    """
+    import torch
+
+    with torch.inference_mode():
+        pooled = _pooled(hidden.float(), torch.from_numpy(mask).to(hidden.device), recipe, skipped)
+        for layer in projections:
+            pooled = layer.to(pooled.device)(pooled)
+        if recipe.normalize:
+            pooled = torch.nn.functional.normalize(pooled, dim=-1)
+        vectors: NDArray[np.float32] = pooled.cpu().numpy().copy()
+    return vectors
+
+
+def _pooled(hidden: torch.Tensor, mask: torch.Tensor, recipe: Recipe, skipped: int) -> torch.Tensor:
+    import torch
+
+    if recipe.pooling == "cls":
+        return hidden[:, 0]
+    if recipe.pooling == "last":
+        last = (mask.sum(dim=1) - 1).clamp(min=0)
+        return hidden[torch.arange(len(hidden), device=hidden.device), last]
+    counted = mask.clone()
+    counted[:, :skipped] = 0
+    weights = counted.unsqueeze(-1).float()
+    return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
+
+
+def _load_projection(folder: Path, step: Projection) -> torch.nn.Module:
+    """A linear layer with its activation, from the folder of a sentence-transformers module."""
+    import torch
+
+    with named_failures(folder):
+        weights = _projection_weights(folder)
+    matrix = weights["linear.weight"]
+    layer = torch.nn.Linear(matrix.shape[1], matrix.shape[0], bias="linear.bias" in weights)
+    layer.load_state_dict({name.removeprefix("linear."): w.float() for name, w in weights.items()})
+    activation = torch.nn.Tanh() if step.activation == "Tanh" else torch.nn.Identity()
+    return torch.nn.Sequential(layer, activation).eval()
+
+
+def _projection_weights(folder: Path) -> dict[str, torch.Tensor]:
+    """From safetensors, or from a torch file read as plain tensors only."""
+    safe, plain = folder / "model.safetensors", folder / "pytorch_model.bin"
+    weights: dict[str, torch.Tensor]
+    if safe.is_file():
+        from safetensors.torch import load_file
+
+        weights = load_file(safe)
+    elif plain.is_file():
+        import torch
+
+        weights = torch.load(plain, map_location="cpu", weights_only=True)
+    else:
+        raise MissingError(f"{folder}: neither model.safetensors nor pytorch_model.bin is there.")
+    return weights
+
+
+def read_recipe(checkpoint: Checkpoint, settings: Settings) -> Recipe | None:
+    """The recipe, or None when the checkpoint has modules that only its own library knows."""
+    if settings.library == "transformers" or not checkpoint.file("modules.json").is_file():
+        return Recipe(
+            pooling="mean" if settings.pooling == "model" else settings.pooling,
+            pool_instruction=settings.pool_instruction,
+            bidirectional=settings.attention == "bidirectional",
+            append_eos=settings.append_eos,
+            normalize=settings.normalize,
         )
+    modules = [(_kind(row), str(row["path"])) for row in checkpoint.json("modules.json")]
+    kinds = [kind for kind, _ in modules]
+    if kinds[:2] != ["Transformer", "Pooling"] or not set(kinds[2:]) <= {"Dense", "Normalize"}:
+        return None
+    if "Normalize" in kinds[:-1] or settings.attention != "model":
+        return None
+    own = checkpoint.json(f"{modules[0][1] or '.'}/sentence_bert_config.json") or {}
+    pooling = checkpoint.json(f"{modules[1][1]}/config.json") or {}
+    mode = _mode(pooling)
+    projections = [_projection(checkpoint, path) for kind, path in modules if kind == "Dense"]
+    if mode is None or None in projections or not _is_plain(own):
+        return None
+    return Recipe(
+        pooling=mode if settings.pooling == "model" else settings.pooling,
+        pool_instruction=settings.pool_instruction and bool(pooling.get("include_prompt", True)),
+        append_eos=settings.append_eos,
+        normalize=settings.normalize or "Normalize" in kinds,
+        max_length=int(own.get("max_seq_length") or 0),
+        backbone=modules[0][1] or ".",
+        projections=tuple(cast("list[Projection]", projections)),
+    )
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    """The library's own name of a module; one of another's keeps its whole name."""
+    name = str(row["type"])
+    return name.rpartition(".")[2] if name.startswith("sentence_transformers.") else name
+
+
+def _mode(pooling: Mapping[str, Any]) -> Pooling | None:
+    named = pooling.get("pooling_mode")
+    chosen = [named] if isinstance(named, str) else list(named or [])
+    chosen = chosen or [mode for flag, mode in _FLAGS.items() if pooling.get(flag)]
+    return _MODES.get(chosen[0]) if len(chosen) == 1 else None
+
+
+def _projection(checkpoint: Checkpoint, path: str) -> Projection | None:
+    """A layer that can be run here; None leaves it, and with it the checkpoint, to its library."""
+    config = checkpoint.json(f"{path}/config.json") or {}
+    plain = set(config) <= {"in_features", "out_features", "bias", "activation_function"}
+    activation = _ACTIVATIONS.get(str(config.get("activation_function")))
+    return Projection(path, activation) if plain and activation else None
+
+
+def _is_plain(own: Mapping[str, Any]) -> bool:
+    """Whether a transformer module does no more than turn text into the last hidden states."""
+    task = own.get("transformer_task", "feature-extraction")
+    unusual = ("do_lower_case", "query_expansion", "unpad_inputs", "query_length")
+    return task == "feature-extraction" and not any(own.get(key) for key in unusual)

@@ -1,0 +1,1 @@
+"""Local models, for every room that runs one: found, loaded, batched, and their output stored."""

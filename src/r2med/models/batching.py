@@ -1,0 +1,158 @@
+"""Run a model in batches of like length within a budget of tokens, halved when memory runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.errors import MissingError, R2MedError
+
+Rows = NDArray[np.int64]
+Features = dict[str, NDArray[np.int64]]
+T = TypeVar("T")
+
+_MOST_INPUTS = 256
+
+
+class Batches:
+    """Plans batches for one model and remembers what fitted its memory."""
+
+    def __init__(self, batch_tokens: int, tell: Callable[[str], None]) -> None:
+        self.budget = batch_tokens
+        self._tell = tell
+
+    def run(
+        self, lengths: Rows, compute: Callable[[Rows], T], name: Callable[[int], str]
+    ) -> Iterator[tuple[Rows, T]]:
+        """Compute all inputs, longest first; yield each batch's rows and what came of them.
+
+        `lengths` are tokens per input. `name` says what to call one that does not fit alone.
+        """
+        queue = np.argsort(-lengths, kind="stable").astype(np.int64)
+        while len(queue):
+            longest = max(1, int(lengths[queue[0]]))
+            rows = queue[: max(1, min(self.budget // longest, _MOST_INPUTS))]
+            try:
+                output = compute(rows)
+            except Exception as problem:
+                if not out_of_memory(problem):
+                    raise
+                self._halve(len(rows), longest, problem, name(int(rows[0])))
+                continue
+            yield rows, output
+            queue = queue[len(rows) :]
+
+    def _halve(self, count: int, longest: int, problem: Exception, name: str) -> None:
+        if count == 1:
+            raise MissingError(
+                f"{name}: not enough memory for this one text of {longest} tokens.\n"
+                f"Give a smaller [max_length=...] or another device. ({problem})"
+            ) from None
+        self.budget = longest * (count // 2)
+        self._tell(
+            f"out of memory at {count} texts of up to {longest} tokens; "
+            f"going on with batches of {self.budget} tokens."
+        )
+
+
+def out_of_memory(problem: BaseException) -> bool:
+    """Whether an error of any library, or the cause of one of ours, means that memory ran out."""
+    if isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError":
+        return True
+    if isinstance(problem, R2MedError):
+        return problem.__cause__ is not None and out_of_memory(problem.__cause__)
+    text = str(problem).lower()
+    return isinstance(problem, RuntimeError) and (
+        "out of memory" in text or "can't allocate memory" in text
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class TokenInputs:
+    """Texts as ragged columns of token ids and segment numbers."""
+
+    ids: NDArray[np.int32]
+    segments: NDArray[np.int32] | None
+    offsets: NDArray[np.int64]
+    truncated: NDArray[np.bool_]
+    tokenizer: Any
+    instruction_tokens: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        tokenizer: Any,
+        encoded: Any,
+        *,
+        limit: int,
+        end: Sequence[int] = (),
+        instruction_tokens: int = 0,
+    ) -> TokenInputs:
+        """What a tokeniser gave under a limit (0 is none), with `end` after each text's tokens."""
+        rows: list[list[int]] = encoded["input_ids"]
+        segments: list[list[int]] | None = encoded.get("token_type_ids")
+        truncated = _truncated(encoded, rows, limit)
+        if end:
+            rows = [[*ids, *end] for ids in rows]
+            segments = [[*row, *(0 for _ in end)] for row in segments] if segments else None
+        return cls(
+            ids=_flat(rows),
+            segments=_flat(segments) if segments else None,
+            offsets=np.concatenate([[0], np.cumsum([len(ids) for ids in rows])]).astype(np.int64),
+            truncated=truncated,
+            tokenizer=tokenizer,
+            instruction_tokens=instruction_tokens,
+        )
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each text."""
+        return np.diff(self.offsets)
+
+    @property
+    def tokens(self) -> NDArray[np.int64]:
+        """The same: every token is known."""
+        return self.lengths
+
+    def seen(self, row: int) -> str:
+        """The tokens as text again, special ones included."""
+        ids = self.ids[self.offsets[row] : self.offsets[row + 1]].tolist()
+        return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=False))
+
+    def features(self, rows: Rows) -> Features:
+        """A batch padded on the right: models see the mask, so the side changes nothing."""
+        lengths = self.lengths[rows]
+        shape = (len(rows), max(1, int(lengths.max())))
+        inside = np.arange(shape[1]) < lengths[:, None]
+        chosen = np.concatenate([np.arange(self.offsets[r], self.offsets[r + 1]) for r in rows])
+        ids = np.full(shape, _padding(self.tokenizer), dtype=np.int64)
+        ids[inside] = self.ids[chosen]
+        features = {"input_ids": ids, "attention_mask": inside.astype(np.int64)}
+        if self.segments is not None:
+            features["token_type_ids"] = np.zeros(shape, dtype=np.int64)
+            features["token_type_ids"][inside] = self.segments[chosen]
+        return features
+
+
+def _truncated(encoded: Any, rows: Sequence[Sequence[int]], limit: int) -> NDArray[np.bool_]:
+    """Which texts lost tokens; a tokeniser that cannot tell means those that fill the limit."""
+    encodings = getattr(encoded, "encodings", None)
+    if encodings:
+        return np.array([bool(item.overflowing) for item in encodings], dtype=np.bool_)
+    return np.array([0 < limit <= len(ids) for ids in rows], dtype=np.bool_)
+
+
+def _flat(rows: Sequence[Sequence[int]]) -> NDArray[np.int32]:
+    return np.fromiter((token for row in rows for token in row), dtype=np.int32)
+
+
+def _padding(tokenizer: Any) -> int:
+    """Any token will do where the tokeniser has no padding: the mask hides it."""
+    for token in (tokenizer.pad_token_id, tokenizer.eos_token_id):
+        if token is not None:
+            return int(token)
+    return 0

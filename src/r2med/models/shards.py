@@ -1,0 +1,190 @@
+"""A shard: an append-only file of blocks, each with its own checksums.
+
+A block is a 64-byte header, the addresses of its texts, their token counts (the top bit says
+"truncated"), and their vectors, each part starting on a multiple of 64 bytes. One process writes
+a shard, any number read it; a block cut short by a kill is simply not there. A damaged block is
+named once and marked as empty in its place, so that its neighbours are still found.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import secrets
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.atomic import checksum
+from r2med.errors import MissingError
+
+SUFFIX = ".vectors"
+#: Bytes of a text's address: enough that two texts never share one.
+ADDRESS_BYTES = 16
+TRUNCATED = np.uint32(1 << 31)
+_HEADER = struct.Struct("<8sHHIIIII")
+_MAGIC, _EMPTY = b"r2medvec", b"r2medvoi"
+_EITHER = b"r2medv"
+_VERSION = 1
+_ALIGNMENT = 64
+_DTYPES: tuple[np.dtype[np.floating], ...] = (np.dtype("<f4"), np.dtype("<f2"))
+
+
+@dataclass(eq=False)
+class Block:
+    """Some texts of one batch: parallel rows of addresses, token counts and vectors."""
+
+    addresses: NDArray[np.uint8]
+    tokens: NDArray[np.uint32]
+    vectors: NDArray[np.floating]
+    place: Place | None = None
+    """Where it was read from; None for one that was just computed."""
+    checksum: int = 0
+    checked: bool = False
+
+    def is_whole(self) -> bool:
+        """Whether the vectors are those that were written; computed once."""
+        self.checked |= self.place is None or checksum(self.vectors.data) == self.checksum
+        return self.checked
+
+
+@dataclass(frozen=True)
+class Place:
+    """A stretch of a shard."""
+
+    path: Path
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.path}, byte {self.start}"
+
+    def mark_empty(self) -> None:
+        """Let later readers skip it; where the shard cannot be written they meet it again."""
+        units = (self.end - self.start) // _ALIGNMENT
+        with suppress(OSError), self.path.open("r+b") as file:
+            file.seek(self.start)
+            file.write(_header(_EMPTY, 0, units, 0, 0, 0))
+
+
+class Writer:
+    """The one writer of a new shard; the file appears with the first block."""
+
+    def __init__(self, folder: Path, what: str) -> None:
+        self.folder = folder
+        self.what = what
+        self._file: int | None = None
+        self._path = folder / f"{time.time_ns():020d}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
+
+    def append(self, block: Block) -> None:
+        """Write a block; once this returns, a kill of the process cannot lose it."""
+        try:
+            if self._file is None:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._file = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+            data = memoryview(_packed(block))
+            while data:
+                data = data[os.write(self._file, data) :]
+        except OSError as problem:
+            raise MissingError(
+                f"{self._path}: the {self.what} cannot be written ({problem.strerror}).\n"
+                "Make room, or set R2MED_HOME to a folder with more; what was written is kept."
+            ) from None
+
+    def close(self) -> None:
+        """Bring what was written to the disk itself."""
+        if self._file is not None:
+            os.fsync(self._file)
+            os.close(self._file)
+            self._file = None
+
+
+def read_blocks(path: Path, start: int) -> Iterator[tuple[Block | Place, int]]:
+    """The blocks from a byte on, or the places of damaged ones, each with the byte after it.
+
+    A block that is not whole yet ends the shard.
+    """
+    size = path.stat().st_size
+    if size <= start:
+        return
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+    view = memoryview(mapped)
+    while start + _ALIGNMENT <= size:
+        fields = _fields(view, start)
+        if fields is None:
+            place = Place(path, start, _next_header(mapped, view, start + _ALIGNMENT))
+            yield place, place.end
+            start = place.end
+            continue
+        magic, _, dtype, count, width, rows_sum, vectors_sum, _ = fields
+        if magic == _EMPTY:
+            start += count * _ALIGNMENT
+            continue
+        rows = start + _ALIGNMENT
+        middle = rows + count * ADDRESS_BYTES
+        vectors = rows + _aligned(count * (ADDRESS_BYTES + 4))
+        end = vectors + _aligned(count * width * _DTYPES[dtype].itemsize)
+        if end > size:
+            return
+        place = Place(path, start, end)
+        start = end
+        if checksum(view[rows : middle + count * 4]) != rows_sum:
+            yield place, end
+            continue
+        block = Block(
+            addresses=np.frombuffer(view[rows:middle], np.uint8).reshape(count, ADDRESS_BYTES),
+            tokens=np.frombuffer(view, np.uint32, count, middle),
+            vectors=_matrix(view, vectors, (count, width), _DTYPES[dtype]),
+            place=place,
+            checksum=vectors_sum,
+        )
+        yield block, end
+
+
+def _fields(view: memoryview, start: int) -> tuple[bytes, int, int, int, int, int, int, int] | None:
+    """A header's fields; None where they are not what was written."""
+    head = view[start : start + _HEADER.size]
+    fields: tuple[bytes, int, int, int, int, int, int, int] = _HEADER.unpack(head)
+    sound = checksum(head[:-4]) == fields[-1] and fields[1] == _VERSION
+    return fields if sound and fields[0] in (_MAGIC, _EMPTY) else None
+
+
+def _next_header(mapped: mmap.mmap, view: memoryview, start: int) -> int:
+    """The first byte from `start` on at which a sound header stands, or the end of the shard."""
+    while (start := mapped.find(_EITHER, start)) >= 0:
+        whole = start + _ALIGNMENT <= len(view)
+        if start % _ALIGNMENT == 0 and whole and _fields(view, start) is not None:
+            return start
+        start += 1
+    return len(view)
+
+
+def _matrix(
+    view: memoryview, start: int, shape: tuple[int, int], dtype: np.dtype[np.floating]
+) -> NDArray[np.floating]:
+    flat: NDArray[np.floating] = np.frombuffer(view, dtype, shape[0] * shape[1], start)
+    return flat.reshape(shape)
+
+
+def _packed(block: Block) -> bytes:
+    rows = block.addresses.tobytes() + block.tokens.tobytes()
+    vectors = block.vectors.tobytes()
+    dtype, (count, width) = _DTYPES.index(block.vectors.dtype), block.vectors.shape
+    head = _header(_MAGIC, dtype, count, width, checksum(rows), checksum(vectors))
+    return b"".join(part.ljust(_aligned(len(part)), b"\0") for part in (head, rows, vectors))
+
+
+def _header(magic: bytes, dtype: int, count: int, width: int, rows: int, vectors: int) -> bytes:
+    head = _HEADER.pack(magic, _VERSION, dtype, count, width, rows, vectors, 0)[:-4]
+    return head + struct.pack("<I", checksum(head))
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT

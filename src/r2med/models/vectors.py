@@ -1,0 +1,380 @@
+"""The store of vectors by model and text, which are never computed twice; scores are kept here too.
+
+Written by hand because it must survive a kill at any moment, be shared by processes and be
+mapped into memory, and be safe to read from a stranger: plain numbers, no pickle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from r2med.atomic import atomic_file, seal, unseal
+from r2med.errors import DamagedError, DataError
+from r2med.home import shelf as home_shelf
+from r2med.models.shards import ADDRESS_BYTES, SUFFIX, TRUNCATED, Block, Place, Writer, read_blocks
+
+Storage = Literal["float32", "float16"]
+Addresses = NDArray[np.uint8]
+Rows = NDArray[np.int64]
+
+_MODEL_FILE = "model.json"
+_SCHEMA = 2
+_ABSENT = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Computed:
+    """What a model gave for some rows of its inputs."""
+
+    rows: Rows
+    vectors: NDArray[np.float32]
+    tokens: NDArray[np.int64]
+    truncated: NDArray[np.bool_]
+
+
+class Shelf:
+    """Vectors that live as long as the process: for models whose identity nobody knows."""
+
+    def __init__(self, storage: Storage = "float32") -> None:
+        self.dtype: np.dtype[np.floating] = np.dtype(storage)
+        self._blocks: list[Block] = []
+        self._starts: Rows = np.zeros(1, dtype=np.int64)
+        self._index: pa.Array | None = None
+        self._seen: dict[bytes, str] = {}
+
+    def add(self, addresses: Addresses, computed: Computed) -> None:
+        """Keep the vectors of a batch, in the shelf's own precision."""
+        marks = np.where(computed.truncated, TRUNCATED, np.uint32(0))
+        counts = computed.tokens.astype(np.uint32) | marks
+        vectors = np.ascontiguousarray(computed.vectors, dtype=self.dtype)
+        self._keep(Block(addresses, counts, vectors))
+
+    def find(self, addresses: Addresses) -> Rows:
+        """The place of each text, or -1; every place holds a vector that is whole."""
+        places = self._lookup(addresses)
+        while damaged := self._damaged(places):
+            self._blocks = [block for block in self._blocks if block not in damaged]
+            self._index = None
+            places = self._lookup(addresses)
+        return places
+
+    def gather(self, places: Rows) -> NDArray[np.float32]:
+        """The vectors at places that `find` gave, as one float32 matrix."""
+        if not len(places):
+            return np.zeros((0, 0), dtype=np.float32)
+        owners = self._owners(places)
+        width = self._blocks[owners[0]].vectors.shape[1]
+        matrix = np.empty((len(places), width), dtype=np.float32)
+        for owner, rows in _grouped(owners):
+            inside = places[rows] - self._starts[owner]
+            matrix[rows] = self._blocks[owner].vectors[inside]
+        return matrix
+
+    def rows(self, places: Rows) -> Iterator[NDArray[np.float32]]:
+        """The rows at places one by one, for rows that are not all of one width."""
+        for owner, place in zip(self._owners(places).tolist(), places.tolist(), strict=True):
+            row = self._blocks[owner].vectors[place - self._starts[owner]]
+            yield row.astype(np.float32, copy=False)
+
+    def tokens(self, places: Rows) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Token counts of the texts at places, and which of them were truncated."""
+        if not len(places):
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_)
+        counts = np.concatenate([block.tokens for block in self._blocks])[places]
+        return (counts & ~TRUNCATED).astype(np.int64), (counts & TRUNCATED) != 0
+
+    def remember(self, address: bytes, seen: str) -> None:
+        """Keep how the model saw one text, so that a later run can show it without the model."""
+        self._seen[address] = seen
+
+    def seen(self, address: bytes) -> str | None:
+        """How the model saw a text, where it was kept."""
+        return self._seen.get(address)
+
+    def refresh(self) -> None:
+        """Learn what other processes have added."""
+
+    def close(self) -> None:
+        """Bring everything to where it is kept."""
+
+    def _keep(self, block: Block) -> None:
+        self._blocks.append(block)
+        self._index = None
+
+    def _damaged(self, places: Rows) -> list[Block]:
+        return []
+
+    def _owners(self, places: Rows) -> Rows:
+        return np.searchsorted(self._starts, places, side="right") - 1
+
+    def _lookup(self, addresses: Addresses) -> Rows:
+        if self._index is None:
+            lengths = [len(block.addresses) for block in self._blocks]
+            self._starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+            held = [block.addresses for block in self._blocks]
+            self._index = _column(np.concatenate(held) if held else addresses[:0])
+        matches = pc.index_in(_column(addresses), value_set=self._index)
+        places: Rows = matches.fill_null(_ABSENT).to_numpy(zero_copy_only=False).astype(np.int64)
+        return places
+
+
+class DiskShelf(Shelf):
+    """Vectors in the shards of one folder, mapped into memory and shared between processes."""
+
+    def __init__(
+        self, folder: Path, storage: Storage, tell: Callable[[str], None], what: str
+    ) -> None:
+        super().__init__(storage)
+        self.folder = folder
+        self._tell = tell
+        self._what = what
+        self._writer = Writer(folder, what)
+        self._read: dict[Path, int] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the shards' new blocks, newest shard first, so that a redone text wins."""
+        fresh: list[Block] = []
+        for path in sorted(self.folder.glob(f"*{SUFFIX}"), reverse=True):
+            for item, end in read_blocks(path, self._read.get(path, 0)):
+                self._read[path] = end
+                if isinstance(item, Place):
+                    self._discard(item, f"{item.end - item.start:,} bytes of {self._what} fail")
+                elif item.vectors.dtype == self.dtype:
+                    fresh.append(item)
+        if fresh:
+            self._blocks = fresh + self._blocks
+            self._index = None
+
+    def remember(self, address: bytes, seen: str) -> None:
+        """Write it beside the shards."""
+        if self.seen(address) is None:
+            with atomic_file(self._seen_file(address)) as draft:
+                draft.write_text(seal({"seen": seen}, indent=None), encoding="utf-8")
+
+    def seen(self, address: bytes) -> str | None:
+        """Read it back."""
+        with suppress(FileNotFoundError, DamagedError):
+            path = self._seen_file(address)
+            return str(unseal(path.read_bytes(), path)["seen"])
+        return None
+
+    def close(self) -> None:
+        """Bring this process's shard to the disk itself; the next batch opens a new one."""
+        self._writer.close()
+        self._writer = Writer(self.folder, self._what)
+
+    def _seen_file(self, address: bytes) -> Path:
+        return self.folder / "seen" / f"{address.hex()}.json"
+
+    def _keep(self, block: Block) -> None:
+        """Append to this process's shard; a kill after that does not lose it."""
+        self._writer.append(block)
+
+    def _damaged(self, places: Rows) -> list[Block]:
+        damaged = []
+        for owner in np.unique(self._owners(places[places != _ABSENT])).tolist():
+            block = self._blocks[owner]
+            if not block.checked and not block.is_whole():
+                assert block.place is not None
+                self._discard(block.place, f"{len(block.addresses)} {self._what} fail")
+                damaged.append(block)
+        return damaged
+
+    def _discard(self, place: Place, problem: str) -> None:
+        place.mark_empty()
+        self._tell(f"{place}: {problem} their checksum; they are computed again.")
+
+
+def open_shelf(
+    shelf: str,
+    identity: Mapping[str, object] | None,
+    *,
+    label: str,
+    tell: Callable[[str], None],
+    storage: Storage = "float32",
+    what: str = "embeddings",
+    root: Path | None = None,
+) -> Shelf:
+    """The vectors of a model on a shelf of the home; without an identity, memory of this process.
+
+    The label is for people: a model keeps its folder, and the first label, under any name.
+    """
+    if identity is None:
+        return Shelf(storage)
+    root = root or home_shelf(shelf)
+    name = json.dumps({"model": identity, "storage": storage}, sort_keys=True)
+    folder = root / hashlib.sha256(name.encode()).hexdigest()[:32]
+    record = {"schema": _SCHEMA, "label": label, "model": dict(identity), "storage": storage}
+    if _sound_record(folder) is None:
+        _take_over(root, folder, record)
+        with atomic_file(folder / _MODEL_FILE) as draft:
+            draft.write_text(seal(record), encoding="utf-8")
+    return DiskShelf(folder, storage, tell, what)
+
+
+def fill(
+    shelf: Shelf,
+    addresses: Addresses,
+    sizes: NDArray[np.int64],
+    compute: Callable[[Rows], Iterator[Computed]],
+    *,
+    window: int,
+    progress: Callable[[int, int, float], None],
+) -> int:
+    """Compute what a shelf lacks of some distinct texts, and return how many that were.
+
+    The longest come first, by `sizes`, so that a batch that does not fit memory shows at once.
+    `compute` gets up to `window` rows of `addresses` and yields batches as they finish, numbered
+    from 0 within that window; each is kept at once. `progress` hears done, total and seconds.
+    """
+    count = 0
+    while len(missing := np.flatnonzero(shelf.find(addresses) < 0)):
+        queue = missing[np.argsort(-sizes[missing], kind="stable")]
+        start, done = time.perf_counter(), 0
+        try:
+            for part in np.split(queue, np.arange(window, len(queue), window)):
+                shelf.refresh()
+                rows = part[shelf.find(addresses[part]) < 0]
+                done += len(part) - len(rows)
+                left = len(rows)
+                for computed in compute(rows) if left else ():
+                    shelf.add(addresses[rows[computed.rows]], computed)
+                    done += len(computed.rows)
+                    left -= len(computed.rows)
+                    progress(done, len(queue), time.perf_counter() - start)
+                if left:
+                    raise DataError(
+                        f"the model gave an output for {len(rows) - left:,} of {len(rows):,} "
+                        "texts, expected one for each."
+                    )
+                count += len(rows)
+        finally:
+            shelf.close()
+            shelf.refresh()
+    return count
+
+
+def hashed(prefix: bytes, texts: Iterable[str]) -> Addresses:
+    """The addresses of texts: a hash of the prefix and the text."""
+    start = hashlib.sha256(prefix)
+    digests = []
+    for text in texts:
+        digest = start.copy()
+        digest.update(text.encode("utf-8", "surrogatepass"))
+        digests.append(digest.digest()[:ADDRESS_BYTES])
+    return np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, ADDRESS_BYTES)
+
+
+def distinct(addresses: Addresses) -> tuple[Addresses, Rows, Rows]:
+    """The distinct addresses, the first row of each, and which of them every row has."""
+    order: dict[bytes, int] = {}
+    keys = (row.tobytes() for row in addresses)
+    inside = np.array([order.setdefault(key, len(order)) for key in keys], dtype=np.int64)
+    firsts = np.full(len(order), len(addresses), dtype=np.int64)
+    np.minimum.at(firsts, inside, np.arange(len(inside)))
+    return addresses[firsts], firsts, inside
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """One model's part of the store."""
+
+    name: str
+    storage: str
+    folder: Path
+    bytes: int
+    older: bool
+    """Whether it was made by an earlier version in a way that no system asks for any more."""
+
+    def texts(self) -> int:
+        """Vectors held, damaged blocks left out; reads the shards' headers."""
+        items = (
+            item
+            for file in self.folder.glob(f"*{SUFFIX}")
+            for item, _ in read_blocks(file, 0)
+            if isinstance(item, Block)
+        )
+        return sum(len(block.addresses) for block in items)
+
+
+def stored_models(root: Path | None = None) -> Iterator[StoredModel]:
+    """Every model with embeddings under `root`, which is the home's own shelf by default."""
+    for file in sorted((root or home_shelf("embeddings")).glob(f"*/{_MODEL_FILE}")):
+        record = _sound_record(file.parent) or _first_schema(file) or {}
+        yield StoredModel(
+            name=str(record.get("label", file.parent.name)),
+            storage=str(record.get("storage", "unreadable")),
+            folder=file.parent,
+            bytes=sum(path.stat().st_size for path in file.parent.rglob("*") if path.is_file()),
+            older=record.get("schema") == 1 and _present_identity(record) is None,
+        )
+
+
+def _sound_record(folder: Path) -> dict[str, Any] | None:
+    """What the folder of a model says of itself; None where it says nothing that can be read."""
+    path = folder / _MODEL_FILE
+    with suppress(OSError, DamagedError):
+        return unseal(path.read_bytes(), path)
+    return None
+
+
+def _first_schema(path: Path) -> dict[str, Any] | None:
+    """A record from before records had checksums."""
+    with suppress(OSError, ValueError, AttributeError):
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if record.get("schema") == 1 and isinstance(record.get("model"), dict):
+            return record
+    return None
+
+
+def _take_over(root: Path, folder: Path, record: Mapping[str, object]) -> None:
+    """Give a model the folder that an earlier version filled with the same vectors."""
+    for file in [] if folder.exists() else root.glob(f"*/{_MODEL_FILE}"):
+        earlier = _first_schema(file) or {}
+        same = earlier.get("storage") == record["storage"]
+        if same and _present_identity(earlier) == record["model"]:
+            with suppress(OSError):
+                file.parent.rename(folder)
+                break
+    for shown in folder.glob("seen/*.txt"):
+        with suppress(OSError, UnicodeDecodeError):
+            seen = shown.read_text(encoding="utf-8", errors="surrogatepass")
+            with atomic_file(shown.with_suffix(".json")) as draft:
+                draft.write_text(seal({"seen": seen}, indent=None), encoding="utf-8")
+            shown.unlink()
+
+
+def _present_identity(record: Mapping[str, Any]) -> dict[str, object] | None:
+    """Under which identity the vectors of a record of schema 1 are used now; None: under none.
+
+    Exported models are gone, and models that sentence-transformers runs may have cut documents at
+    the limit that queries had.
+    """
+    model = dict(record["model"])
+    exported = (model.pop("backend", "torch"), model.pop("weights", "float")) != ("torch", "float")
+    sticky = model.get("library") == "sentence-transformers/SentenceTransformer"
+    return None if exported or sticky else model
+
+
+def _column(addresses: Addresses) -> pa.Array:
+    data = pa.py_buffer(np.ascontiguousarray(addresses))
+    return pa.Array.from_buffers(pa.binary(ADDRESS_BYTES), len(addresses), [None, data])
+
+
+def _grouped(owners: Rows) -> list[tuple[int, Rows]]:
+    order = np.argsort(owners, kind="stable")
+    cuts = np.flatnonzero(np.diff(owners[order])) + 1
+    return [(int(owners[rows[0]]), rows) for rows in np.split(order, cuts)]

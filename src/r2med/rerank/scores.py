@@ -1,0 +1,265 @@
+"""What a reranker promises: a score for every candidate; and what becomes of the scores.
+
+Scores of pairs are kept per reranker and exact texts, so depth 100 reuses depth 10, and any first
+stage reuses any other; batches are on disk as they finish, so a kill loses one batch at most.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from r2med.errors import DataError
+from r2med.models.vectors import Computed, Rows, Shelf, distinct, fill, hashed, open_shelf
+from r2med.retrieve.conditions import Conditions, Progress
+from r2med.runs import Run
+from r2med.runs.ordering import name_places
+from r2med.tasks.task import Task
+
+ListScores = NDArray[np.float32]
+Pair = tuple[str, str]
+Tail = Literal["keep", "drop"]
+
+#: Pairs given to a scorer at a time: enough for even batches, little enough for memory.
+_WINDOW = 4096
+_LOWEST = float(np.finfo(np.float32).min)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """One query with the documents that a first stage found for it, best first."""
+
+    query_id: str
+    query: str
+    document_ids: Sequence[str]
+    documents: Sequence[str]
+
+
+class Reranker(Protocol):
+    """A configured reranker; nothing is loaded before `scores` is called."""
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """What decides its scores besides the settings it was built from, as JSON values."""
+        ...
+
+    def scores(self, lists: Sequence[Candidates]) -> list[ListScores]:
+        """For each list a finite score for each of its documents, higher is better."""
+        ...
+
+    def facts(self) -> Mapping[str, object]:
+        """What really ran, as JSON values: costs, reuse, answers that could not be read."""
+        ...
+
+
+class PairScorer(Protocol):
+    """A model that scores one pair without looking at the others."""
+
+    @property
+    def identity(self) -> Mapping[str, object] | None:
+        """Everything besides the texts that decides a score; None is never stored."""
+        ...
+
+    def score(self, pairs: Sequence[Pair]) -> Iterator[Computed]:
+        """Every pair once, in batches as they finish; a vector is the one score of a pair."""
+        ...
+
+    def facts(self) -> Mapping[str, object]:
+        """What really ran, as JSON values."""
+        ...
+
+
+def candidate_lists(run: Run, task: Task) -> list[Candidates]:
+    """The lists of a run with their texts: the original query, and an id's last row.
+
+    A text is one Python string however many lists hold it.
+    """
+    used, inside = np.unique(run.documents, return_inverse=True)
+    ids = run.document_ids.take(pa.array(used))
+    places = pc.index_in(ids, value_set=task.corpus.document_ids)
+    rows = task.corpus.last_rows[places.to_numpy(zero_copy_only=False)]
+    names = ids.to_pylist()
+    texts = task.corpus.texts.take(pa.array(rows)).to_pylist()
+    queries = dict(zip(task.queries.ids.to_pylist(), task.queries.texts.to_pylist(), strict=True))
+    lists = []
+    for row, query_id in enumerate(run.query_ids.to_pylist()):
+        listed = inside[run.offsets[row] : run.offsets[row + 1]].tolist()
+        lists.append(
+            Candidates(
+                query_id=query_id,
+                query=queries[query_id],
+                document_ids=[names[place] for place in listed],
+                documents=[texts[place] for place in listed],
+            )
+        )
+    return lists
+
+
+class PairReranker:
+    """A reranker that scores every candidate by itself."""
+
+    def __init__(self, name: str, scorer: PairScorer, conditions: Conditions) -> None:
+        self.name = name
+        self.scorer = scorer
+        self.conditions = conditions
+        self._facts: dict[str, object] = {}
+        self._anonymous = unidentified(scorer)
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """The scorer's; one without an identity equals nothing but itself."""
+        return self.scorer.identity or self._anonymous
+
+    def scores(self, lists: Sequence[Candidates]) -> list[ListScores]:
+        """Look every pair up and score the missing ones."""
+        start = time.perf_counter()
+        pairs = _Pairs(lists)
+        addresses, firsts, inside = distinct(pairs.addresses())
+        store = open_shelf(
+            "rerank-scores",
+            self.scorer.identity,
+            label=self.name,
+            tell=self.conditions.tell,
+            what="scores",
+        )
+        count = fill(
+            store,
+            addresses,
+            pairs.sizes[firsts],
+            lambda chosen: self._computed(pairs, firsts[chosen]),
+            window=_WINDOW,
+            progress=self._progress,
+        )
+        places = store.find(addresses)[inside]
+        flat = store.gather(places)[:, 0] if len(places) else np.zeros(0, dtype=np.float32)
+        self._facts = {
+            "texts": len(places),
+            "reused": len(places) - count,
+            **_token_facts(store, places),
+            **({"seconds": round(time.perf_counter() - start, 3)} if count else {}),
+            **self.scorer.facts(),
+        }
+        return np.split(flat, pairs.starts[1:-1]) if lists else []
+
+    def facts(self) -> Mapping[str, object]:
+        """Pairs, how many of them were known, tokens, and what the scorer says."""
+        return self._facts
+
+    def _progress(self, done: int, total: int, seconds: float) -> None:
+        self.conditions.progress(Progress(f"reranking with {self.name}", done, total, seconds))
+
+    def _computed(self, pairs: _Pairs, rows: Rows) -> Iterator[Computed]:
+        for computed in self.scorer.score([pairs.texts(int(row)) for row in rows]):
+            bad = np.flatnonzero(~np.isfinite(computed.vectors[:, 0]))
+            if len(bad):
+                query, document = pairs.names(int(rows[computed.rows[bad[0]]]))
+                raise DataError(
+                    f"{self.name} gave the score {computed.vectors[bad[0], 0]} for query {query!r} "
+                    f"and document {document!r}, expected a finite number.\n"
+                    "If the model runs in float16, try [dtype=float32] or [dtype=bfloat16]."
+                )
+            yield computed
+
+
+class _Pairs:
+    """The pairs of all lists under one numbering."""
+
+    def __init__(self, lists: Sequence[Candidates]) -> None:
+        self.lists = lists
+        lengths = [len(one.documents) for one in lists]
+        self.starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        self.sizes = np.array(
+            [len(one.query) + len(text) for one in lists for text in one.documents], dtype=np.int64
+        )
+
+    def texts(self, row: int) -> Pair:
+        one, place = self._place(row)
+        return one.query, one.documents[place]
+
+    def names(self, row: int) -> tuple[str, str]:
+        one, place = self._place(row)
+        return one.query_id, one.document_ids[place]
+
+    def addresses(self) -> NDArray[np.uint8]:
+        """A hash of each pair's exact texts, with a boundary that no text can move."""
+        parts = [hashed(b"", [])]
+        for one in self.lists:
+            query = one.query.encode("utf-8", "surrogatepass")
+            parts.append(hashed(f"{len(query)}:".encode() + query, one.documents))
+        return np.concatenate(parts)
+
+    def _place(self, row: int) -> tuple[Candidates, int]:
+        owner = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return self.lists[owner], row - int(self.starts[owner])
+
+
+def unidentified(thing: object) -> Mapping[str, object]:
+    """An identity for what has none: its results are never taken for another's."""
+    kind = type(thing)
+    return {
+        "object": f"{kind.__module__}.{kind.__qualname__}",
+        "unidentified": secrets.token_hex(8),
+    }
+
+
+def _token_facts(store: Shelf, places: Rows) -> dict[str, object]:
+    tokens, truncated = store.tokens(places)
+    if not tokens.any():
+        return {}
+    return {"tokens": int(tokens.sum()), "truncated": round(float(truncated.mean()), 6)}
+
+
+def reordered(first: Run, scores: Sequence[ListScores], reranked: int, tail: Tail) -> Run:
+    """The first `reranked` documents of each list by score, ties as in trec_eval.
+
+    `keep` leaves the rest in its order with scores below the lowest reranked one, so that
+    every tool that sorts by score sees the same list; `drop` leaves it out.
+    """
+    head = first.truncated(reranked)
+    flat = np.concatenate(scores) if len(head.documents) else np.zeros(0, dtype=np.float32)
+    order = np.lexsort((-name_places(head), -flat, head.query_rows))
+    top = Run(
+        query_ids=head.query_ids,
+        document_ids=head.document_ids,
+        offsets=head.offsets,
+        documents=head.documents[order],
+        scores=flat[order].astype(np.float64),
+    )
+    return top if tail == "drop" else _with_tail(top, first)
+
+
+def _with_tail(top: Run, first: Run) -> Run:
+    documents = first.documents.copy()
+    scores = np.empty(len(documents), dtype=np.float64)
+    heads = first.ranks <= np.repeat(top.lengths, first.lengths)
+    documents[heads] = top.documents
+    scores[heads] = top.scores
+    for row in np.flatnonzero(first.lengths > top.lengths):
+        start, end = first.offsets[row], first.offsets[row + 1]
+        reranked = top.scores[top.offsets[row] : top.offsets[row + 1]]
+        scores[start:end] = _extended(reranked, int(end - start))
+    return Run(first.query_ids, first.document_ids, first.offsets, documents, scores)
+
+
+def _extended(scores: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Falling scores followed by lower ones, `count` in all, that float32 tells apart.
+
+    Where the lowest score leaves no such numbers below it, all become ranks, counted from the end.
+    """
+    lowest = float(scores[-1])
+    steps = np.arange(count - len(scores) + 1, dtype=np.float64)
+    step = 1.0
+    while lowest - step * steps[-1] >= _LOWEST:
+        below = lowest - step * steps
+        if (np.diff(below.astype(np.float32)) < 0).all():
+            return np.concatenate([scores, below[1:]])
+        step *= 2
+    return np.arange(count, 0, -1, dtype=np.float64)

@@ -1,0 +1,294 @@
+"""Encoders run by code that is not ours: sentence-transformers, or what a checkpoint brings along.
+
+`LibraryModel` also loads the sparse and late-interaction models of `retrieve.multi`. NV-Embed is
+the published model with code of its own: its latent attention exists nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.errors import DataError, MissingError, UsageError
+from r2med.models.batching import Rows
+from r2med.models.checkpoint import Checkpoint, locate
+from r2med.models.loading import (
+    chosen_device,
+    foreign_code,
+    load_encoder,
+    load_tokenizer,
+    named_failures,
+    need,
+    quiet_loading,
+    refuse_foreign_code,
+)
+from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.dense.embed import Encoder, Form, Inputs, TextInputs
+from r2med.retrieve.dense.settings import Settings
+from r2med.retrieve.dense.transformer import tokenise
+
+#: What is left to the code of others, and cannot be set.
+_FIXED: Mapping[str, tuple[object, ...]] = {
+    "pooling": ("model",),
+    "attention": ("model",),
+    "append_eos": (False,),
+    "document_pair": (False,),
+    "autocast": (False,),
+}
+#: Raised when equal texts would get other vectors: 2 sets each side's own limit of tokens.
+_VERSION = 2
+
+
+@dataclass(frozen=True, eq=False)
+class CountedInputs(TextInputs):
+    """Texts that the model's own code tokenises, with their tokens counted beforehand."""
+
+    counted: Inputs
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each text."""
+        return self.counted.lengths
+
+    @property
+    def tokens(self) -> NDArray[np.int64]:
+        """Tokens of each text."""
+        return self.counted.lengths
+
+    @property
+    def truncated(self) -> NDArray[np.bool_]:
+        """Which texts are longer than the model's limit."""
+        return self.counted.truncated
+
+    def seen(self, row: int) -> str:
+        """The tokens as text again."""
+        return self.counted.seen(row)
+
+
+@dataclass
+class LibraryModel:
+    """A model of sentence-transformers, loaded when it is first needed."""
+
+    checkpoint: Checkpoint
+    kind: str
+    """The class: SentenceTransformer, SparseEncoder or MultiVectorEncoder."""
+    dtype: str
+    conditions: Conditions
+    max_length: int = 0
+
+    @cached_property
+    def model(self) -> Any:
+        """The loaded model."""
+        need("torch", "transformers", "sentence_transformers", extra="dense")
+        import sentence_transformers
+
+        if not hasattr(sentence_transformers, self.kind):
+            raise MissingError(
+                f"this checkpoint needs sentence-transformers with {self.kind}: "
+                "pip install --upgrade sentence-transformers."
+            )
+        model = self._whole(getattr(sentence_transformers, self.kind))
+        if self.max_length:
+            model.max_seq_length = self.max_length
+        return model.eval()
+
+    @cached_property
+    def own_limit(self) -> int | None:
+        """Tokens at which the model cuts a text by itself, before anybody sets another limit."""
+        limit: int | None = self.model.max_seq_length
+        return limit
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """The checkpoint's content, which class runs it, and the arithmetic."""
+        return {
+            "library": f"sentence-transformers/{self.kind}",
+            "checkpoint": self.checkpoint.fingerprint(),
+            "dtype": self.dtype,
+            "max_length": self.max_length,
+        }
+
+    def _whole(self, library_class: Any) -> Any:
+        """The model, all of whose weights come from the checkpoint.
+
+        The library fills what a checkpoint lacks with random weights: where loading draws random
+        numbers, a second load with others tells whether any of them stayed.
+        """
+        model, drew = self._load(library_class, seed=0)
+        if drew:
+            again = self._load(library_class, seed=1)[0].state_dict()
+            drawn = [
+                name for name, held in model.state_dict().items() if not held.equal(again[name])
+            ]
+            if drawn:
+                raise DataError(
+                    f"{self.checkpoint.folder}: the checkpoint lacks {len(drawn)} of the weights "
+                    f"of a {self.kind}, such as {drawn[0]}; they would be random."
+                )
+        return model
+
+    def _load(self, library_class: Any, *, seed: int) -> tuple[Any, bool]:
+        """A model, and whether loading it drew random numbers; the caller's are left alone."""
+        import torch
+
+        folder, trust = self.checkpoint.folder, self.conditions.trust_remote_code
+        refuse_foreign_code(folder, trust_remote_code=trust)
+        with named_failures(folder), quiet_loading(), torch.random.fork_rng(devices=[]):
+            before = torch.manual_seed(seed).get_state()
+            model = library_class(
+                str(folder),
+                device=chosen_device(self.conditions.device),
+                trust_remote_code=trust,
+                model_kwargs={"dtype": self.dtype},
+            )
+            return model, not torch.get_rng_state().equal(before)
+
+
+class LibraryEncoder:
+    """One side of a library model: `run` calls the library, `besides` joins its identity."""
+
+    def __init__(
+        self,
+        model: LibraryModel,
+        run: Callable[[Any, list[str], Form], NDArray[np.float32]],
+        **besides: object,
+    ) -> None:
+        self.library = model
+        self._run = run
+        self._besides = besides
+
+    @cached_property
+    def identity(self) -> Mapping[str, object]:
+        """The model's, and what this side does with it."""
+        return {**self.library.identity, **self._besides}
+
+    def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
+        """The texts, with their tokens counted where the library's tokeniser allows it."""
+        tokenizer = getattr(self.library.model, "tokenizer", None)
+        if not callable(tokenizer):
+            return TextInputs(texts, form)
+        limit = form.max_length or self.library.own_limit or 0
+        return CountedInputs(texts, form, tokenise(tokenizer, texts, form, limit=limit))
+
+    def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
+        """One batch, by the library's own `encode`."""
+        assert isinstance(inputs, TextInputs)
+        texts = [inputs.texts[row] for row in rows]
+        model, limit = self.library.model, self.library.own_limit
+        if not inputs.form.max_length:
+            return self._run(model, texts, inputs.form)
+        model.max_seq_length = inputs.form.max_length
+        try:
+            return self._run(model, texts, inputs.form)
+        finally:
+            model.max_seq_length = limit
+
+    def facts(self) -> Mapping[str, object]:
+        """The checkpoint, and the device where the model was needed."""
+        facts = self.library.checkpoint.facts()
+        if "model" in vars(self.library):
+            facts["device"] = str(self.library.model.device)
+        return facts
+
+
+def sentence_encoder(
+    checkpoint: Checkpoint, settings: Settings, conditions: Conditions
+) -> LibraryEncoder:
+    """A dense model with modules of its own, run by sentence-transformers."""
+    name = f"{checkpoint.name}, a checkpoint with modules of its own"
+    settings.refuse_without_effect(name, _FIXED)
+    normalize, pool_instruction = settings.normalize, settings.pool_instruction
+
+    def run(model: Any, texts: list[str], form: Form) -> NDArray[np.float32]:
+        if not pool_instruction:
+            model.set_pooling_include_prompt(False)
+        vectors = model.encode(
+            texts,
+            prompt=form.instruction,
+            batch_size=len(texts),
+            show_progress_bar=False,
+            normalize_embeddings=normalize,
+        )
+        return np.asarray(vectors, dtype=np.float32)
+
+    model = LibraryModel(checkpoint, "SentenceTransformer", settings.dtype, conditions)
+    besides = {"normalize": normalize, "pool_instruction": pool_instruction}
+    return LibraryEncoder(model, run, version=_VERSION, **besides)
+
+
+class MethodEncoder:
+    """A checkpoint's own `encode(texts, instruction=..., max_length=...)`, which applies both."""
+
+    def __init__(self, checkpoint: Checkpoint, settings: Settings, conditions: Conditions) -> None:
+        self.checkpoint = checkpoint
+        self.settings = settings
+        self.conditions = conditions
+
+    @cached_property
+    def identity(self) -> Mapping[str, object]:
+        """The checkpoint with its code, and the arithmetic."""
+        return {
+            "library": "method",
+            "checkpoint": self.checkpoint.fingerprint(),
+            "dtype": self.settings.dtype,
+            "normalize": self.settings.normalize,
+        }
+
+    def inputs(self, texts: Sequence[str], form: Form) -> CountedInputs:
+        """The texts, counted by the checkpoint's tokeniser; an end token of the model's is not."""
+        counted = tokenise(self._tokenizer, texts, form, limit=form.max_length)
+        return CountedInputs(texts, form, counted)
+
+    def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
+        """One batch, in float32 and normalised where the settings say so."""
+        import torch
+
+        assert isinstance(inputs, CountedInputs)
+        texts = [inputs.texts[row] for row in rows]
+        options: dict[str, Any] = {"instruction": inputs.form.instruction}
+        if inputs.form.max_length:
+            options["max_length"] = inputs.form.max_length
+        with torch.inference_mode():
+            vectors = self._model.encode(texts, **options).float()
+            if self.settings.normalize:
+                vectors = torch.nn.functional.normalize(vectors, dim=-1)
+        encoded: NDArray[np.float32] = vectors.cpu().numpy()
+        return encoded
+
+    def facts(self) -> Mapping[str, object]:
+        """The checkpoint, and the device where the model was needed."""
+        facts = self.checkpoint.facts()
+        if "_model" in vars(self):
+            facts["device"] = str(self._model.device)
+        return facts
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        return load_tokenizer(self.checkpoint.folder, trust_remote_code=True)
+
+    @cached_property
+    def _model(self) -> Any:
+        folder, dtype = self.checkpoint.folder, self.settings.dtype
+        model = load_encoder(folder, dtype=dtype, trust_remote_code=True)
+        if not callable(getattr(model, "encode", None)):
+            raise DataError(
+                f"{self.checkpoint.name}: its code has no `encode` method. Without library=method "
+                "a checkpoint's hidden states are pooled."
+            )
+        return model.to(chosen_device(self.conditions.device)).eval()
+
+
+def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Encoder:
+    """The encoder of a checkpoint with code of its own, if the caller allows that code."""
+    if not conditions.trust_remote_code:
+        raise UsageError(foreign_code(checkpoint))
+    fixed = {**_FIXED, "pool_instruction": (True,)}
+    settings.refuse_without_effect(f"{checkpoint}, a checkpoint with code of its own", fixed)
+    located = locate(checkpoint, revision=settings.revision)
+    need("torch", "transformers", extra="dense")
+    return MethodEncoder(located, settings, conditions)

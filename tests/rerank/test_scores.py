@@ -1,0 +1,207 @@
+"""Pair scores: kept as batches finish, taken from the store, refused when they are no scores."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from r2med.errors import DataError, UsageError
+from r2med.home import shelf
+from r2med.rerank.scores import Candidates
+from r2med.rerank.user_models import reranker_of
+from r2med.retrieve.conditions import Conditions
+
+
+class Lengths:
+    """Scores a pair by its document's length, and remembers what it was asked."""
+
+    identity = "lengths"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def predict(self, pairs: Sequence[tuple[str, str]]) -> Any:
+        self.asked += pairs
+        return [len(document) for _, document in pairs]
+
+
+def candidates(count: int, query: str = "q") -> list[Candidates]:
+    texts = ["x" * (n + 1) for n in range(count)]
+    return [Candidates("q1", query, [f"d{n}" for n in range(count)], texts)]
+
+
+def scored(model: object, lists: list[Candidates]) -> list[Any]:
+    return [one.tolist() for one in reranker_of("mine", model, Conditions()).scores(lists)]
+
+
+def test_a_deeper_reranking_scores_only_what_is_new() -> None:
+    scored(Lengths(), candidates(10))
+    later = Lengths()
+
+    scores = scored(later, candidates(15))
+
+    assert scores == [[float(n + 1) for n in range(15)]]
+    assert len(later.asked) == 5
+
+
+def test_equal_pairs_are_scored_once() -> None:
+    model = Lengths()
+
+    scores = scored(model, [*candidates(3), *candidates(3)])
+
+    assert scores == [[1, 2, 3], [1, 2, 3]]
+    assert len(model.asked) == 3
+
+
+def test_another_query_is_another_pair_even_when_the_texts_join_to_the_same() -> None:
+    scored(Lengths(), [Candidates("q", "ab", ["d"], ["c"])])
+    later = Lengths()
+
+    scored(later, [Candidates("q", "a", ["d"], ["bc"])])
+
+    assert later.asked == [("a", "bc")]
+
+
+def test_without_an_identity_nothing_is_kept_and_that_is_said() -> None:
+    class Anonymous(Lengths):
+        identity = None  # type: ignore[assignment]
+
+    told: list[str] = []
+    reranker_of("mine", Anonymous(), Conditions(tell=told.append)).scores(candidates(3))
+    later = Anonymous()
+
+    scored(later, candidates(3))
+
+    assert len(later.asked) == 3
+    assert told == [
+        "mine: the object has no `identity`, so its scores are not kept for another time."
+    ]
+
+
+def test_two_objects_without_an_identity_are_never_the_same_system() -> None:
+    class Anonymous(Lengths):
+        identity = None  # type: ignore[assignment]
+
+    first, second = (reranker_of("mine", Anonymous(), Conditions()) for _ in range(2))
+
+    assert first.identity != second.identity
+
+
+def test_too_few_scores_are_an_error_with_both_counts() -> None:
+    class Short(Lengths):
+        def predict(self, pairs: Sequence[tuple[str, str]]) -> Any:
+            return [1.0] * (len(pairs) - 1)
+
+    with pytest.raises(DataError, match="predict gave 9 scores for 10 pairs"):
+        scored(Short(), candidates(10))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_score_that_is_not_finite_names_query_and_document(value: float) -> None:
+    class Broken(Lengths):
+        def predict(self, pairs: Sequence[tuple[str, str]]) -> Any:
+            return [value if len(document) == 3 else 1.0 for _, document in pairs]
+
+    with pytest.raises(DataError, match="for query 'q1' and document 'd2', expected a finite"):
+        scored(Broken(), candidates(5))
+
+
+def test_damaged_scores_are_named_and_made_again() -> None:
+    scored(Lengths(), candidates(4))
+    (file,) = shelf("rerank-scores").rglob("*.vectors")
+    data = bytearray(file.read_bytes())
+    data[-64] ^= 0xFF
+    file.write_bytes(data)
+    later, told = Lengths(), list[str]()
+
+    scores = reranker_of("mine", later, Conditions(tell=told.append)).scores(candidates(4))
+
+    assert scores[0].tolist() == [1, 2, 3, 4]
+    assert len(later.asked) == 4
+    assert "4 scores fail their checksum" in told[0]
+
+
+def test_a_kill_in_the_middle_loses_no_finished_batch() -> None:
+    script = textwrap.dedent(
+        """
+        import os, signal
+        from r2med.rerank.scores import Candidates
+        from r2med.rerank.user_models import reranker_of
+        from r2med.retrieve.conditions import Conditions
+
+        class Lengths:
+            identity = "lengths"
+            batches = 0
+
+            def predict(self, pairs):
+                if self.batches == 2:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                self.batches += 1
+                return [len(document) for _, document in pairs]
+
+        texts = ["x" * (n + 1) for n in range(3000)]
+        lists = [Candidates("q1", "q", [str(n) for n in range(3000)], texts)]
+        reranker_of("mine", Lengths(), Conditions()).scores(lists)
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", script], env=dict(os.environ))
+    later = Lengths()
+
+    scores = scored(later, candidates(3000))
+
+    assert done.returncode == -signal.SIGKILL
+    assert scores == [[float(n + 1) for n in range(3000)]]
+    assert len(later.asked) == 3000 - 2 * 1024
+
+
+def test_rank_gives_an_order() -> None:
+    class Backwards:
+        def rank(self, query: str, documents: list[str]) -> list[int]:
+            return list(range(len(documents)))[::-1]
+
+    assert scored(Backwards(), candidates(3)) == [[1, 2, 3]]
+
+
+def test_the_order_may_come_as_sentence_transformers_gives_it() -> None:
+    class Ranked:
+        def rank(self, query: str, documents: list[str]) -> list[dict[str, float]]:
+            return [{"corpus_id": 1, "score": 0.9}, {"corpus_id": 0, "score": 0.1}]
+
+    assert scored(Ranked(), candidates(2)) == [[1, 2]]
+
+
+@pytest.mark.parametrize("order", [[0, 1], [0, 1, 1], [0, 1, 3]])
+def test_an_order_that_is_none_names_the_query(order: list[int]) -> None:
+    class Wrong:
+        def rank(self, query: str, documents: list[str]) -> list[int]:
+            return order
+
+    with pytest.raises(DataError, match=r"for the 3 documents of query 'q1', expected each"):
+        scored(Wrong(), candidates(3))
+
+
+def test_a_failure_inside_a_reranker_of_ones_own_names_its_line() -> None:
+    class Failing:
+        def predict(self, pairs: list[tuple[str, str]]) -> list[float]:
+            raise KeyError("weights")
+
+    reranker = reranker_of("mine", Failing(), Conditions())
+
+    with pytest.raises(DataError, match=r"mine: predict failed in .*test_scores\.py, line \d+"):
+        reranker.scores([Candidates("q", "query", ("d",), ("text",))])
+
+
+def test_an_identity_that_another_run_cannot_compare_is_refused() -> None:
+    class Unsaid(Lengths):
+        identity = object()  # type: ignore[assignment]
+
+    with pytest.raises(UsageError, match=r"mine: Unsaid\.identity is .* expected a text"):
+        reranker_of("mine", Unsaid(), Conditions())

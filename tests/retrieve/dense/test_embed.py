@@ -1,0 +1,177 @@
+"""The encoding loop, driven by small encoders whose every call is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from r2med.errors import DataError, MissingError
+from r2med.models.vectors import Shelf
+from r2med.retrieve.conditions import Conditions, Progress
+from r2med.retrieve.dense.embed import Form, Inputs, TextInputs, Work, encode
+
+
+@dataclass(frozen=True)
+class WordInputs(TextInputs):
+    """A word is a token."""
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return np.array([len(text.split()) for text in self.texts], dtype=np.int64)
+
+    @property
+    def tokens(self) -> NDArray[np.int64]:
+        return self.lengths
+
+
+@dataclass
+class Counting:
+    """Encodes a text as its length and number of words, and remembers its batches."""
+
+    memory: int = 10**9
+    batches: list[list[str]] = field(default_factory=list)
+    identity: Mapping[str, object] | None = None
+
+    def inputs(self, texts: Sequence[str], form: Form) -> WordInputs:
+        return WordInputs(texts, form)
+
+    def encode(self, inputs: Inputs, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        assert isinstance(inputs, WordInputs)
+        if len(rows) * inputs.lengths[rows].max() > self.memory:
+            raise RuntimeError("CUDA out of memory. Tried to allocate too much.")
+        texts = [inputs.texts[row] for row in rows]
+        self.batches.append(texts)
+        return np.array([[len(text), len(text.split())] for text in texts], dtype=np.float32)
+
+    def facts(self) -> Mapping[str, object]:
+        return {}
+
+
+def work(encoder: Counting, texts: Sequence[str]) -> Work:
+    return Work(encoder, Form(), "document", texts, lambda row: f"document d{row}")
+
+
+TEXTS = ["one", "two words", "", "three words here", "two words", "a b c d e f g h"]
+
+
+def test_every_text_gets_its_own_vector() -> None:
+    done = encode(work(Counting(), TEXTS), Shelf(), Conditions(batch_tokens=8))
+
+    assert done.matrix()[done.distinct][:, 0].tolist() == [len(text) for text in TEXTS]
+
+
+def test_equal_texts_are_encoded_once() -> None:
+    encoder = Counting()
+
+    done = encode(work(encoder, TEXTS), Shelf(), Conditions())
+
+    assert sum(batch.count("two words") for batch in encoder.batches) == 1
+    assert (done.facts["texts"], done.facts["distinct"], done.facts["reused"]) == (6, 5, 0)
+
+
+def test_what_is_on_the_shelf_is_not_encoded_again() -> None:
+    shelf, encoder = Shelf(), Counting()
+    encode(work(Counting(), TEXTS[:3]), shelf, Conditions())
+
+    done = encode(work(encoder, TEXTS), shelf, Conditions())
+
+    assert sorted(text for batch in encoder.batches for text in batch) == [
+        "a b c d e f g h",
+        "three words here",
+    ]
+    assert done.facts["reused"] == 3
+
+
+def test_batches_keep_to_the_budget_longest_first() -> None:
+    encoder = Counting()
+
+    encode(work(encoder, TEXTS), Shelf(), Conditions(batch_tokens=8))
+
+    sizes = [max(len(text.split()) for text in batch) for batch in encoder.batches]
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(
+        len(batch) == 1 or len(batch) * size <= 8
+        for batch, size in zip(encoder.batches, sizes, strict=True)
+    )
+
+
+def test_a_batch_that_does_not_fit_is_halved_and_told() -> None:
+    encoder = Counting(memory=10)
+    told: list[str] = []
+    texts = [f"w{number} x y z" for number in range(16)]
+
+    done = encode(work(encoder, texts), Shelf(), Conditions(tell=told.append))
+
+    assert max(map(len, encoder.batches)) == 2
+    assert len(done.places) == 16
+    assert "out of memory at 16 texts" in told[0]
+
+
+def test_one_text_that_does_not_fit_is_named() -> None:
+    with pytest.raises(MissingError, match=r"document d5: not enough memory .* 8 tokens"):
+        encode(work(Counting(memory=7), TEXTS), Shelf(), Conditions())
+
+
+def test_an_error_that_is_not_memory_passes_through() -> None:
+    class Broken(Counting):
+        def encode(self, inputs: Inputs, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+            raise RuntimeError("something else")
+
+    with pytest.raises(RuntimeError, match="something else"):
+        encode(work(Broken(), TEXTS), Shelf(), Conditions())
+
+
+def test_a_vector_that_is_no_number_names_its_text() -> None:
+    class Poisoned(Counting):
+        def encode(self, inputs: Inputs, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+            vectors = super().encode(inputs, rows)
+            vectors[[len(inputs.texts[row]) == 3 for row in rows], 0] = np.nan  # type: ignore[attr-defined]
+            return vectors
+
+    with pytest.raises(DataError, match="NaN or infinity for document d0: 'one'"):
+        encode(work(Poisoned(), TEXTS), Shelf(), Conditions())
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 2), (2, 2, 2)])
+def test_an_output_of_another_shape_names_the_first_text(shape: tuple[int, ...]) -> None:
+    class Misshapen(Counting):
+        def encode(self, inputs: Inputs, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+            return np.zeros(shape, dtype=np.float32)
+
+    with pytest.raises(DataError, match=r"shape .* for 2 texts.*\n.*document d1: 'second one'"):
+        encode(work(Misshapen(), ["first", "second one"]), Shelf(), Conditions())
+
+
+def test_progress_counts_every_text_once() -> None:
+    heard: list[Progress] = []
+
+    encode(work(Counting(), TEXTS), Shelf(), Conditions(batch_tokens=4, progress=heard.append))
+
+    assert [step.done for step in heard] == sorted({step.done for step in heard})
+    assert (heard[-1].done, heard[-1].total) == (5, 5)
+
+
+def test_a_failed_run_keeps_the_batches_it_finished() -> None:
+    class Failing(Counting):
+        def encode(self, inputs: Inputs, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+            if len(self.batches) == 2:
+                raise RuntimeError("power cut")
+            return super().encode(inputs, rows)
+
+    shelf, rest = Shelf(), Counting()
+    with pytest.raises(RuntimeError):
+        encode(work(Failing(), TEXTS), shelf, Conditions(batch_tokens=3))
+
+    encode(work(rest, TEXTS), shelf, Conditions(batch_tokens=3))
+
+    assert sum(map(len, rest.batches)) == 3
+
+
+def test_the_first_text_is_shown_as_the_model_saw_it() -> None:
+    told = replace(work(Counting(), TEXTS), form=Form(instruction="Query: "))
+
+    assert encode(told, Shelf(), Conditions()).facts["first"] == "Query: one"
