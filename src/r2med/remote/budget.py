@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from r2med.errors import LimitError, UsageError
 
@@ -36,7 +36,7 @@ class Limits:
     """Seconds before the first retry; doubled each time, and varied."""
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
+        for name, (_, least) in _SET.items():
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
                 raise UsageError(f"the limit of {name} is {value}, expected {least} or more.")
@@ -44,34 +44,25 @@ class Limits:
     @classmethod
     def from_environment(cls) -> Limits:
         """`R2MED_LLM_TOKENS`, `_MONEY`, `_CONCURRENCY` and so on, where they are set."""
-        limits = cls()
-        for name, read in _READ.items():
+        values: dict[str, Any] = {}
+        for name, (read, _) in _SET.items():
             variable = f"R2MED_LLM_{name.upper()}"
-            text = os.environ.get(variable)
-            if not text:
-                continue
-            try:
-                limits = replace(limits, **{name: read(text)})
-            except ValueError:
-                raise UsageError(f"{variable}={text!r}: expected a number.") from None
-        return limits
+            if text := os.environ.get(variable):
+                try:
+                    values[name] = read(text)
+                except ValueError:
+                    raise UsageError(f"{variable}={text!r}: expected a number.") from None
+        return cls(**values)
 
 
-_LEAST = {
-    "tokens": 1,
-    "money": 0.0,
-    "concurrency": 1,
-    "timeout": 0.001,
-    "attempts": 1,
-    "answer_bytes": 1,
-}
-_READ = {
-    "tokens": int,
-    "money": float,
-    "concurrency": int,
-    "timeout": float,
-    "attempts": int,
-    "answer_bytes": int,
+#: The limits that may be set from outside: how a text is read, and the least there may be.
+_SET: Mapping[str, tuple[Callable[[str], float], float]] = {
+    "tokens": (int, 1),
+    "money": (float, 0.0),
+    "concurrency": (int, 1),
+    "timeout": (float, 0.001),
+    "attempts": (int, 1),
+    "answer_bytes": (int, 1),
 }
 
 

@@ -95,8 +95,6 @@ class ChatProgress:
 
     done: int
     total: int
-    cached: int
-    under_way: int
     seconds: float
     completion_tokens: int
     money: float | None
@@ -105,12 +103,6 @@ class ChatProgress:
     def tokens_per_second(self) -> float:
         """New tokens per second over the whole batch."""
         return self.completion_tokens / self.seconds if self.seconds > 0 else 0.0
-
-    @property
-    def seconds_left(self) -> float | None:
-        """At the pace so far; None before there is one."""
-        made = self.done - self.cached
-        return (self.total - self.done) * self.seconds / made if made else None
 
 
 class Chat:
@@ -353,12 +345,9 @@ class _Batch:
             self.tell(self._progress())
 
     def _progress(self) -> ChatProgress:
-        session = self.chat._session
         return ChatProgress(
             done=len(self.answers),
             total=len(self.wanted),
-            cached=len(self.answers) - len(self.made),
-            under_way=session.under_way if session else 0,
             seconds=time.monotonic() - self.started,
             completion_tokens=self.new_tokens,
             money=self.money if self.chat.price else None,

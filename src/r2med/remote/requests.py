@@ -111,7 +111,6 @@ class Session:
         self.limits = budget.limits
         self.name = name
         self.price = price
-        self.under_way = 0
         self._held_until = 0.0
         self._proxy = server.proxy()
         self._slots = asyncio.Semaphore(self.limits.concurrency)
@@ -146,14 +145,12 @@ class Session:
         """
         arrived: queue.SimpleQueue[_Item[T]] = queue.SimpleQueue()
         problem: BaseException | None = None
-        with _signals_into(arrived.put) as raise_signal:
+        with _signals_into(arrived.put) as pass_on:
             work = self._drive(path, jobs, read, start, arrived.put)
             driving = asyncio.run_coroutine_threadsafe(work, self._loop)
-            heard: signal.Signals | None = None
             try:
                 while (item := arrived.get()) is not None:
                     if isinstance(item, signal.Signals):
-                        heard = item
                         driving.cancel()
                     elif isinstance(item, BaseException):
                         problem = problem or item
@@ -161,8 +158,7 @@ class Session:
                         yield item
             finally:
                 driving.cancel()
-        if heard is not None:
-            raise_signal(heard)
+        pass_on()
         if problem is not None:
             raise problem
 
@@ -187,7 +183,6 @@ class Session:
                 hand_over(problem)
                 return
             finally:
-                self.under_way -= 1
                 self._slots.release()
             if isinstance(outcome, Reply):
                 given_up = 0
@@ -204,7 +199,6 @@ class Session:
                     if stopped:
                         break
                     continue
-                self.under_way += 1
                 tasks.append(asyncio.create_task(ask(place)))
             await asyncio.gather(*tasks)
         except Exception as problem:
@@ -424,26 +418,27 @@ def _complaint(content: bytes) -> tuple[str, str]:
 
 
 @contextmanager
-def _signals_into(
-    put: Callable[[signal.Signals], None],
-) -> Iterator[Callable[[signal.Signals], None]]:
+def _signals_into(put: Callable[[signal.Signals], None]) -> Iterator[Callable[[], None]]:
     """Hand signals over instead of interrupting whatever runs; a second one interrupts at once.
 
-    Only signals that have a handler of Python's own, and only on the main thread: elsewhere none
-    arrive. Yields a function that passes a signal on to its own handler.
+    Only signals that have a handler in Python, and only on the main thread: elsewhere none arrive.
+    Yields a function that calls the handler of the signal that came, if one did.
     """
     before: dict[signal.Signals, Any] = {}
+    heard: list[signal.Signals] = []
 
     def handle(number: int, frame: object) -> None:
         restore()
-        put(signal.Signals(number))
+        heard.append(signal.Signals(number))
+        put(heard[0])
 
     def restore() -> None:
         for which, handler in before.items():
             signal.signal(which, handler)
 
-    def pass_on(which: signal.Signals) -> None:
-        before[which](which, None)
+    def pass_on() -> None:
+        for which in heard:
+            before[which](which, None)
 
     if threading.current_thread() is threading.main_thread():
         for which in (signal.SIGINT, signal.SIGTERM):
