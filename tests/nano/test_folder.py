@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from r2med.atomic import seal, unseal
 from r2med.errors import DamagedError, DataError, UsageError
-from r2med.nano import Recipe, build
+from r2med.nano import Recipe, add_candidates, build
 from r2med.nano.building import split_name
 from r2med.nano.folder import read_record
 from r2med.tasks.load import load_task
@@ -218,6 +219,18 @@ def test_a_record_that_was_changed_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(DamagedError, match=r"nano\.json: not a readable record"):
         read_record(tmp_path / "nano")
+
+
+@pytest.mark.parametrize("path", ["../../mine.parquet", "/mine.parquet", "corpus/../../x.parquet"])
+def test_a_record_that_names_files_elsewhere_is_refused(tmp_path: Path, path: str) -> None:
+    build(load_task("demo/biology"), tmp_path / "nano", Recipe(documents=30))
+    record = tmp_path / "nano" / "nano.json"
+    content = unseal(record.read_text(), record)
+    content["files"][path] = "0" * 64
+    record.write_text(seal(content))
+
+    with pytest.raises(DamagedError, match="is no file of the folder"):
+        add_candidates(tmp_path / "nano", "bm25")
 
 
 def test_two_tasks_of_one_name_cannot_share_a_folder(tmp_path: Path) -> None:

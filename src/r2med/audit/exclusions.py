@@ -33,7 +33,7 @@ VERSION = 1
 #: Words in an n-gram, and neighbouring n-grams of which one is kept.
 GRAM = 8
 WINDOW = 4
-#: A run of this many equal words is always found.
+#: A run of this many equal words is always recognised.
 GUARANTEE = GRAM + WINDOW - 1
 _WORDS = re.compile(r"[^\W_]+")
 _HASH_BYTES = 8
@@ -108,12 +108,12 @@ def text_hash(text: str) -> str:
 
 def fingerprints(text: str) -> list[str]:
     """Chosen n-gram hashes as hexadecimal, sorted; a shorter text counts as one n-gram."""
-    found = words(text)
-    if not found:
+    sequence = words(text)
+    if not sequence:
         return []
     hashes = [
-        _hash(" ".join(found[start : start + GRAM]))
-        for start in range(max(len(found) - GRAM + 1, 1))
+        _hash(" ".join(sequence[start : start + GRAM]))
+        for start in range(max(len(sequence) - GRAM + 1, 1))
     ]
     windows = range(max(len(hashes) - WINDOW + 1, 1))
     return sorted({min(hashes[start : start + WINDOW]) for start in windows})

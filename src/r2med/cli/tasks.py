@@ -106,7 +106,7 @@ def fetch(
         echo_json(rows)
         return
     for row in rows:
-        echo(f"{row['task']}: {row['told']}")
+        echo(f"{row['task']}: {row['outcome']}")
 
 
 @tasks.command(short_help="Check data against what the manifest says of it.")
@@ -285,7 +285,7 @@ def _take(source: Path, entries: list[TaskEntry]) -> list[dict[str, object]]:
     return [
         {
             "task": item.entry.name,
-            "told": f"{item.files} files taken from {source}",
+            "outcome": f"{item.files} files taken from {source}",
             "files": item.files,
             "folder": str(item.folder),
             "notices": list(item.notices),
@@ -307,7 +307,7 @@ def _download(
     return [
         {
             "task": item.entry.name,
-            "told": _outcome(item, generations),
+            "outcome": _outcome(item, generations),
             "files": item.downloaded,
             "folder": str(item.folder),
             "commit": item.commit,

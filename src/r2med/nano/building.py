@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -24,6 +24,8 @@ from r2med.nano.candidates import (
     retrieved,
 )
 from r2med.nano.folder import (
+    BuiltTask,
+    Record,
     check_free,
     configs_of,
     read_record,
@@ -69,7 +71,8 @@ def build(
 ) -> list[Built]:
     """Make a Nano task of every task and write them into one folder.
 
-    `strict` fails where positives are lost; otherwise the losses are told and recorded.
+    `strict` fails where positives are lost; otherwise `tell` names them, and
+    they are recorded.
     """
     sources = [tasks] if isinstance(tasks, Task) else list(tasks)
     recipe, target = recipe or Recipe(), Path(out)
@@ -92,7 +95,7 @@ def build(
                 write_hub_layout(one.pool, draft, one.split)
             if layout in ("both", "r2med"):
                 write_r2med_layout(one.pool, draft, one.split)
-        _finish(draft, {one.split: _task_record(one, recipe) for one in built}, {})
+        _finish(draft, {one.split: _record(one, recipe) for one in built}, {})
     return built
 
 
@@ -108,7 +111,7 @@ def add_candidates(
     record = read_record(target)
     splits = _built_splits(target, record)
     config = dense_config(dense)
-    if record["candidates"] and not force:
+    if record.candidates and not force:
         raise UsageError(
             f"{target} has candidates already, and nothing was touched.\n--force replaces them."
         )
@@ -119,7 +122,7 @@ def add_candidates(
         for split in splits
     }
     with replaced(target) as draft:
-        for path in record["files"]:
+        for path in record.files:
             if path.startswith(("corpus/", "queries/", "qrels/", "r2med/")):
                 (draft / path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(target / path, draft / path)
@@ -128,7 +131,7 @@ def add_candidates(
             write_candidates(lists.dense, draft, config, split)
             write_candidates(lists.guarded, draft, "reranking_hybrid", split)
         described = {split: _candidates_record(lists) for split, lists in made.items()}
-        _finish(draft, record["tasks"], described)
+        _finish(draft, record.tasks, described)
     return made
 
 
@@ -171,13 +174,13 @@ def _too_much_lost(task: Task, pool: Pool, notices: Sequence[str]) -> DataError:
     )
 
 
-def _built_splits(target: Path, record: Mapping[str, Any]) -> list[str]:
-    if not record["tasks"]:
+def _built_splits(target: Path, record: Record) -> list[str]:
+    if not record.tasks:
         raise MissingError(
             f"{target} is not a folder that `r2med nano build` made: it has no nano.json.\n"
             "Build one first: r2med nano build TASK --out DIR."
         )
-    splits = configs_of(record["files"]).get("corpus", [])
+    splits = configs_of(record.files).get("corpus", [])
     if not splits:
         raise MissingError(
             f"{target} holds the R2MED layout only, which has no place for candidates.\n"
@@ -186,14 +189,11 @@ def _built_splits(target: Path, record: Mapping[str, Any]) -> list[str]:
     return splits
 
 
-def _task_record(built: Built, recipe: Recipe) -> dict[str, object]:
+def _record(built: Built, recipe: Recipe) -> BuiltTask:
     source = built.source
-    return {
-        "source": {"name": source.name, "suite": source.suite, "hash": source.hash},
-        "recipe": asdict(recipe),
-        "report": asdict(built.pool.report),
-        "notices": list(built.notices),
-    }
+    return BuiltTask(
+        source.name, source.suite, source.hash, recipe, built.pool.report, built.notices
+    )
 
 
 def _candidates_record(lists: Candidates) -> dict[str, object]:
@@ -208,7 +208,7 @@ def _candidates_record(lists: Candidates) -> dict[str, object]:
     }
 
 
-def _finish(draft: Path, tasks: Mapping[str, Any], candidates: Mapping[str, Any]) -> None:
+def _finish(draft: Path, tasks: Mapping[str, BuiltTask], candidates: Mapping[str, Any]) -> None:
     """Write the README and, last, the record of what the folder holds."""
     files = [file.relative_to(draft).as_posix() for file in draft.rglob("*.parquet")]
     (draft / "README.md").write_text("\n".join(_readme(configs_of(files), tasks)), encoding="utf-8")
@@ -232,9 +232,9 @@ _FILLS = {
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"))
 
 
-def _readme(configs: Mapping[str, Sequence[str]], tasks: Mapping[str, Any]) -> Iterator[str]:
+def _readme(configs: Mapping[str, Sequence[str]], tasks: Mapping[str, BuiltTask]) -> Iterator[str]:
     """The dataset card: front matter that the hub reads, and the facts that a reader needs."""
-    documents = sum(int(task["report"]["documents"]) for task in tasks.values())
+    documents = sum(task.report.documents for task in tasks.values())
     size = next((name for limit, name in _SIZES if documents < limit), "100K<n<1M")
     yield from ("---", "task_categories:", "- text-retrieval", "tags:", "- medical", "- retrieval")
     yield from ("size_categories:", f"- {size}", "configs:")
@@ -250,16 +250,17 @@ def _readme(configs: Mapping[str, Sequence[str]], tasks: Mapping[str, Any]) -> I
     )
     yield from ("| split | queries | documents | positives | source |", "|---|---:|---:|---:|---|")
     for split, task in sorted(tasks.items()):
-        counts = [f"{task['report'][name]:,}" for name in ("queries", "documents", "positives")]
-        yield f"| {split} | {' | '.join(counts)} | {task['source']['name']} |"
+        report = task.report
+        counts = f"{report.queries:,} | {report.documents:,} | {report.positives:,}"
+        yield f"| {split} | {counts} | {task.source} |"
     yield from ("", "| config | what it holds |", "|---|---|")
     yield from (f"| {config} | {_CONFIGS.get(config, _DENSE)} |" for config in configs)
     yield ""
     for split, task in sorted(tasks.items()):
-        report, notices = task["report"], "".join(f" {notice}" for notice in task["notices"])
+        report, notices = task.report, "".join(f" {notice}" for notice in task.notices)
         yield (
-            f"**{split}**: {report['positive_documents']:,} positive documents, "
-            f"{report['judged_negative_documents']:,} judged non-positives, "
-            f"{report['fill_documents']:,} to fill ({_FILLS[task['recipe']['fill']]}).{notices}\n"
+            f"**{split}**: {report.positive_documents:,} positive documents, "
+            f"{report.judged_negative_documents:,} judged non-positives, "
+            f"{report.fill_documents:,} to fill ({_FILLS[task.recipe.fill]}).{notices}\n"
         )
     yield "`nano.json` holds every count, the recipe and the sha256 of each file.\n"

@@ -78,8 +78,8 @@ def fidelity(
             f"{full} and {nano} have no query in common, so one is no Nano form of the other."
         )
     matrices = [np.column_stack([each.at(shared)[metric] for each in side]) for side in scores]
-    found = _compared(full, nano, metric, systems, matrices, resamples, seed)
-    return replace(found, passed_over=tuple(side.note for side in sides if side.note))
+    agreement = _compared(full, nano, metric, systems, matrices, resamples, seed)
+    return replace(agreement, passed_over=tuple(side.note for side in sides if side.note))
 
 
 def kendall(a: Matrix, b: Matrix) -> float:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from r2med.atomic import atomic_folder, seal, unseal
 from r2med.errors import DamagedError, UsageError
-from r2med.nano.pool import Pool
+from r2med.nano.pool import Pool, PoolReport, Recipe
 from r2med.runs import Run
 from r2med.tasks.load import load_task, task_names
 from r2med.tasks.location import NANO_CONFIGS
@@ -27,9 +27,32 @@ from r2med.tasks.registry import TaskEntry, find_suite, resolve
 from r2med.tasks.task import Task
 
 RECORD = "nano.json"
+SCHEMA = 1
 #: The subfolder of the R2MED layout: `<folder>/r2med/<split>/corpus.jsonl`, ...
 R2MED_PART = "r2med"
 _ROWS_PER_GROUP = 10_000
+
+
+@dataclass(frozen=True)
+class BuiltTask:
+    """How one task of a Nano folder came about."""
+
+    source: str
+    """The name of the task it was built from."""
+    suite: str | None
+    hash: str
+    recipe: Recipe
+    report: PoolReport
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a Nano folder holds: tasks by split, candidates by split, sha256 by file."""
+
+    tasks: Mapping[str, BuiltTask]
+    candidates: Mapping[str, Any]
+    files: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -53,7 +76,7 @@ def task_group(text: str) -> TaskGroup:
         if isinstance(item, TaskEntry):
             names.append(item.name)
         elif (item / RECORD).is_file():
-            names += [f"{item.resolve()}#{split}" for split in sorted(read_record(item)["tasks"])]
+            names += [f"{item.resolve()}#{split}" for split in sorted(read_record(item).tasks)]
         else:
             names.append(item)
     return TaskGroup(tuple(names), _title(text, items))
@@ -83,7 +106,7 @@ def replaced(target: Path) -> Iterator[Path]:
     """
     recorded = {RECORD}
     with atomic_folder(target, keep=lambda path: path not in recorded) as draft:
-        recorded |= read_record(target)["files"].keys()
+        recorded |= read_record(target).files.keys()
         yield draft
 
 
@@ -150,30 +173,50 @@ def write_r2med_layout(pool: Pool, folder: Path, split: str) -> None:
     _lines(place / "qrels.jsonl", ({"q_id": q, "p_id": d, "score": 1} for q, d in pairs))
 
 
-def write_record(folder: Path, *, tasks: Mapping[str, Any], candidates: Mapping[str, Any]) -> None:
+def write_record(
+    folder: Path, *, tasks: Mapping[str, BuiltTask], candidates: Mapping[str, Any]
+) -> None:
     """The record, with the sha256 of every other file; written last."""
     files = {
         path.relative_to(folder).as_posix(): sha256_of(path)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != RECORD
     }
-    record = {"schema": 1, "tasks": tasks, "candidates": candidates, "files": files}
+    record = {"schema": SCHEMA, **asdict(Record(tasks, candidates, files))}
     (folder / RECORD).write_text(seal(record), encoding="utf-8")
 
 
-def read_record(folder: Path) -> dict[str, dict[str, Any]]:
-    """The record of a folder that `nano build` made; its parts are empty where there is none."""
+def read_record(folder: Path) -> Record:
+    """The record of a folder that `nano build` made; an empty one where there is none."""
     path = folder / RECORD
     if not path.is_file():
-        return {"tasks": {}, "candidates": {}, "files": {}}
+        return Record({}, {}, {})
     try:
-        record = unseal(path.read_bytes(), path)
-        return {part: dict(record[part]) for part in ("tasks", "candidates", "files")}
-    except (DamagedError, KeyError, TypeError, ValueError) as problem:
+        content = unseal(path.read_bytes(), path)
+        if content["schema"] != SCHEMA:
+            raise ValueError(f"schema {content['schema']}, expected {SCHEMA}")
+        tasks = {split: _built_task(row) for split, row in content["tasks"].items()}
+        files = dict(content["files"])
+        if outside := [name for name in files if not _is_inside(name)]:
+            raise ValueError(f"{outside[0]!r} is no file of the folder")
+        return Record(tasks, dict(content["candidates"]), files)
+    except (DamagedError, UsageError, KeyError, TypeError, ValueError, AttributeError) as problem:
         raise DamagedError(
             f"{path}: not a readable record of a Nano folder ({problem}).\n"
             "Remove the folder and build it again with `r2med nano build`."
         ) from problem
+
+
+def _built_task(row: Mapping[str, Any]) -> BuiltTask:
+    report = PoolReport(**{name: int(count) for name, count in row["report"].items()})
+    notices = tuple(str(notice) for notice in row["notices"])
+    parts = {"recipe": Recipe(**row["recipe"]), "report": report, "notices": notices}
+    return BuiltTask(**{**row, **parts})
+
+
+def _is_inside(name: str) -> bool:
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts
 
 
 def _title(text: str, items: Sequence[TaskEntry | Path]) -> str:

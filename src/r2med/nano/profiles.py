@@ -186,7 +186,7 @@ def profiled(
     """The profile of a task and the lists it was drawn from, made here where it has none.
 
     `dense` names the encoder for tasks without candidates; None, or one whose weights are not
-    here, leaves BM25 alone, and that is told.
+    here, leaves BM25 alone, and `tell` says so.
     """
     lists = list(read_candidates(task)) or _made(task, dense, tell)
     return profile_of(task, lists), lists

@@ -123,7 +123,7 @@ def published_table(entries: Sequence[TaskEntry]) -> Grid:
     return Grid(_columns(ROLES), rows, ends=frozenset([len(entries) - 1]), title=title)
 
 
-def fidelity_tables(found: Fidelity) -> Iterator[RenderableType]:
+def fidelity_tables(agreement: Fidelity) -> Iterator[RenderableType]:
     """The two rankings side by side, then how far they agree."""
     rows: list[list[Cell]] = [
         [
@@ -133,18 +133,20 @@ def fidelity_tables(found: Fidelity) -> Iterator[RenderableType]:
             f"{place.nano:.4f}",
             f"{place.nano_rank:g}",
         ]
-        for place in found.places
+        for place in agreement.places
     ]
     columns = [Column("system", right=False), *map(Column, ("full", "rank", "nano", "rank"))]
-    title = f"{found.metric} · {found.full} and {found.nano}, {found.queries:,} queries"
+    title = (
+        f"{agreement.metric} · {agreement.full} and {agreement.nano}, {agreement.queries:,} queries"
+    )
     yield Grid(columns, rows, title=title)
     for name, value, interval in (
-        ("Kendall tau-b", found.kendall, found.kendall_interval),
-        ("Spearman rho", found.spearman, found.spearman_interval),
+        ("Kendall tau-b", agreement.kendall, agreement.kendall_interval),
+        ("Spearman rho", agreement.spearman, agreement.spearman_interval),
     ):
         percent = f"{100 * interval.confidence:g} %"
         yield Text(f"{name:13} {value:+.3f}  [{interval.low:+.3f}, {interval.high:+.3f}] {percent}")
-    yield from (Text(note, style="dim") for note in found.passed_over)
+    yield from (Text(note, style="dim") for note in agreement.passed_over)
 
 
 def _columns(roles: Sequence[Role]) -> list[Column]:

@@ -6,7 +6,6 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
 
 from r2med.measure.intervals import Interval, mean_interval
 from r2med.measure.significance import Comparison, compare
@@ -146,9 +145,10 @@ def readings(facts: Facts) -> Iterator[str]:
     for row in profile.retrieval:
         if "ndcg_at_10" in row.published:
             off = row.ndcg_10 - float(row.published["ndcg_at_10"])
-            as_published = abs(off) < 1e-6
-            told = "as published" if as_published else f"{off:+.4f} from the published figure"
-            yield f"{TITLES[row.role]}, nDCG@10: {told}."
+            verdict = (
+                f"{off:+.4f} from the published figure" if abs(off) >= 1e-6 else "as published"
+            )
+            yield f"{TITLES[row.role]}, nDCG@10: {verdict}."
     if facts.lead is not None:
         yield _lead_in_words(facts.scored[0].system, facts.scored[1].system, facts.lead)
 
@@ -174,18 +174,18 @@ def _lead_in_words(first: str, second: str, lead: Comparison) -> str:
 
 def _built_from(task: Task) -> tuple[TaskEntry | None, str | None]:
     """The source of a task that `nano build` made, and its story; None for other tasks."""
-    record: Any = read_record(task.source)["tasks"].get(split_of(task))
-    if not record:
+    record = read_record(task.source).tasks.get(split_of(task))
+    if record is None:
         return None, None
-    report, recipe, source = record["report"], record["recipe"], record["source"]
+    report = record.report
     story = (
-        f"Built from {source['name']}: {report['queries']:,} of {report['source_queries']:,} "
-        f"queries and {report['documents']:,} of {report['source_documents']:,} documents "
-        f"({report['positive_documents']:,} positive, {report['judged_negative_documents']:,} "
-        f"judged non-positive, {report['fill_documents']:,} by {recipe['fill']} fill). "
-        + " ".join(record["notices"])
+        f"Built from {record.source}: {report.queries:,} of {report.source_queries:,} "
+        f"queries and {report.documents:,} of {report.source_documents:,} documents "
+        f"({report.positive_documents:,} positive, {report.judged_negative_documents:,} "
+        f"judged non-positive, {report.fill_documents:,} by {record.recipe.fill} fill). "
+        + " ".join(record.notices)
     )
-    return (find_task(source["name"]) if source["suite"] else None), story
+    return (find_task(record.source) if record.suite else None), story
 
 
 def _own_results(task: Task, results: Sequence[Result]) -> list[Result]:

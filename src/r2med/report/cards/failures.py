@@ -40,7 +40,7 @@ class Failures:
     of: int
     examples: tuple[Failure, ...]
     open: str = ""
-    """Why this kind cannot be told on this data."""
+    """Why this kind cannot be recognised in this data."""
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,7 @@ def _failures(facts: Facts, prose: Prose) -> Iterator[Block]:
 
 def _counted(group: Failures) -> str:
     if group.open:
-        return f"{group.kind}: cannot be told. {group.open}"
+        return f"{group.kind}: cannot be recognised. {group.open}"
     share = 100 * group.affected / max(group.of, 1)
     return f"{group.kind}: {group.affected:,} of {group.of:,} queries ({share:.1f} %)."
 

@@ -91,7 +91,7 @@ def escaped(text: str) -> str:
     """One line of text in which nothing is read as Markdown or HTML."""
     flat = " ".join(text.split())
     safe = _SPECIAL.sub(r"\\\1", flat).replace("&", "&amp;")
-    return _LEADING.sub(lambda found: f"{found[1]}\\{found[2]}", safe)
+    return _LEADING.sub(lambda match: f"{match[1]}\\{match[2]}", safe)
 
 
 def _markdown_block(block: Block) -> Iterator[str]:
