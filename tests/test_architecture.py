@@ -105,8 +105,22 @@ def test_the_command_line_loads_nothing_heavy_before_it_works() -> None:
     assert not loaded_after("import r2med.cli.app") & HEAVY
 
 
-def test_every_public_name_can_be_imported() -> None:
-    assert all(getattr(r2med, name) is not None for name in r2med.__all__)
+def test_every_public_name_means_the_same_before_and_after_everything_is_loaded() -> None:
+    code = """
+import importlib, pkgutil, types, r2med
+first = {name: getattr(r2med, name) for name in r2med.__all__}
+for room in pkgutil.iter_modules(r2med.__path__, "r2med."):
+    if room.name != "r2med.__main__":
+        importlib.import_module(room.name)
+task = r2med.load_task("demo/biology")
+result = r2med.evaluate("bm25", task)
+scores = r2med.score(result.run, task.judgements, ["ndcg@10"])
+assert scores.means()["ndcg@10"] == result.metrics["ndcg@10"]
+again = {name: getattr(r2med, name) for name in r2med.__all__}
+assert first == again, set(first) ^ set(again)
+assert not any(isinstance(value, types.ModuleType) for value in again.values())
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_an_unknown_public_name_is_an_attribute_error() -> None:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from r2med.engine.evaluate import evaluate
     from r2med.errors import R2MedError
-    from r2med.measure import Scores, measure
+    from r2med.measure.scores import Scores
+    from r2med.measure.scores import measure as score
     from r2med.results.record import Result
     from r2med.results.store import Store
     from r2med.retrieve.conditions import Conditions
@@ -28,20 +29,20 @@ if TYPE_CHECKING:
 
 #: Public names and where they live; imported on first use, so that `import r2med` stays light.
 _HOMES = {
-    "Conditions": "r2med.retrieve.conditions",
-    "Corpus": "r2med.tasks.task",
-    "Judgements": "r2med.tasks.task",
-    "Queries": "r2med.tasks.task",
-    "R2MedError": "r2med.errors",
-    "Result": "r2med.results.record",
-    "Run": "r2med.runs",
-    "Scores": "r2med.measure",
-    "Store": "r2med.results.store",
-    "System": "r2med.systems.build",
-    "Task": "r2med.tasks.task",
-    "evaluate": "r2med.engine.evaluate",
-    "load_task": "r2med.tasks.load",
-    "measure": "r2med.measure",
+    "Conditions": "r2med.retrieve.conditions:Conditions",
+    "Corpus": "r2med.tasks.task:Corpus",
+    "Judgements": "r2med.tasks.task:Judgements",
+    "Queries": "r2med.tasks.task:Queries",
+    "R2MedError": "r2med.errors:R2MedError",
+    "Result": "r2med.results.record:Result",
+    "Run": "r2med.runs:Run",
+    "Scores": "r2med.measure.scores:Scores",
+    "Store": "r2med.results.store:Store",
+    "System": "r2med.systems.build:System",
+    "Task": "r2med.tasks.task:Task",
+    "evaluate": "r2med.engine.evaluate:evaluate",
+    "load_task": "r2med.tasks.load:load_task",
+    "score": "r2med.measure.scores:measure",
 }
 
 __all__ = [
@@ -58,14 +59,15 @@ __all__ = [
     "Task",
     "evaluate",
     "load_task",
-    "measure",
+    "score",
 ]
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'r2med' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    module, _, attribute = _HOMES[name].partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def __dir__() -> list[str]:

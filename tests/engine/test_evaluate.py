@@ -148,10 +148,97 @@ def test_conditions_reach_systems_given_as_text(tmp_path: Path) -> None:
     assert any("nobody" in message for message in heard)
 
 
-@pytest.mark.parametrize("systems", [len, [len], 3, object()])
-def test_a_model_in_place_of_a_system_is_told_how_to_make_it_one(systems: Any) -> None:
-    with pytest.raises(UsageError, match=r"is no system: .* r2med\.System\.from_model"):
+def letters(texts: list[str]) -> list[list[float]]:
+    """A model: how often each text has some letters."""
+    return [[float(text.lower().count(letter)) for letter in "abcdefgh"] for text in texts]
+
+
+def test_a_model_is_evaluated_directly_and_told_to_have_no_identity(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    result = r2med.evaluate(letters, TASK)
+    several = r2med.evaluate([letters, "bm25"], TASK)
+
+    assert (result.system, [each.system for each in several]) == ("letters", ["letters", "bm25"])
+    assert "letters: it has no `identity`, so its embeddings are not kept" in caplog.text
+
+
+def test_a_reranker_alone_is_told_what_must_stand_before_it() -> None:
+    class Reranker:
+        def predict(self, pairs: list[tuple[str, str]]) -> list[float]:
+            return [0.0 for _ in pairs]
+
+    with pytest.raises(UsageError, match=r"as in r2med\.evaluate\('bm25 \| mine', task, models="):
+        r2med.evaluate(Reranker(), TASK)
+
+
+@pytest.mark.parametrize("systems", [3, object(), ["bm25", 3]])
+def test_what_is_neither_text_nor_system_nor_model_is_refused(systems: Any) -> None:
+    with pytest.raises(UsageError, match=r"is no model: expected .* see docs/your-model.md"):
         r2med.evaluate(systems, TASK)
+
+
+def test_a_suite_and_names_with_commas_are_lists_of_tasks() -> None:
+    suite = r2med.evaluate("bm25", "demo")
+    named = r2med.evaluate("bm25", ["demo/biology,demo/medqa-diag"])
+
+    assert len(suite) == len({result.task for result in suite}) == 8
+    assert [result.task for result in named] == ["demo/biology", "demo/medqa-diag"]
+
+
+def test_an_option_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'metric'.*'metrics'"):
+        r2med.evaluate("bm25", TASK, metric=["ndcg@5"])  # type: ignore[call-overload]
+
+
+def test_metrics_that_were_asked_for_before_are_kept() -> None:
+    r2med.evaluate("bm25", TASK, metrics=["recall@20"])
+    r2med.evaluate("bm25", TASK, metrics=["ndcg@7"])
+    again = r2med.evaluate("bm25", TASK, metrics=["mrr"])
+    forced = r2med.evaluate("bm25", TASK, force=True)
+
+    for result in (again, forced):
+        assert {"recall@20", "ndcg@7", "mrr"} <= set(result.metrics)
+        assert {"recall@20", "ndcg@7", "mrr"} <= set(result.scores.to_arrow().column_names)
+
+
+def test_a_metric_deeper_than_the_run_carries_a_word() -> None:
+    told: list[str] = []
+
+    r2med.evaluate("bm25", ["demo/biology", TASK], metrics=["recall@1000"], tell=told.append)
+    r2med.evaluate("bm25@1000", TASK, metrics=["recall@1000"], tell=told.append)
+
+    assert told == [
+        "bm25: recall@1000 of lists of 100 documents: what stands deeper counts as not found. "
+        "A deeper run is written with @, as in bm25@1000."
+    ]
+
+
+def test_a_name_is_stored_in_its_registered_spelling() -> None:
+    first = r2med.evaluate("BM25", TASK)
+
+    assert first.system == "bm25"
+    assert r2med.evaluate("bm25", TASK).folder == first.folder
+
+
+def test_two_texts_of_one_system_each_keep_their_name() -> None:
+    plain, written_out = r2med.evaluate(["bm25", "bm25[k1=0.9]"], TASK)
+    again = r2med.evaluate(["bm25", "bm25[k1=0.9]"], TASK)
+
+    assert (plain.system, written_out.system) == ("bm25", "bm25[k1=0.9]")
+    assert (plain.record.system.published_as, written_out.record.system.published_as) == (
+        "bm25",
+        None,
+    )
+    assert written_out.record.key == plain.record.key
+    assert [result.reused for result in again] == [True, True]
+
+
+def test_every_option_that_differs_gets_a_result_of_its_own() -> None:
+    plain, changed = r2med.evaluate(["bm25", "bm25[unmatched=drop]"], TASK)
+
+    assert plain.record.key != changed.record.key
+    assert plain.run.lengths.sum() > changed.run.lengths.sum()
 
 
 @pytest.mark.parametrize("tasks", [3, None, ["demo/biology", 3]])

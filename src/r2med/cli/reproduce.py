@@ -103,7 +103,7 @@ def _rows(
 def _evaluated(
     system: str, name: str | Path, root: Path | None, results: Path
 ) -> tuple[Result, Task]:
-    from r2med.engine import evaluate
+    from r2med.engine.evaluate import evaluate
     from r2med.tasks.load import load_task
 
     task = load_task(name, root=root)

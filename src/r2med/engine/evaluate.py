@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast, overload
+from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
-from r2med.engine.evaluation import Evaluation
-from r2med.errors import UsageError
-from r2med.measure import parse_metric
+from r2med.engine.cells import Cells
+from r2med.errors import UsageError, nearest
+from r2med.measure.names import Metric, parse_metric
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER, Store
-from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.conditions import Conditions, Tell
 from r2med.systems.build import System
 from r2med.systems.work import Ledger
 from r2med.tasks.load import load_task, task_names
+from r2med.tasks.registry import resolve
 from r2med.tasks.task import Task
 
-Tell = Callable[[str], None]
 TaskLike = Task | str | Path
-Many = TaskLike | Sequence[TaskLike]
+Suite = Literal["full", "nano", "demo", "all", "All"]
 
 
 class Options(TypedDict, total=False):
@@ -39,92 +39,112 @@ class Options(TypedDict, total=False):
     models: Mapping[str, object]
     """Objects of the caller's own by the names that the systems' texts use for them."""
     conditions: Conditions
-    """How systems given as text work: device, remote code, limits of language models."""
+    """How systems given as text, or as models, work: device, remote code, limits of LLMs."""
     tell: Tell
-    """Hears what a reader of the scores should know."""
+    """Hears what a reader of the scores should know; without it, Python's log does."""
 
 
+@overload
+def evaluate(  # type: ignore[overload-overlap]
+    systems: object, tasks: Suite, **options: Unpack[Options]
+) -> list[Result]: ...
 @overload
 def evaluate(  # type: ignore[overload-overlap]
     systems: str | System, tasks: TaskLike, **options: Unpack[Options]
 ) -> Result: ...
 @overload
-def evaluate(
-    systems: Sequence[str | System], tasks: Many, **options: Unpack[Options]
+def evaluate(  # type: ignore[overload-overlap]
+    systems: Sequence[object], tasks: TaskLike | Sequence[TaskLike], **options: Unpack[Options]
 ) -> list[Result]: ...
 @overload
+def evaluate(  # type: ignore[overload-overlap]
+    systems: object, tasks: TaskLike, **options: Unpack[Options]
+) -> Result: ...
+@overload
 def evaluate(
-    systems: str | System, tasks: Sequence[TaskLike], **options: Unpack[Options]
+    systems: object, tasks: Sequence[TaskLike], **options: Unpack[Options]
 ) -> list[Result]: ...
 def evaluate(
-    systems: str | System | Sequence[str | System], tasks: Many, **options: Unpack[Options]
+    systems: object, tasks: TaskLike | Sequence[TaskLike], **options: Unpack[Options]
 ) -> Result | list[Result]:
     """Run every system on every task and return the results, task by task.
 
-    A finished result of the same data and system is returned as it is, unless `force`.
-    One system on one task gives one result, lists give a list.
+    A system is a text such as `bm25`, a System, or a model of your own: see docs/your-model.md.
+    A task is a name, a folder or a loaded Task. A finished result of the same data and system is
+    returned as it is, unless `force`. One system on one task gives one result; lists, a suite such
+    as `demo` and names with commas give a list.
     """
-    results = list(each_result(_several(systems), _several(tasks), **options))
-    alone = isinstance(systems, str | System) and isinstance(tasks, Task | str | Path)
-    return results[0] if alone else results
+    every_system, named = _several(systems), _several(tasks)
+    every_task = _tasks(named)
+    results = list(each_result(every_system, every_task, **options))
+    one_system = len(every_system) == 1 and every_system[0] is systems
+    one_task = len(every_task) == 1 and named[0] is tasks
+    return results[0] if one_system and one_task else results
 
 
 def each_result(
-    systems: Sequence[str | System], tasks: Sequence[TaskLike], **options: Unpack[Options]
+    systems: Sequence[object], tasks: Sequence[TaskLike], **options: Unpack[Options]
 ) -> Iterator[Result]:
     """The results as they come, so that a caller can show progress."""
-    _refuse_strangers(systems, tasks)
+    _refuse_unknown(options)
     store = Store(options.get("results", DEFAULT_FOLDER))
-    allowed = options.get("conditions", Conditions())
-    tell = options.get("tell", allowed.tell)
-    strict = options.get("strict", False) or allowed.strict
-    conditions = replace(allowed, tell=tell, strict=strict)
     extra = [parse_metric(name) for name in options.get("metrics", ())]
-    models = options.get("models", {})
-    built = [
-        system
-        if isinstance(system, System)
-        else System.from_spec(system, conditions, models=models)
-        for system in systems
-    ]
+    built = _built(systems, options)
+    tell = options.get("tell") or options.get("conditions", Conditions()).tell
+    _tell_shallow(built, extra, tell)
+    every_task = _tasks(tasks)
     try:
-        for like, name in zip(tasks, task_names(tasks), strict=True):
+        for like, name in zip(every_task, task_names(every_task), strict=True):
             loading = Ledger()
             with loading.stage("load"):
                 task = _loaded(like, name, options)
+            store.sweep(task.name, task.suite)
             for notice in task.notices:
                 tell(f"{task.name}: {notice}")
-            evaluation = Evaluation(task, store, loading, tell, options.get("force", False))
+            cells = Cells(task, store, loading, options.get("force", False))
             for system in built:
-                terms = system.conditions
-                heard = tell if "tell" in options else terms.tell
-                told = replace(terms, strict=strict or terms.strict, tell=heard)
-                yield evaluation.result(system.part, told, extra=extra)
+                yield cells.result(system.part, system.conditions, extra=extra)
     finally:
         for system in built:
             system.conditions.close()
 
 
-def _several(given: object) -> list[Any]:
+def _several(values: object) -> list[Any]:
     """One thing as a list of it; a torch model can be iterated over, and is one thing still."""
-    many = isinstance(given, Iterable) and not isinstance(given, str) and not callable(given)
-    return list(cast("Iterable[Any]", given)) if many else [given]
+    many = isinstance(values, Iterable) and not isinstance(values, str) and not callable(values)
+    return list(cast("Iterable[Any]", values)) if many else [values]
 
 
-def _refuse_strangers(systems: Sequence[object], tasks: Sequence[object]) -> None:
-    for system in systems:
-        if not isinstance(system, str | System):
-            raise UsageError(
-                f"a {type(system).__name__} is no system: expected a text such as 'bm25', or a "
-                "System. A model of your own becomes one with "
-                "r2med.System.from_model(model, name='mine')."
-            )
+def _tasks(tasks: Sequence[TaskLike]) -> list[TaskLike]:
+    """Every task of some names: a suite is its tasks, and commas part names."""
+    every: list[TaskLike] = []
     for task in tasks:
         if not isinstance(task, Task | str | Path):
             raise UsageError(
                 f"a {type(task).__name__} is no task: expected a name such as 'demo/biology', a "
-                "folder's path, or a Task that r2med.load_task gave."
+                "suite such as 'demo', a folder's path, or a Task that r2med.load_task gave."
             )
+        if isinstance(task, str):
+            every += [item if isinstance(item, Path) else item.name for item in resolve(task)]
+        else:
+            every.append(task)
+    return every
+
+
+def _built(systems: Sequence[object], options: Options) -> list[System]:
+    """Systems from texts and models, and those that were built before, under the same terms."""
+    terms: dict[str, Any] = {key: options[key] for key in ("tell", "strict") if key in options}
+    conditions = replace(options.get("conditions", Conditions()), **terms)
+    built = []
+    for system in systems:
+        if isinstance(system, System):
+            built.append(replace(system, conditions=replace(system.conditions, **terms)))
+        elif isinstance(system, str):
+            models = options.get("models", {})
+            built.append(System.from_spec(system, conditions, models=models))
+        else:
+            built.append(System.from_model(system, conditions=conditions))
+    return built
 
 
 def _loaded(like: TaskLike, name: str, options: Options) -> Task:
@@ -132,3 +152,25 @@ def _loaded(like: TaskLike, name: str, options: Options) -> Task:
         return like if like.name == name else replace(like, name=name)
     strict = options.get("strict", False)
     return load_task(like, name=name, root=options.get("root"), strict=strict)
+
+
+def _tell_shallow(systems: Sequence[System], metrics: Sequence[Metric], tell: Tell) -> None:
+    """Say which metrics look deeper than a system ranks: they cannot see what it left out."""
+    for system in systems:
+        depth = system.stage.depth
+        deeper = [metric for metric in metrics if metric.cutoff and metric.cutoff > depth]
+        if deeper:
+            names = ", ".join(map(str, deeper))
+            tell(
+                f"{system}: {names} of lists of {depth} documents: what stands deeper counts as "
+                f"not found. A deeper run is written with @, as in bm25@{deeper[-1].cutoff}."
+            )
+
+
+def _refuse_unknown(options: Options) -> None:
+    for name in options:
+        if name not in Options.__annotations__:
+            raise TypeError(
+                f"evaluate() got an unexpected keyword argument {name!r}. "
+                f"{nearest(name, Options.__annotations__)}"
+            )

@@ -48,7 +48,6 @@ ENGINES: Mapping[str, str] = {
     "pointwise": "r2med.rerank.llm.pointwise",
     "own": "r2med.rerank.user_models:UserRerankerSettings",
 }
-_PLAIN = Conditions()
 _DEFAULT_FUSION = Unit("rrf")
 
 
@@ -58,7 +57,7 @@ class System:
 
     spec: Spec
     part: Part
-    conditions: Conditions = _PLAIN
+    conditions: Conditions
 
     @property
     def stage(self) -> Stage:
@@ -69,7 +68,7 @@ class System:
     def from_spec(
         cls,
         text: str | Spec,
-        conditions: Conditions = _PLAIN,
+        conditions: Conditions | None = None,
         *,
         models: Mapping[str, object] | None = None,
     ) -> System:
@@ -80,15 +79,23 @@ class System:
         """
         spec = registered(parse(text) if isinstance(text, str) else text)
         own = {_own_name(name): model for name, model in (models or {}).items()}
+        conditions = conditions or Conditions()
         return cls(spec, Builder(conditions, own).system(spec), conditions)
 
     @classmethod
     def from_model(
-        cls, model: object, *, name: str | None = None, conditions: Conditions = _PLAIN
+        cls, model: object, *, name: str | None = None, conditions: Conditions | None = None
     ) -> System:
         """A system around a model of the caller's own: see docs/your-model.md."""
+        from r2med.rerank.user_models import is_reranker
         from r2med.retrieve.user_models import retriever_of
 
+        if is_reranker(model) and not hasattr(model, "encode"):
+            raise UsageError(
+                f"a {type(model).__name__} puts documents in order, so a first stage must stand "
+                "before it, as in r2med.evaluate('bm25 | mine', task, models={'mine': model})."
+            )
+        conditions = conditions or Conditions()
         retriever = retriever_of(model, name=name, conditions=conditions)
         unit = Unit(_own_name(retriever.name))
         entry = Entry(unit.name, "retriever", "custom", "a model given as a Python object")

@@ -1,0 +1,208 @@
+"""One task and the systems evaluated on it: each is stored already, or it is run and measured.
+
+Members of a system are results of their own, so that whatever two systems share is run once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from r2med.errors import DamagedError
+from r2med.measure.ceiling import ceiling
+from r2med.measure.names import CUTOFFS, Metric, parse_metric, stored_metrics
+from r2med.measure.scores import Scores, measure
+from r2med.results.record import (
+    Record,
+    RerankRecord,
+    Result,
+    SafeguardRecord,
+    SystemRecord,
+    TaskRecord,
+    result_key,
+)
+from r2med.results.store import Store, read_result
+from r2med.retrieve.conditions import Conditions, Tell
+from r2med.runs import Run
+from r2med.runs.ordering import TieOrder
+from r2med.systems.stages import Reranking, bind, notices, safeguards
+from r2med.systems.work import Ledger, Part, StageCost, Work
+from r2med.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One part of a system on one task, and what decides its outcome: computed once."""
+
+    part: Part
+    identity: Mapping[str, object]
+    ties: TieOrder
+    key: str
+
+    @classmethod
+    def of(cls, part: Part, task: Task) -> Cell:
+        """The cell of a part that is bound to the task."""
+        identity, ties = part.stage.identity(task), part.stage.ties(task)
+        return cls(part, identity, ties, result_key(task.hash, identity, ties))
+
+    @property
+    def record(self) -> SystemRecord:
+        """How the result names the system."""
+        return SystemRecord(
+            spec=self.part.text,
+            identity=self.identity,
+            depth=self.part.stage.depth,
+            ties=self.ties,
+            published_as=self.part.published_as,
+            deviations=self.part.deviations,
+        )
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The results on one task, stored before or made now; nothing is run twice."""
+
+    task: Task
+    store: Store
+    loading: Ledger
+    force: bool = False
+    done: dict[str, dict[str, Result]] = field(default_factory=dict)
+    """By key and system text: systems of one identity can have several texts."""
+    told: set[str] = field(default_factory=set)
+
+    def result(self, part: Part, conditions: Conditions, *, extra: Sequence[Metric] = ()) -> Result:
+        """The result of a system, with the stored metrics and some more."""
+        return self._result(bind(part, self.task), conditions, extra)
+
+    def _result(self, part: Part, conditions: Conditions, extra: Sequence[Metric]) -> Result:
+        self._tell_once(notices(part.stage, self.task), conditions.tell)
+        cell = Cell.of(part, self.task)
+        alike = self.done.setdefault(cell.key, {})
+        kept = alike.get(part.text) or self._stored(cell, conditions.tell)
+        known = kept if part.text in alike or not self.force else None
+        if known is None or not all(str(metric) in known.metrics for metric in extra):
+            twin = known or next(iter(alike.values()), None)
+            metrics = [*extra, *map(parse_metric, kept.metrics if kept else ())]
+            known = self._made(cell, twin, conditions, metrics)
+        alike[part.text] = known
+        return known
+
+    def _made(
+        self, cell: Cell, twin: Result | None, conditions: Conditions, metrics: Sequence[Metric]
+    ) -> Result:
+        """Run a system, or take the run of a result with the same key; measure and store it.
+
+        Metrics that were stored before are kept, so that results of a system stay comparable.
+        """
+        ledger = Ledger(list(self.loading.costs))
+        work = Work(self.task, ledger, self._member, conditions)
+        run = twin.run if twin else cell.part.stage.run(work)
+        record, scores = self._measured(cell, run, metrics, ledger)
+        if twin:
+            record = replace(
+                record,
+                seconds=twin.seconds,
+                stages=twin.record.stages,
+                facts=twin.record.facts,
+                created=twin.record.created,
+            )
+        return self.store.write(record, run, scores)
+
+    def _member(self, part: Part, work: Work) -> Run:
+        """A member's run, by the result of that member; its costs belong to the whole system."""
+        before = sum(map(len, self.done.values()))
+        result = self._result(part, work.conditions, ())
+        costs = [StageCost(**cost) for cost in result.record.stages if cost["part"]]
+        reused = result.reused or sum(map(len, self.done.values())) == before
+        work.ledger.include(Ledger(costs, dict(result.record.facts)), reused=reused)
+        return result.run
+
+    def _stored(self, cell: Cell, tell: Tell) -> Result | None:
+        folder = self.store.place(self.task.name, self.task.suite, cell.part.text, cell.key)
+        if not folder.exists():
+            return None
+        try:
+            return read_result(folder)
+        except DamagedError as problem:
+            tell(f"{problem} It is run again.")
+            return None
+
+    def _tell_once(self, messages: Sequence[str], tell: Tell) -> None:
+        for message in messages:
+            if message not in self.told:
+                self.told.add(message)
+                tell(message)
+
+    def _measured(
+        self, cell: Cell, run: Run, metrics: Sequence[Metric], ledger: Ledger
+    ) -> tuple[Record, Scores]:
+        wanted = list(dict.fromkeys([*stored_metrics(), *metrics]))
+        with ledger.stage("measure"):
+            scores = measure(run, self.task.judgements, wanted, ties=cell.ties)
+            reranking = self._reranking(cell, run, wanted)
+            safeguard = self._safeguard(cell, run, wanted)
+        record = Record(
+            task=_task_record(self.task, len(scores)),
+            system=cell.record,
+            metrics=scores.means(),
+            micro={f"recall@{cutoff}": scores.micro_recall(cutoff) for cutoff in CUTOFFS},
+            seconds={stage: round(spent, 6) for stage, spent in ledger.seconds.items()},
+            stages=tuple(asdict(_rounded(cost)) for cost in ledger.costs),
+            facts=ledger.facts,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            reranking=reranking,
+            safeguard=safeguard,
+        )
+        return record, scores
+
+    def _reranking(self, cell: Cell, run: Run, wanted: Sequence[Metric]) -> RerankRecord | None:
+        stage = cell.part.stage
+        if not isinstance(stage, Reranking):
+            return None
+        best = ceiling(run, self.task.judgements, wanted, depth=stage.reranked, ties=cell.ties)
+        return RerankRecord(stage.first.text, stage.reranked, stage.tail, best.means())
+
+    def _safeguard(self, cell: Cell, run: Run, wanted: Sequence[Metric]) -> SafeguardRecord | None:
+        added = safeguards(cell.part.stage, self.task)
+        if not added:
+            return None
+        without = measure(_without(run, added), self.task.judgements, wanted, ties=cell.ties)
+        return SafeguardRecord(len(added), without.means())
+
+
+def _task_record(task: Task, judged: int) -> TaskRecord:
+    return TaskRecord(
+        name=task.name,
+        suite=task.suite,
+        hash=task.hash,
+        documents=len(task.corpus),
+        queries=len(task.queries),
+        judged_queries=judged,
+        notices=task.notices,
+    )
+
+
+def _rounded(cost: StageCost) -> StageCost:
+    return replace(cost, seconds=round(cost.seconds, 6))
+
+
+def _without(run: Run, left_out: Mapping[str, str]) -> Run:
+    """The run without one document of some queries."""
+    table = run.to_table().select(["query_id", "document_id"])
+    unwanted = pa.array([left_out.get(query) for query in run.query_ids.to_pylist()])
+    here = unwanted.cast(pa.large_string()).take(pa.array(run.query_rows))
+    same = pc.equal(table["document_id"].combine_chunks(), here).fill_null(False)
+    kept = ~same.to_numpy(zero_copy_only=False)
+    lengths = np.bincount(run.query_rows[kept], minlength=len(run))
+    return Run(
+        query_ids=run.query_ids,
+        document_ids=run.document_ids,
+        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        documents=run.documents[kept],
+        scores=run.scores[kept],
+    )
