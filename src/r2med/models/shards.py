@@ -9,10 +9,7 @@ named once and marked as empty in its place, so that its neighbours are still fo
 from __future__ import annotations
 
 import mmap
-import os
-import secrets
 import struct
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.atomic import checksum
-from r2med.errors import MissingError
 
 SUFFIX = ".vectors"
 #: Bytes of a text's address: enough that two texts never share one.
@@ -71,38 +67,6 @@ class Place:
         with suppress(OSError), self.path.open("r+b") as file:
             file.seek(self.start)
             file.write(_header(_EMPTY, 0, units, 0, 0, 0))
-
-
-class Writer:
-    """The one writer of a new shard; the file appears with the first block."""
-
-    def __init__(self, folder: Path, what: str) -> None:
-        self.folder = folder
-        self.what = what
-        self._file: int | None = None
-        self._path = folder / f"{time.time_ns():020d}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
-
-    def append(self, block: Block) -> None:
-        """Write a block; once this returns, a kill of the process cannot lose it."""
-        try:
-            if self._file is None:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                self._file = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-            data = memoryview(_packed(block))
-            while data:
-                data = data[os.write(self._file, data) :]
-        except OSError as problem:
-            raise MissingError(
-                f"{self._path}: the {self.what} cannot be written ({problem.strerror}).\n"
-                "Make room, or set R2MED_HOME to a folder with more; what was written is kept."
-            ) from None
-
-    def close(self) -> None:
-        """Bring what was written to the disk itself."""
-        if self._file is not None:
-            os.fsync(self._file)
-            os.close(self._file)
-            self._file = None
 
 
 def read_blocks(path: Path, start: int) -> Iterator[tuple[Block | Place, int]]:
@@ -173,7 +137,8 @@ def _matrix(
     return flat.reshape(shape)
 
 
-def _packed(block: Block) -> bytes:
+def packed(block: Block) -> bytes:
+    """A block as its bytes in a shard."""
     rows = block.addresses.tobytes() + block.tokens.tobytes()
     vectors = block.vectors.tobytes()
     dtype, (count, width) = _DTYPES.index(block.vectors.dtype), block.vectors.shape

@@ -20,10 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from r2med.append import AppendFile
 from r2med.atomic import atomic_file, seal, unseal
 from r2med.errors import DamagedError, DataError
 from r2med.home import shelf as home_shelf
-from r2med.models.shards import ADDRESS_BYTES, SUFFIX, TRUNCATED, Block, Place, Writer, read_blocks
+from r2med.models.shards import ADDRESS_BYTES, SUFFIX, TRUNCATED, Block, Place, packed, read_blocks
 
 Storage = Literal["float32", "float16"]
 Addresses = NDArray[np.uint8]
@@ -140,7 +141,7 @@ class DiskShelf(Shelf):
         self.folder = folder
         self._tell = tell
         self._what = what
-        self._writer = Writer(folder, what)
+        self._file = AppendFile(folder, SUFFIX, what=what)
         self._read: dict[Path, int] = {}
         self.refresh()
 
@@ -173,15 +174,14 @@ class DiskShelf(Shelf):
 
     def close(self) -> None:
         """Bring this process's shard to the disk itself; the next batch opens a new one."""
-        self._writer.close()
-        self._writer = Writer(self.folder, self._what)
+        self._file.close()
 
     def _seen_file(self, address: bytes) -> Path:
         return self.folder / "seen" / f"{address.hex()}.json"
 
     def _keep(self, block: Block) -> None:
         """Append to this process's shard; a kill after that does not lose it."""
-        self._writer.append(block)
+        self._file.append(packed(block))
 
     def _damaged(self, places: Rows) -> list[Block]:
         damaged = []

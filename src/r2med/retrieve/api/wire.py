@@ -84,7 +84,7 @@ def _vector(embedding: object) -> NDArray[np.float32]:
     else:
         try:
             vector = np.array(embedding, dtype=np.float32)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ValueError("an embedding is not a list of numbers") from None
     if vector.ndim != 1 or not vector.size:
         raise ValueError("an embedding is empty or not a list of numbers")
