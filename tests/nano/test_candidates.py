@@ -53,6 +53,15 @@ def test_equal_hybrid_scores_go_by_best_rank_then_by_id() -> None:
     assert names(found.hybrid) == ["a", "z", "b", "c"]
 
 
+def test_documents_that_share_no_term_count_in_the_hybrid_as_published() -> None:
+    lexical = Run.from_lists({"7": [("a", 1.0), ("b", 0.0)]})
+    vector = Run.from_lists({"7": [("c", 0.9)]})
+
+    found = combined(lexical, vector, judgements_of({"7": {"a": 1}}), split="S", dense=DENSE)
+
+    assert dict(found.hybrid.ranking("7"))["b"] == pytest.approx(1 / 102)
+
+
 def test_lists_are_cut_at_500_and_100() -> None:
     many = [f"d{i:04}" for i in range(700)]
 

@@ -48,7 +48,7 @@ class CandidateList:
     config: str
     """The subset's name."""
     system: str | None = None
-    """What ranked them here; None for lists that lie beside the data."""
+    """What ranked them here, in words; None for lists that lie beside the data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,15 +75,11 @@ class Candidates:
 
     def lists(self) -> list[CandidateList]:
         """The three subsets by their roles."""
+        fusion = f"fusion of {BM25} and {self.dense_system} by rank (k = {NANO_K})"
         return [
             CandidateList("bm25", self.bm25, "bm25", BM25),
             CandidateList("dense", self.dense, self.dense_config, self.dense_system),
-            CandidateList(
-                "reranking_hybrid",
-                self.guarded,
-                "reranking_hybrid",
-                f"{BM25} + {self.dense_system}",
-            ),
+            CandidateList("reranking_hybrid", self.guarded, "reranking_hybrid", fusion),
         ]
 
 
