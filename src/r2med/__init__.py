@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from r2med.errors import R2MedError
     from r2med.measure.scores import Scores
     from r2med.measure.scores import measure as score
+    from r2med.results.compare import compare
     from r2med.results.record import Result
     from r2med.results.store import Store
     from r2med.retrieve.conditions import Conditions
@@ -40,6 +41,7 @@ _HOMES = {
     "Store": "r2med.results.store:Store",
     "System": "r2med.systems.build:System",
     "Task": "r2med.tasks.task:Task",
+    "compare": "r2med.results.compare:compare",
     "evaluate": "r2med.engine.evaluate:evaluate",
     "load_task": "r2med.tasks.load:load_task",
     "score": "r2med.measure.scores:measure",
@@ -57,6 +59,7 @@ __all__ = [
     "Store",
     "System",
     "Task",
+    "compare",
     "evaluate",
     "load_task",
     "score",

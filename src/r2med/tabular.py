@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
 from abc import ABC, abstractmethod
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from r2med.errors import MissingError
 
@@ -16,6 +17,20 @@ if TYPE_CHECKING:
 
 class Tabular(ABC):
     """A value that is also a table; a class says what its Arrow table is, the rest follows."""
+
+    drawn_by: ClassVar[str] = ""
+    """The module whose `draw(value, console)` prints the value as the command line does."""
+
+    def __str__(self) -> str:
+        if not self.drawn_by:
+            return repr(self)
+        from rich.console import Console
+
+        text = io.StringIO()
+        width = max(80, shutil.get_terminal_size().columns)
+        out = Console(file=text, width=width, highlight=False, markup=False, emoji=False)
+        import_module(self.drawn_by).draw(self, out)
+        return text.getvalue().rstrip("\n")
 
     @abstractmethod
     def to_arrow(self) -> pa.Table:

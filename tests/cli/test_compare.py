@@ -82,3 +82,33 @@ def test_a_run_file_needs_its_task() -> None:
 
     assert shown.code == 2
     assert "give exactly one with --task" in shown.err
+
+
+@pytest.mark.usefixtures("evaluated")
+def test_the_queries_that_moved_most_are_listed_in_80_columns() -> None:
+    shown = run(
+        "compare", "bm25", "bm25-lucene", "--task", "demo/medqa-diag", "--queries", "--limit", "2"
+    )
+
+    assert shown.code == 0, shown.err
+    assert shown.out.count("\nquery ") == 2
+    assert "of 13 queries A won 9, tied 4, lost 0" in " ".join(shown.out.split())
+    assert "7 more queries moved" in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 80
+
+
+@pytest.mark.usefixtures("evaluated")
+def test_all_queries_of_all_shared_tasks_are_in_the_json() -> None:
+    told = json.loads(run("compare", "bm25", "bm25-lucene", "--queries", "--json").out)
+
+    moved = [abs(query["difference"]) for query in told[1]["queries"]]
+    assert [each["task"] for each in told] == ["demo/biology", "demo/medqa-diag"]
+    assert len(moved) == 13
+    assert moved == sorted(moved, reverse=True)
+
+
+def test_diff_answers_with_its_new_name() -> None:
+    shown = run("diff", "bm25", "bm25-lucene")
+
+    assert shown.code == 2
+    assert "is now `r2med compare A B --task TASK --queries`" in shown.err

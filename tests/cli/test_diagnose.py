@@ -58,32 +58,3 @@ def test_diagnose_needs_a_stored_result_and_a_known_query() -> None:
     assert "r2med eval bm25" in missing.err
     assert "no such query" in unknown.err
     assert ".parquet or .csv" in ending.err
-
-
-def test_diff_lists_what_moved_most_in_80_columns() -> None:
-    evaluated("bm25", "bm25-lucene")
-
-    done = run("diff", "bm25", "bm25-lucene", "--task", TASK, "--limit", "2")
-
-    assert done.code == 0, done.err
-    assert done.out.count("\nquery ") == 2
-    assert "0 better, 4 equal, 9 worse" in done.out
-    assert "7 more queries moved" in done.out
-    assert max(map(len, done.out.splitlines())) <= 80
-
-
-def test_diff_as_json_has_every_query() -> None:
-    evaluated("bm25", "bm25-lucene")
-
-    told = json.loads(run("diff", "bm25", "bm25-lucene", "--task", TASK, "--json").out)
-
-    moved = [abs(query["moved"]) for query in told["queries"]]
-    assert len(moved) == 13
-    assert moved == sorted(moved, reverse=True)
-
-
-def test_diff_looks_at_one_task() -> None:
-    done = run("diff", "bm25", "bm25-lucene", "--task", "demo")
-
-    assert done.code == 2
-    assert "exactly one task" in done.err

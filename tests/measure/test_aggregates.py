@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from r2med.measure.aggregates import aggregate
+from r2med.measure.scores import aggregate
 
 FAMILIES = {"a": "one", "b": "one", "c": "two"}
 QUERIES = {"a": 10, "b": 30, "c": 60}

@@ -1,4 +1,4 @@
-"""Paired tests against scipy and against exact enumeration."""
+"""Paired tests against scipy and exact enumeration; two poolings; letters that tell the truth."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from r2med.errors import DataError
-from r2med.measure.intervals import mean_interval, task_mean_interval
-from r2med.measure.significance import compare, holm, randomisation_p, t_test_p
+from r2med.measure.significance import (
+    compare_columns,
+    compare_systems,
+    draws_for,
+    holm,
+    letters,
+    pairwise_p,
+    randomisation_p,
+    t_test_p,
+)
 
 grades = st.sampled_from([0.0, 0.25, 0.5, 0.63, 1.0])
 pairs = st.lists(st.tuples(grades, grades), min_size=2, max_size=10)
@@ -21,6 +29,11 @@ pairs = st.lists(st.tuples(grades, grades), min_size=2, max_size=10)
 def columns(pairs: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
     a, b = zip(*pairs, strict=True)
     return np.array(a), np.array(b)
+
+
+def two_systems(**tasks: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(11)
+    return {name: random.random((size, 2)) for name, size in tasks.items()}
 
 
 @given(pairs)
@@ -40,18 +53,44 @@ def test_small_samples_are_enumerated_exactly(found: list[tuple[float, float]]) 
 def test_swapping_the_systems_mirrors_the_comparison(found: list[tuple[float, float]]) -> None:
     a, b = columns(found)
 
-    there, back = compare(a, b), compare(b, a)
+    there, back = compare_columns(a, b), compare_columns(b, a)
 
     assert there.difference == pytest.approx(-back.difference)
     assert there.p_randomisation == pytest.approx(back.p_randomisation)
     assert (there.won, there.tied, there.lost) == (back.lost, back.tied, back.won)
+    assert there.interval.low == pytest.approx(-back.interval.high)
 
 
 def test_the_t_test_is_scipys() -> None:
     random = np.random.default_rng(3)
     a, b = random.random(300), random.random(300)
 
-    assert t_test_p(a - b) == pytest.approx(stats.ttest_rel(a, b).pvalue, abs=1e-12)
+    assert t_test_p([a - b]) == pytest.approx(stats.ttest_rel(a, b).pvalue, abs=1e-12)
+
+
+def test_the_stratified_t_test_of_two_equal_tasks_is_welchs() -> None:
+    random = np.random.default_rng(2)
+    first, second = random.normal(0.2, 1.0, 30), random.normal(0.1, 2.0, 50)
+    welch = stats.ttest_ind(first, -second, equal_var=False)
+
+    assert t_test_p([first, second]) == pytest.approx(welch.pvalue)
+
+
+def test_tasks_of_one_query_each_are_no_proof() -> None:
+    assert t_test_p([np.array([0.5]), np.array([0.5])]) == 0.5
+
+
+def test_a_task_of_one_query_takes_the_spread_of_the_others() -> None:
+    spread = np.array([-0.4, 0.5, 0.3, -0.2])
+
+    assert t_test_p([spread, np.array([0.1])]) > t_test_p([spread, np.full(4, 0.1)])
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_differences_that_do_not_vary_have_the_p_value_of_their_signs(size: int) -> None:
+    constant = np.full(size, 0.25)
+
+    assert t_test_p([constant]) == min(1.0, 2 / 2**size) == randomisation_p(constant)
 
 
 def test_the_randomisation_test_agrees_with_scipys() -> None:
@@ -70,38 +109,85 @@ def test_the_randomisation_test_agrees_with_scipys() -> None:
     assert randomisation_p(a - b, resamples=20_000) == pytest.approx(theirs.pvalue, abs=0.01)
 
 
-def test_the_bootstrap_interval_agrees_with_scipys() -> None:
-    values = np.random.default_rng(9).beta(0.4, 0.8, 876)
-    theirs = stats.bootstrap(
-        (values,), np.mean, method="percentile", n_resamples=9999, rng=np.random.default_rng(2)
-    ).confidence_interval
+def test_the_task_mean_test_enumerates_small_cases_exactly() -> None:
+    differences = [np.array([0.5, -0.2, 0.3]), np.array([0.1, 0.4])]
+    weights = np.concatenate([np.full(len(task), 1 / len(task)) for task in differences])
+    values = np.concatenate(differences) * weights
+    sums = [abs(np.dot(signs, values)) for signs in itertools.product((1, -1), repeat=5)]
+    expected = np.mean([value >= abs(values.sum()) - 1e-12 for value in sums])
+    scores = [np.column_stack([task, np.zeros(len(task))]) for task in differences]
 
-    ours = mean_interval(values)
-
-    assert ours.low == pytest.approx(theirs.low, abs=0.002)
-    assert ours.high == pytest.approx(theirs.high, abs=0.002)
-    assert values.mean() in ours
+    assert pairwise_p(scores, "task")[0, 1] == pytest.approx(expected)
 
 
-def test_the_task_mean_weighs_tasks_alike_whatever_their_size() -> None:
-    large, small = np.ones(400), np.zeros(10)
+def test_all_pairs_at_once_have_the_p_values_of_each_pair() -> None:
+    random = np.random.default_rng(7)
+    scores = random.random((60, 4)) + np.array([0, 0.02, 0.1, 0.3])
 
-    interval = task_mean_interval([large, small])
+    together = pairwise_p([scores], "task", resamples=20_000)
 
-    assert (interval.low, interval.high) == (0.5, 0.5)
+    for a, b in itertools.combinations(range(4), 2):
+        alone = randomisation_p(scores[:, a] - scores[:, b], resamples=20_000)
+        assert together[a, b] == together[b, a] == pytest.approx(alone, abs=0.012)
+
+
+def test_many_pairs_get_draws_enough_to_be_separated() -> None:
+    random = np.random.default_rng(8)
+    scores = random.normal(0, 0.01, (200, 40)) + np.linspace(0, 1, 40)
+
+    found = compare_systems({"task": scores})
+
+    assert len(found) == 780
+    assert all(pair.p_holm < 0.05 for pair in found)
+    assert 780 / (draws_for(780) + 1) < 0.05
+
+
+def test_the_task_mean_counts_tasks_and_the_pool_counts_queries() -> None:
+    small = np.column_stack([np.ones(10), np.zeros(10)])
+
+    [found] = compare_systems({"small": small, "large": np.zeros((90, 2))})
+
+    assert found.by_task.difference == pytest.approx(0.5)
+    assert found.by_query.difference == pytest.approx(0.1)
+    assert (found.by_task.won, found.by_task.tied, found.by_task.lost) == (10, 90, 0)
+
+
+def test_each_task_is_the_plain_comparison_with_holms_correction() -> None:
+    tasks = two_systems(small=12, large=90, middle=40)
+
+    [found] = compare_systems(tasks)
+
+    alone = [compare_columns(scores[:, 0], scores[:, 1]) for scores in tasks.values()]
+    assert [task.difference for task in found.tasks] == alone
+    assert [task.p_holm for task in found.tasks] == holm([one.p_randomisation for one in alone])
+
+
+def test_one_task_is_its_own_pool() -> None:
+    [found] = compare_systems(two_systems(middle=40))
+
+    assert found.by_task == found.tasks[0].difference
+    assert found.by_query.interval == found.by_task.interval
+
+
+def test_holm_covers_the_pairs() -> None:
+    scores = np.random.default_rng(1).random((30, 4))
+
+    found = compare_systems({"task": scores})
+
+    assert [pair.p_holm for pair in found] == holm([p.by_task.p_randomisation for p in found])
 
 
 def test_equal_systems_do_not_differ() -> None:
     same = np.array([0.0, 0.5, 1.0])
 
-    found = compare(same, same)
+    found = compare_columns(same, same)
 
     assert (found.p_randomisation, found.p_t, found.tied) == (1.0, 1.0, 3)
 
 
 def test_columns_of_other_lengths_are_refused() -> None:
     with pytest.raises(DataError, match="2 and 3 scores"):
-        compare(np.zeros(2), np.zeros(3))
+        compare_columns(np.zeros(2), np.zeros(3))
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
@@ -116,3 +202,28 @@ def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values: list[float]
 
 def test_holm_on_a_worked_example() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+@settings(deadline=None)
+@given(st.integers(1, 9), st.sets(st.tuples(st.integers(0, 8), st.integers(0, 8))))
+def test_two_systems_share_a_letter_exactly_when_they_do_not_differ(
+    size: int, drawn: set[tuple[int, int]]
+) -> None:
+    different = np.zeros((size, size), dtype=bool)
+    for a, b in drawn:
+        if a != b and max(a, b) < size:
+            different[a, b] = different[b, a] = True
+
+    names = letters(different)
+
+    for a, b in itertools.combinations(range(size), 2):
+        assert bool(set(names[a]) & set(names[b])) != different[a, b]
+    assert all(names)
+
+
+def test_letters_on_a_worked_example() -> None:
+    different = np.zeros((4, 4), dtype=bool)
+    for a, b in ((0, 2), (0, 3), (1, 3)):
+        different[a, b] = different[b, a] = True
+
+    assert letters(different) == ["a", "ab", "bc", "c"]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r2med.measure import measure
-from r2med.measure.tie_bounds import tie_bounds
+from r2med.measure.bounds import tie_bounds
 from r2med.runs import Run
 from tests.building import judgements_of
 

@@ -12,7 +12,7 @@ import pytest
 from r2med.errors import UsageError
 from r2med.report.leaderboard import Selection, leaderboard
 from r2med.report.leaderboard_export import to_csv, to_json, to_markdown
-from r2med.report.standing import Leaderboard, Standing
+from r2med.report.standing import Leaderboard, Separation, Standing
 from r2med.results.record import Result
 from r2med.tasks.registry import find_suite
 from tests.results.storing import ranks, store
@@ -163,22 +163,49 @@ def test_rows_on_other_data_than_their_neighbours_are_marked_and_never_tied() ->
     assert [r.group for r in board.rows] == ["a", "a", ""]
 
 
-def test_a_chain_of_small_steps_does_not_tie_its_ends() -> None:
-    def dropped(system: str, count: int) -> list[Result]:
-        return [
-            store(ROOT, system, task, ranks(2 if place < count else 1))
-            for place, task in enumerate(TASKS)
-        ]
+def dropped(system: str, count: int, *, data: str = "data") -> list[Result]:
+    """One query of so many tasks at rank 2, the others at rank 1."""
+    return [
+        store(ROOT, system, task, ranks(2 if place < count else 1), data=data)
+        for place, task in enumerate(TASKS)
+    ]
 
-    results = [*dropped("bm25", 0), *dropped("bm25-nano", 3), *dropped("bm25-lucene", 6)]
+
+def test_a_chain_of_small_steps_does_not_tie_its_ends() -> None:
+    results = [*dropped("bm25", 0), *dropped("bm25-nano", 4), *dropped("bm25-lucene", 8)]
 
     board = leaderboard(Selection(suite="demo"), results)
 
     assert [(r.system, r.group) for r in board.rows] == [
         ("bm25", "a"),
-        ("bm25-nano", "a"),
-        ("bm25-lucene", ""),
+        ("bm25-nano", "ab"),
+        ("bm25-lucene", "b"),
     ]
+    assert board.tested == Separation(rows=3, pairs=3, different=1)
+
+
+def test_letters_are_corrected_for_the_number_of_pairs() -> None:
+    results = [*dropped("bm25", 0), *dropped("bm25-nano", 6)]
+    others = [*dropped("bm25-lucene", 3), *dropped("bm25[k1=2]", 4)]
+
+    alone = leaderboard(Selection(suite="demo"), results)
+    among = leaderboard(Selection(suite="demo"), [*results, *others])
+
+    assert [r.group for r in alone.rows] == ["a", "b"]
+    assert {r.group for r in among.rows} == {"a"}
+
+
+def test_a_row_on_other_data_in_between_does_not_end_a_group() -> None:
+    results = [
+        *dropped("bm25", 0),
+        *dropped("bm25-nano", 1, data="other"),
+        *dropped("bm25-lucene", 2),
+    ]
+
+    board = leaderboard(Selection(suite="demo"), results)
+
+    assert [r.group for r in board.rows] == ["a", "", "a"]
+    assert board.tested == Separation(rows=2, pairs=1, different=0)
 
 
 def test_a_measured_reranker_is_held_against_its_measured_first_stage() -> None:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from r2med.measure.ordering import ordered
 from r2med.rerank.scores import reordered
 from r2med.runs import Run
+from r2med.runs.ordering import ordered
 
 
 def floats(*values: float) -> NDArray[np.float32]:

@@ -9,7 +9,6 @@ import typer
 from r2med.cli.cache import cache
 from r2med.cli.compare import compare
 from r2med.cli.diagnose import diagnose
-from r2med.cli.diff import diff
 from r2med.cli.eval import evaluate
 from r2med.cli.generate import generate
 from r2med.cli.group import command_group
@@ -56,7 +55,6 @@ app.add_typer(cache, name="cache", rich_help_panel="Store")
 app.add_typer(info, name="info", rich_help_panel="Store")
 app.command(hidden=True)(run)
 app.command(hidden=True)(analyze)
-app.command(hidden=True)(diff)
 app.command(hidden=True)(show)
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from r2med.report.standing import Averaging, BoundsOf, Leaderboard
+    from r2med.measure.intervals import Averaging
+    from r2med.report.standing import BoundsOf, Leaderboard
     from r2med.results.record import Result
 
 
@@ -53,7 +54,7 @@ def leaderboard(
 
     from r2med.cli.options import chosen
     from r2med.errors import UsageError
-    from r2med.measure.names import parse_metric
+    from r2med.measure.metrics import parse_metric
     from r2med.report.leaderboard import Selection
     from r2med.report.leaderboard import leaderboard as build
     from r2med.results.lineage import KINDS
@@ -91,8 +92,8 @@ def _tie_bounds(metric: str, root: Path | None) -> BoundsOf:
     from typing import cast
 
     from r2med.errors import R2MedError
-    from r2med.measure import TieOrder
-    from r2med.measure.tie_bounds import tie_bounds
+    from r2med.measure.bounds import tie_bounds
+    from r2med.runs.ordering import TieOrder
     from r2med.tasks.load import load_task
 
     def bounds(result: Result) -> tuple[float, float] | None:

@@ -142,7 +142,7 @@ def fidelity(
     ] = None,
     metric: Metric = METRIC,
     results: Results = RESULTS,
-    resamples: Resamples = 1_000,
+    resamples: Resamples = None,
     as_json: Json = False,
 ) -> None:
     """Do systems rank alike on a full task and its Nano form?
@@ -163,7 +163,7 @@ def fidelity(
         *_fidelity_names(full, nano_task),
         stored,
         metric=str(parse_metric(metric)),
-        resamples=resamples,
+        resamples=resamples or 1_000,
     )
     if as_json:
         echo_json(asdict(outcome))

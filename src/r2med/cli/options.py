@@ -130,8 +130,14 @@ Kind = Annotated[
     ),
 ]
 Top = Annotated[int | None, typer.Option("--top", min=1, help="Show only the first rows.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="Queries shown.")]
 Resamples = Annotated[
-    int, typer.Option("--resamples", min=100, help="Draws of bootstrap and randomisation test.")
+    int | None,
+    typer.Option(
+        "--resamples",
+        min=100,
+        help="Random draws; by default as many as the answer needs.",
+    ),
 ]
 Force = Annotated[
     bool, typer.Option("--force", help="Do again what is stored; replace what is there.")

@@ -52,7 +52,7 @@ def plot(
     Of a suite: heatmap (systems by tasks), means (with intervals), cost (quality against cost).
     Of systems and tasks: overlap (score against lexical overlap), wins (A minus B per query).
     """
-    from r2med.measure.names import parse_metric
+    from r2med.measure.metrics import parse_metric
     from r2med.report.console import echo
     from r2med.report.plots.extra import needed
 
@@ -70,7 +70,7 @@ def plot(
     if what == "overlap":
         chart = _overlap(systems or [], task, stored, results, data_root, look)
     elif what == "wins":
-        chart = _wins(systems or [], task, stored, results, data_root, name, look)
+        chart = _wins(systems or [], task, results, data_root, name, look)
     else:
         if systems:
             raise UsageError(f"plot {what} takes no systems; choose with --suite, --kind, --top.")
@@ -143,26 +143,16 @@ def _overlap(
 def _wins(
     systems: list[str],
     task: str | None,
-    stored: list[Result],
     folder: Path,
     root: Path | None,
     metric: str,
     theme: Theme,
 ) -> Any:
-    from itertools import islice
-
+    from r2med.report.console import notice
     from r2med.report.plots.wins import wins
-    from r2med.results.contenders import aligned, contender
-    from r2med.results.lookup import is_run_file
-    from r2med.tasks.load import load_tasks, task_names
-    from r2med.tasks.registry import resolve
+    from r2med.results.compare import aligned
 
     if len(systems) != 2:
         raise UsageError("plot wins needs two systems, e.g. plot wins bm25 bm25-lucene.")
-    named = resolve(task) if task else []
-    needs_data = any(is_run_file(system) for system in systems)
-    loaded = list(islice(load_tasks(task, root=root), 2)) if task and needs_data else []
-    sides = [contender(system, stored, loaded, metric, folder) for system in systems]
-    wanted = task_names(named) or None
-    suite, columns = aligned(sides, wanted, metric)
-    return wins([side.name for side in sides], columns, metric, theme, suite=suite)
+    sides = aligned(systems, task=task, metric=metric, results=folder, root=root, tell=notice)
+    return wins(sides, metric, theme)

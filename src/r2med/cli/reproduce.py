@@ -37,7 +37,7 @@ def reproduce(
 
     Exits with 1 when a task could not be run; what is missing, and how to get it, is said.
     """
-    from r2med.measure.names import parse_metric
+    from r2med.measure.metrics import parse_metric
     from r2med.report.console import console
     from r2med.report.reproduction_table import print_reproduction, reproduction_json
     from r2med.results.reproduction import find_published, runnable
@@ -113,8 +113,8 @@ def _evaluated(
 def _tie_bounds(result: Result, task: Task, metric: str) -> tuple[float, float]:
     from typing import cast
 
-    from r2med.measure import TieOrder
-    from r2med.measure.tie_bounds import tie_bounds
+    from r2med.measure.bounds import tie_bounds
+    from r2med.runs.ordering import TieOrder
 
     order = cast(TieOrder, result.record.system.ties)
     found = tie_bounds(result.run, task.judgements, [metric], ties=order)

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from r2med.errors import DamagedError
-from r2med.measure.ceiling import ceiling
-from r2med.measure.names import CUTOFFS, Metric, parse_metric, stored_metrics
+from r2med.measure.bounds import ceiling
+from r2med.measure.metrics import CUTOFFS, Metric, parse_metric, stored_metrics
 from r2med.measure.scores import Scores, measure
 from r2med.results.record import (
     Record,

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 from r2med.engine.cells import Cells
 from r2med.errors import UsageError, nearest
-from r2med.measure.names import Metric, parse_metric
+from r2med.measure.metrics import Metric, parse_metric
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER, Store
 from r2med.retrieve.conditions import Conditions, Tell

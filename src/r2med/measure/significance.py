@@ -1,29 +1,45 @@
-"""Is one system really better? Paired tests over queries, vectorised.
+"""Is one system really better? Paired tests over queries, of two systems or of all pairs of many.
 
-Written by hand because scipy's general permutation and bootstrap routines call back into Python
-for every statistic; the tests hold these to scipy's answers and to exact enumeration.
+Queries of different tasks are never mixed, and Holm's correction covers what is tested together,
+because the more is tested the likelier something differs by luck. The randomisation test is written
+by hand because scipy's calls back into Python for every statistic; the tests hold it to scipy's
+answers and to exact enumeration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from string import ascii_letters
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
 from r2med.errors import DataError
-from r2med.measure.intervals import CONFIDENCE, RESAMPLES, SEED, Interval, mean_interval
+from r2med.measure.intervals import (
+    DIFFERENCES,
+    RESAMPLES,
+    SEED,
+    TIE,
+    Averaging,
+    Column,
+    Interval,
+    estimate,
+    pooled_interval,
+    variance,
+)
 
-Column = NDArray[np.float64]
-#: Differences smaller than this are ties: far below any metric's step, above rounding noise.
-_TIE = 1e-12
+Matrix = NDArray[np.float64]
+"""Scores of one task, queries by systems."""
+#: A p-value below this is called significant, after correction where several are tested.
+SIGNIFICANT = 0.05
 _BLOCK = 2_000_000
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Difference:
     """How system A differs from system B over the same queries (A minus B)."""
 
     queries: int
@@ -40,81 +56,124 @@ class Comparison:
     lost: int
 
 
-def compare(
-    a: Column,
-    b: Column,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-    confidence: float = CONFIDENCE,
-) -> Comparison:
-    """Compare two columns of scores, aligned by query."""
+@dataclass(frozen=True)
+class TaskDifference:
+    """The difference on one task, and its p-value corrected for the number of tasks."""
+
+    task: str
+    difference: Difference
+    p_holm: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two systems by their places, compared on every task and over all; A is the earlier one."""
+
+    a: int
+    b: int
+    tasks: tuple[TaskDifference, ...]
+    by_task: Difference
+    """Every task counts once."""
+    by_query: Difference
+    """Every query counts once."""
+    p_holm: float
+    """The randomisation p-value of the task mean, corrected for the number of pairs."""
+
+
+def compare_columns(
+    a: Column, b: Column, *, resamples: int = RESAMPLES, seed: int = SEED
+) -> Difference:
+    """Compare two columns of scores of one task, aligned by query."""
     if len(a) != len(b):
         raise DataError(f"{len(a)} and {len(b)} scores: a comparison needs the same queries.")
-    if not len(a):
-        raise DataError("nothing to compare: the two have no judged query in common.")
-    differences = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
-    return Comparison(
-        queries=len(differences),
-        mean_a=float(np.mean(a)),
-        mean_b=float(np.mean(b)),
-        difference=float(differences.mean()),
-        interval=mean_interval(differences, confidence=confidence, resamples=resamples, seed=seed),
-        p_randomisation=randomisation_p(differences, resamples=resamples, seed=seed),
-        p_t=t_test_p(differences),
-        effect=effect_size(differences),
-        won=int((differences > _TIE).sum()),
-        tied=int((np.abs(differences) <= _TIE).sum()),
-        lost=int((differences < -_TIE).sum()),
-    )
+    (pair,) = compare_systems({"": np.column_stack([a, b])}, resamples=resamples, seed=seed)
+    return pair.by_task
+
+
+def compare_systems(
+    tasks: Mapping[str, Matrix], *, resamples: int | None = None, seed: int = SEED
+) -> list[Pair]:
+    """Compare every pair of systems on every task and over the tasks.
+
+    Without `resamples` there are as many draws as the number of pairs calls for.
+    """
+    if not tasks or not all(len(matrix) for matrix in tasks.values()):
+        raise DataError("nothing to compare: the systems have no judged query in common.")
+    pairs = list(combinations(range(next(iter(tasks.values())).shape[1]), 2))
+    count = draws_for(len(pairs)) if resamples is None else resamples
+    scores = list(tasks.values())
+    single = [pairwise_p([matrix], "task", resamples=count, seed=seed) for matrix in scores]
+    if len(tasks) == 1:
+        p_task = p_query = single[0]
+    else:
+        p_task = pairwise_p(scores, "task", resamples=count, seed=seed)
+        p_query = pairwise_p(scores, "query", resamples=count, seed=seed)
+    over_pairs = holm([p_task[pair] for pair in pairs])
+    return [
+        Pair(
+            a=pair[0],
+            b=pair[1],
+            tasks=_by_task(tasks, pair, [p[pair] for p in single]),
+            by_task=_compared(scores, pair, "task", p_task[pair]),
+            by_query=_compared(scores, pair, "query", p_query[pair]),
+            p_holm=corrected,
+        )
+        for pair, corrected in zip(pairs, over_pairs, strict=True)
+    ]
+
+
+def draws_for(pairs: int) -> int:
+    """Draws that leave Holm's correction over so many pairs room: ten below what separates."""
+    return max(RESAMPLES, round(10 * pairs / SIGNIFICANT))
+
+
+def pairwise_p(
+    tasks: Sequence[Matrix], by: Averaging, *, resamples: int = RESAMPLES, seed: int = SEED
+) -> Matrix:
+    """Two-sided p-values of the paired randomisation test on means over tasks, systems by systems.
+
+    Under the null hypothesis every difference is as likely to have either sign. Small samples are
+    enumerated exactly; otherwise signs are drawn, the same for all pairs, and the observed
+    assignment counts as one draw. By task, a query weighs 1 / its task's size.
+    """
+    largest = max(len(task) for task in tasks)
+    weights = [largest / len(task) if by == "task" else 1.0 for task in tasks]
+    scores = np.concatenate([task * weight for task, weight in zip(tasks, weights, strict=True)])
+    scores = scores[np.ptp(scores, axis=1) > TIE]
+    systems = scores.shape[1]
+    totals = scores.sum(axis=0)
+    noise = [np.abs(scores - scores[:, [place]]).sum(axis=0) for place in range(systems)]
+    observed = np.abs(totals[:, None] - totals) - 1e-9 * np.array(noise)
+    exact = len(scores) < 40 and 2 ** len(scores) <= resamples
+    extreme = np.zeros((systems, systems))
+    for signs in _every_sign(len(scores)) if exact else _drawn(len(scores), resamples, seed):
+        sums = totals - 2 * (signs @ scores)
+        for place in range(systems - 1):
+            gaps = np.abs(sums[:, place + 1 :] - sums[:, [place]])
+            extreme[place, place + 1 :] += (gaps >= observed[place, place + 1 :]).sum(axis=0)
+    p = extreme / 2 ** len(scores) if exact else (extreme + 1) / (resamples + 1)
+    p = np.triu(p, 1)
+    symmetric: Matrix = p + p.T + np.eye(systems)
+    return symmetric
 
 
 def randomisation_p(differences: Column, *, resamples: int = RESAMPLES, seed: int = SEED) -> float:
-    """Two-sided p-value of the paired randomisation test on the mean.
+    """The paired randomisation test on one column of differences."""
+    paired = np.column_stack([differences, np.zeros(len(differences))])
+    return float(pairwise_p([paired], "task", resamples=resamples, seed=seed)[0, 1])
 
-    Under the null hypothesis every difference is as likely to have either sign. Small samples are
-    enumerated exactly; otherwise signs are drawn, and the observed assignment counts as one draw.
+
+def t_test_p(tasks: Sequence[Column], by: Averaging = "task") -> float:
+    """Two-sided p-value of the paired t-test on a mean over tasks, Welch's for several.
+
+    Where nothing varies there is no t; the p-value is then that of the signs alone.
     """
-    moved = differences[np.abs(differences) > _TIE]
-    if not moved.size:
+    pooled = estimate(tasks, by, freedom_of=lambda task: max(len(task) - 1, 1))
+    if abs(pooled.mean) <= TIE:
         return 1.0
-    observed = abs(float(moved.sum())) - 1e-9 * float(np.abs(moved).sum())
-    if 2**moved.size <= resamples:
-        assignments = np.arange(2**moved.size)[:, None] >> np.arange(moved.size)[None, :]
-        sums = (1.0 - 2.0 * (assignments & 1)) @ moved
-        return float((np.abs(sums) >= observed).mean())
-    extreme = 1 + _extreme_draws(moved, observed, resamples, seed)
-    return extreme / (resamples + 1)
-
-
-def _extreme_draws(moved: Column, observed: float, resamples: int, seed: int) -> int:
-    generator = np.random.default_rng(seed)
-    rows = max(1, _BLOCK // moved.size)
-    total = float(moved.sum())
-    extreme = 0
-    for start in range(0, resamples, rows):
-        count = min(rows, resamples - start)
-        packed = generator.integers(0, 256, size=(count, -(-moved.size // 8)), dtype=np.uint8)
-        flipped = np.unpackbits(packed, axis=1, count=moved.size).astype(np.float64) @ moved
-        extreme += int((np.abs(total - 2.0 * flipped) >= observed).sum())
-    return extreme
-
-
-def t_test_p(differences: Column) -> float:
-    """Two-sided p-value of the paired t-test; 1 when nothing differs or there is one query only."""
-    size = len(differences)
-    spread = float(differences.std(ddof=1)) if size > 1 else 0.0
-    mean = float(differences.mean())
-    if spread <= _TIE:
-        return 1.0 if abs(mean) <= _TIE or size < 2 else 0.0
-    statistic = mean / (spread / np.sqrt(size))
-    return float(2 * stdtr(size - 1, -abs(statistic)))
-
-
-def effect_size(differences: Column) -> float:
-    """Mean difference in units of its own standard deviation; 0 when nothing varies."""
-    spread = float(differences.std(ddof=1)) if len(differences) > 1 else 0.0
-    return float(differences.mean()) / spread if spread > _TIE else 0.0
+    if not pooled.error:
+        return min(1.0, 2.0 ** (1 - sum(len(task) for task in tasks)))
+    return float(2 * stdtr(pooled.freedom, -abs(pooled.mean) / pooled.error))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -125,3 +184,82 @@ def holm(p_values: Sequence[float]) -> list[float]:
     adjusted = np.empty(count)
     adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
     return [float(value) for value in adjusted]
+
+
+def letters(different: NDArray[np.bool_]) -> list[str]:
+    """A compact letter display: two systems share a letter exactly when they do not differ.
+
+    `different` is a symmetric matrix over systems, best first. By insertion and absorption
+    (Piepho 2004): a column of letters that holds two systems which differ becomes two columns.
+    """
+    size = len(different)
+    columns = [frozenset(range(size))] if size else []
+    for a, b in combinations(range(size), 2):
+        if different[a, b]:
+            split = [
+                part
+                for column in columns
+                for part in ((column - {a}, column - {b}) if {a, b} <= column else (column,))
+            ]
+            columns = [one for one in dict.fromkeys(split) if not any(one < two for two in split)]
+    columns.sort(key=sorted)
+    names = [*ascii_letters, *(f"[{n}]" for n in range(len(ascii_letters), len(columns)))]
+    return [
+        "".join(name for name, column in zip(names, columns, strict=False) if system in column)
+        for system in range(size)
+    ]
+
+
+def _by_task(
+    tasks: Mapping[str, Matrix], pair: tuple[int, int], p_values: Sequence[float]
+) -> tuple[TaskDifference, ...]:
+    rows = zip(tasks.items(), p_values, holm(p_values), strict=True)
+    return tuple(
+        TaskDifference(name, _compared([matrix], pair, "task", p), corrected)
+        for (name, matrix), p, corrected in rows
+    )
+
+
+def _compared(
+    tasks: Sequence[Matrix], pair: tuple[int, int], by: Averaging, p: float
+) -> Difference:
+    a, b = ([matrix[:, place] for matrix in tasks] for place in pair)
+    differences = [first - second for first, second in zip(a, b, strict=True)]
+    every = np.concatenate(differences)
+    mean_a, mean_b, difference = (_mean(side, by) for side in (a, b, differences))
+    within = [variance(task) for task in differences] if by == "task" else [variance(every)]
+    spread = float(np.sqrt(np.mean(within)))
+    return Difference(
+        queries=len(every),
+        mean_a=mean_a,
+        mean_b=mean_b,
+        difference=difference,
+        interval=pooled_interval(differences, by=by, span=DIFFERENCES),
+        p_randomisation=float(p),
+        p_t=t_test_p(differences, by),
+        effect=difference / spread if spread else 0.0,
+        won=int((every > TIE).sum()),
+        tied=int((np.abs(every) <= TIE).sum()),
+        lost=int((every < -TIE).sum()),
+    )
+
+
+def _mean(tasks: Sequence[Column], by: Averaging) -> float:
+    if by == "query":
+        return float(np.concatenate(tasks).mean())
+    return float(np.mean([task.mean() for task in tasks]))
+
+
+def _every_sign(size: int) -> Iterator[Matrix]:
+    """All assignments of signs, as 1 where a sign is turned."""
+    yield ((np.arange(2**size)[:, None] >> np.arange(size)) & 1).astype(np.float64)
+
+
+def _drawn(size: int, resamples: int, seed: int) -> Iterator[Matrix]:
+    """Random assignments of signs in blocks that stay small in memory."""
+    generator = np.random.default_rng(seed)
+    rows = max(1, _BLOCK // size)
+    for start in range(0, resamples, rows):
+        count = min(rows, resamples - start)
+        packed = generator.integers(0, 256, size=(count, -(-size // 8)), dtype=np.uint8)
+        yield np.unpackbits(packed, axis=1, count=size).astype(np.float64)

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from r2med.errors import UsageError, nearest
-from r2med.measure.aggregates import aggregate
-from r2med.report.standing import Averaging, BoundsOf, Leaderboard, Origin, Standing
+from r2med.measure.intervals import Averaging
+from r2med.measure.scores import aggregate
+from r2med.report.standing import BoundsOf, Leaderboard, Origin, Standing
 from r2med.results.lineage import Kind, first_stage
 from r2med.results.published import is_micro, published_systems
 from r2med.systems.spec import parse
@@ -50,6 +51,7 @@ def leaderboard(
     frame = _Frame(suite.name, selection.metric, selection.averaged, tasks)
     rows, notes = frame.published()
     ours = [result for result in results if result.suite == suite.name]
+    tested = None
     if not ours:
         placed = _ranked(_with_gains(rows, selection.kind))
     else:
@@ -60,11 +62,13 @@ def leaderboard(
         rows += [frame.measured(entrant) for entrant in entrants]
         placed = _ranked(_with_gains(rows, selection.kind))
         placed = measured.with_intervals(placed, entrants, selection.metric, selection.averaged)
-        placed = measured.with_groups(placed, entrants, selection.metric, selection.averaged)
+        placed, tested = measured.with_groups(
+            placed, entrants, selection.metric, selection.averaged
+        )
         if bounds is not None:
             placed = measured.with_tie_bounds(placed, entrants, bounds, frame.mean)
     return Leaderboard(
-        suite, selection.metric, selection.averaged, tasks, tuple(placed), tuple(notes)
+        suite, selection.metric, selection.averaged, tasks, tuple(placed), tuple(notes), tested
     )
 
 

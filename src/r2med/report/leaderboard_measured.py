@@ -8,22 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from string import ascii_lowercase
 
 import numpy as np
 
 from r2med.errors import UsageError
-from r2med.measure.intervals import Column, Interval, Matrix, task_mean_intervals
-from r2med.measure.pooled import task_mean_p
-from r2med.report.standing import Averaging, BoundsOf, Standing
+from r2med.measure.intervals import Averaging, Column, pooled_interval
+from r2med.measure.significance import SIGNIFICANT, draws_for, holm, letters, pairwise_p
+from r2med.report.standing import BoundsOf, Separation, Standing
 from r2med.results.lineage import Kind, kind_of
 from r2med.results.lookup import other_data
 from r2med.results.published import is_micro
 from r2med.results.record import Result
 from r2med.systems.spec import parse
-
-#: Two neighbours with a p-value from here on cannot be told apart.
-SIGNIFICANCE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +41,13 @@ class Entrant:
         """Tasks and the hashes of their data: rows are paired only when these are equal."""
         return tuple((task, result.record.task.hash) for task, result in self.results.items())
 
+    @property
+    def suite(self) -> str | None:
+        """The suite of all its tasks."""
+        return next(iter(self.results.values())).suite
+
     def columns(self, metric: str) -> list[Column]:
-        """Per-query scores, a column a task, in the order of the tasks."""
+        """Per-query scores, one column per task, in the order of the tasks."""
         tables = [result.scores for result in self.results.values()]
         return [table.at(table.query_ids.sort())[metric] for table in tables]
 
@@ -85,52 +86,46 @@ def entrants(results: Sequence[Result], tasks: Sequence[str]) -> tuple[list[Entr
 def with_intervals(
     rows: Sequence[Standing], entrants: Sequence[Entrant], metric: str, averaging: Averaging
 ) -> list[Standing]:
-    """Bootstrap intervals for measured rows that have a mean; systems on equal data share draws."""
-    wanted = {row.system for row in rows if row.origin == "measured" and row.mean is not None}
-    found: dict[str, Interval] = {}
-    for members in _by_data([entrant for entrant in entrants if entrant.system in wanted]):
-        if is_micro(members[0].results[members[0].data[0][0]].suite, metric):
-            continue
-        columns = [member.columns(metric) for member in members]
-        tasks: list[Matrix] = [np.column_stack(task) for task in zip(*columns, strict=True)]
-        if averaging == "query":
-            tasks = [np.vstack(tasks)]
-        intervals = task_mean_intervals(tasks)
-        found.update(zip((member.system for member in members), intervals, strict=True))
+    """Intervals for measured rows that have a mean; none for micro recall, which is no mean."""
+    known = {entrant.system: entrant for entrant in entrants}
     return [
-        replace(row, interval=found.get(row.system)) if row.origin == "measured" else row
+        replace(row, interval=pooled_interval(known[row.system].columns(metric), by=averaging))
+        if row.origin == "measured"
+        and row.mean is not None
+        and not is_micro(known[row.system].suite, metric)
+        else row
         for row in rows
     ]
 
 
 def with_groups(
     rows: Sequence[Standing], entrants: Sequence[Entrant], metric: str, averaging: Averaging
-) -> list[Standing]:
-    """Letters for measured neighbours that a paired randomisation test cannot tell apart.
+) -> tuple[list[Standing], Separation | None]:
+    """Letters for measured rows: two share one exactly when no test separates them.
 
-    A row joins while it cannot be told apart from the group's *first* row, so that a chain of
-    small steps never ties the best with the worst.
+    Every pair of rows on the data that most of them share is tested, with Holm's correction over
+    all pairs; rows on other data have no letter.
     """
     known = {entrant.system: entrant for entrant in entrants}
-    tested = [row for row in rows if row.origin == "measured" and row.interval is not None]
-    groups: list[list[str]] = []
-    for row in tested:
-        leader = known[groups[-1][0]] if groups else None
-        if leader and _alike(leader, known[row.system], metric, averaging):
-            groups[-1].append(row.system)
-        else:
-            groups.append([row.system])
-    letters = iter(ascii_lowercase)
-    letter_of = {
-        system: letter
-        for group in groups
-        if len(group) > 1 and (letter := next(letters, "z"))
-        for system in group
-    }
-    return [
-        replace(row, group=letter_of.get(row.system, "")) if row.origin == "measured" else row
+    able = [known[row.system] for row in rows if row.origin == "measured" and row.interval]
+    tested = max(_by_data(able), key=len, default=[])
+    if len(tested) < 2:
+        return list(rows), None
+    columns = [entrant.columns(metric) for entrant in tested]
+    tasks = [np.column_stack(task) for task in zip(*columns, strict=True)]
+    size = len(tested)
+    upper = np.triu_indices(size, 1)
+    p_values = pairwise_p(tasks, averaging, resamples=draws_for(len(upper[0])))
+    different = np.zeros((size, size), dtype=bool)
+    different[upper] = np.array(holm(list(p_values[upper]))) < SIGNIFICANT
+    names = dict(
+        zip([each.system for each in tested], letters(different | different.T), strict=True)
+    )
+    found = [
+        replace(row, group=names.get(row.system, "")) if row.origin == "measured" else row
         for row in rows
     ]
+    return found, Separation(size, len(upper[0]), int(different.sum()))
 
 
 def with_tie_bounds(
@@ -159,16 +154,6 @@ def _bounds(
     best = {task: bound[1] for task, bound in found.items() if bound}
     low, high = mean(worst, entrant.queries), mean(best, entrant.queries)
     return None if low is None or high is None else (low, high)
-
-
-def _alike(a: Entrant, b: Entrant, metric: str, averaging: Averaging) -> bool:
-    if a.data != b.data:
-        return False
-    pairs = zip(a.columns(metric), b.columns(metric), strict=True)
-    differences = [first - second for first, second in pairs]
-    if averaging == "query":
-        differences = [np.concatenate(differences)]
-    return task_mean_p(differences) >= SIGNIFICANCE
 
 
 def _by_data(entrants: Sequence[Entrant]) -> list[list[Entrant]]:

@@ -9,6 +9,7 @@ from statistics import median
 from rich.console import Console
 from rich.text import Text
 
+from r2med.measure.significance import SIGNIFICANT
 from r2med.report.standing import Leaderboard, Standing
 from r2med.report.table import Column, Grid, print_fitting
 from r2med.results.lineage import KIND_TITLES, Kind
@@ -126,14 +127,14 @@ def _legend(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
             "interval and no test between them."
         )
     if "measured" in origins:
-        yield "here: stored results of yours; ±: half the 95 % bootstrap interval over queries."
-    if any(row.group for row in board.rows):
+        yield "here: stored results of yours; ±: half the 95 % interval over queries."
+    if board.tested is not None:
+        tested = board.tested
         yield (
-            "≈: measured rows of one letter cannot be told apart from the first of that letter "
-            "(paired randomisation test, p ≥ 0.05, uncorrected)."
+            f"≈: rows that share a letter could not be separated: {tested.different} of the "
+            f"{tested.pairs} pairs of {tested.rows} measured rows on the same data differ (paired "
+            f"randomisation test, p < {SIGNIFICANT} after Holm's correction over all pairs)."
         )
-    elif sum(row.interval is not None for row in board.rows) > 1:
-        yield "No two measured neighbours tie (paired randomisation test, p < 0.05, uncorrected)."
     if any(row.ties for row in board.rows):
         yield "tie bounds: the mean with equal scores in the worst and in the best order."
     yield from board.notes

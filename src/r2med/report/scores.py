@@ -11,7 +11,7 @@ from typing import Literal
 from rich.text import Text
 
 from r2med.errors import R2MedError
-from r2med.measure.names import parse_metric
+from r2med.measure.metrics import parse_metric
 from r2med.report.table import Cell, Column, Grid, SystemName, points
 from r2med.results.record import Result
 from r2med.tasks.registry import TaskEntry, find_task

@@ -6,18 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from r2med.measure.aggregates import Aggregates
+from r2med.measure.intervals import Averaging, Interval
+from r2med.measure.scores import Aggregates
 from r2med.results.lineage import Kind
 from r2med.results.published import is_micro
 from r2med.tasks.registry import Suite, TaskEntry
 
 if TYPE_CHECKING:
-    from r2med.measure.intervals import Interval
     from r2med.results.cost import Cost
     from r2med.results.record import Result
 
 Origin = Literal["published", "measured"]
-Averaging = Literal["task", "query"]
 Bound = tuple[float, float]
 BoundsOf = Callable[["Result"], Bound | None]
 
@@ -40,11 +39,20 @@ class Standing:
     ties: Bound | None = None
     """The mean with every tie resolved against the system, and for it."""
     group: str = ""
-    """Measured rows of one letter cannot be told apart from the first row of that letter."""
+    """Letters of a measured row: rows that share one could not be separated."""
     gain: float | None = None
     gain_over: str = ""
     marks: tuple[str, ...] = ()
     cost: Cost | None = None
+
+
+@dataclass(frozen=True)
+class Separation:
+    """The tests behind the letters: how many rows and pairs, and how many pairs differ."""
+
+    rows: int
+    pairs: int
+    different: int
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,8 @@ class Leaderboard:
     tasks: tuple[TaskEntry, ...]
     rows: tuple[Standing, ...]
     notes: tuple[str, ...] = ()
+    tested: Separation | None = None
+    """None where no two measured rows were tested."""
 
     @property
     def is_micro(self) -> bool:

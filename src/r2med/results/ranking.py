@@ -9,11 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from r2med.errors import DataError
-from r2med.measure.ordering import ordered
 from r2med.results.lookup import find_named, newest
 from r2med.results.record import Result
 from r2med.retrieve.conditions import Tell, log
+from r2med.retrieve.given.files import locate_run
+from r2med.retrieve.given.fitting import fitted
 from r2med.runs import Run
+from r2med.runs.ordering import ordered
 from r2med.tasks.task import Task
 
 
@@ -32,9 +34,7 @@ def find_ranking(
     """The run of a run file, a stored result's folder, or a system in `results` (newest first)."""
     named = find_named(text, results, folder, task=task.name)
     if named.file is not None:
-        path = named.file
-        run = Run.from_parquet(path) if path.suffix == ".parquet" else Run.from_trec(path)
-        return Ranking(text, ordered(run))
+        return Ranking(text, ordered(file_run(named.file, task, tell)))
     same = [result for result in named.results if result.record.task.hash == task.hash]
     if not same:
         record = named.results[0].record.task
@@ -45,6 +45,23 @@ def find_ranking(
         )
     result = newest(same, tell)
     return Ranking(named.name, result.ranked, result)
+
+
+def file_run(path: Path, task: Task, tell: Tell) -> Run:
+    """The run in a file, fitted to a task; what does not fit is told, and nothing in common fails.
+
+    Ids are often small numbers that many tasks use, so both queries and documents must be met.
+    """
+    run, findings = locate_run(str(path)).read()
+    fit, findings = fitted(run, task, findings)
+    if not len(fit.documents):
+        raise DataError(
+            f"{path}: none of its {len(run.documents):,} entries is for a query and a document of "
+            f"{task.name}, so there is nothing to measure. Was the run made on another task?"
+        )
+    for notice in findings.notices():
+        tell(f"{path}: {notice}")
+    return fit
 
 
 def listed(run: Run, query: str) -> list[str]:

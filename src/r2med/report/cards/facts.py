@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from r2med.measure.intervals import Interval, mean_interval
-from r2med.measure.significance import Comparison, compare
+from r2med.measure.significance import Difference, compare_columns
 from r2med.nano.candidates import HYBRID_DEPTH, TITLES, CandidateList, positives_of
 from r2med.nano.folder import read_record
 from r2med.nano.profiles import Profile, RetrievalProfile, profiled
@@ -68,7 +68,7 @@ class Facts:
     profile: Profile
     scored: tuple[Scored, ...]
     """Stored results, best first."""
-    lead: Comparison | None
+    lead: Difference | None
     """The best stored result against the second, query by query."""
     failures_of: str
     """The ranking the failures were drawn from."""
@@ -163,7 +163,7 @@ def _guarded(hybrid: RetrievalProfile) -> str:
     )
 
 
-def _lead_in_words(first: str, second: str, lead: Comparison) -> str:
+def _lead_in_words(first: str, second: str, lead: Difference) -> str:
     p = lead.p_randomisation
     return (
         f"Of the stored systems {first} scores highest, {lead.difference:.4f} above {second} "
@@ -207,9 +207,9 @@ def _scored(result: Result) -> Scored:
     )
 
 
-def _lead(first: Result, second: Result) -> Comparison:
+def _lead(first: Result, second: Result) -> Difference:
     aligned = second.scores.at(first.scores.query_ids)
-    return compare(first.scores["ndcg@10"], aligned["ndcg@10"])
+    return compare_columns(first.scores["ndcg@10"], aligned["ndcg@10"])
 
 
 def _best_ranking(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -11,35 +10,32 @@ from numpy.typing import NDArray
 
 from r2med.report.plots.theme import Theme
 from r2med.report.table import task_label
+from r2med.results.compare import Aligned
 
 _TIE = 1e-9
 _ACROSS = 2
 _ROOM = 1.06
 
-Columns = Mapping[str, Sequence[NDArray[np.float64]]]
-"""For every task the scores of A and of B, aligned by query."""
 
-
-def wins(
-    names: Sequence[str], columns: Columns, metric: str, theme: Theme, *, suite: str | None = None
-) -> Any:
-    """A bar a query, sorted by B minus A, a panel a task."""
-    a, b = names
+def wins(sides: Aligned, metric: str, theme: Theme) -> Any:
+    """One bar per query, sorted by A minus B; one panel per task."""
+    a, b = sides.systems
     differences = {
-        task: np.sort(100 * (second - first))[::-1] for task, (first, second) in columns.items()
+        task: np.sort(100 * (scores[:, 0] - scores[:, 1]))[::-1]
+        for task, scores in sides.tasks.items()
     }
     ends = [float(end) for each in differences.values() for end in (each[0], each[-1])]
     span = [_ROOM * min(0.0, *ends), _ROOM * max(0.0, *ends)]
     panels = [
-        _panel(task, values, span, theme, alone=len(columns) == 1)
+        _panel(task, values, span, theme, alone=len(sides.tasks) == 1)
         for task, values in differences.items()
     ]
-    told = ["a bar a query, sorted; bars up: the first named is better"]
-    if suite == "demo":
+    told = ["one bar per query, sorted; bars up: the first named is better"]
+    if sides.suite == "demo":
         told.append("demo suite: not comparable with published figures")
     return alt.concat(*panels, columns=_ACROSS, spacing=26).properties(
         title={
-            "text": f"{metric} × 100 query by query: {b} minus {a}",
+            "text": f"{metric} × 100 query by query: {a} minus {b}",
             "subtitle": told,
         }
     )

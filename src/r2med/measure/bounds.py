@@ -1,4 +1,4 @@
-"""Best and worst case of ties: how much of a score is owed to the order of equal scores."""
+"""Bounds of a score: what the order of ties can make of it, and what a perfect reranker could."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.measure.gains import Gains, gains
-from r2med.measure.names import HEADLINE, Metric
-from r2med.measure.ordering import TieOrder, ordered
+from r2med.measure.metrics import HEADLINE, Gains, Metric, gains, places_of
 from r2med.measure.scores import Scores, chosen_metrics, scores_of
 from r2med.runs import Run
+from r2med.runs.ordering import TieOrder, ordered
 from r2med.tasks.task import Judgements
 
 
@@ -59,9 +58,7 @@ def _tie_groups(
     precision: type[np.float32] | type[np.float64],
 ) -> NDArray[np.int64]:
     """For every rank of every judged query a number that equal scores share, ascending by rank."""
-    known = {query: row for row, query in enumerate(joined.query_ids.to_pylist())}
-    places = np.array([known.get(query, -1) for query in run.query_ids.to_pylist()])
-    rows = places[run.query_rows]
+    rows = places_of(run.query_ids, joined.query_ids)[run.query_rows]
     kept = rows >= 0
     scores = np.full(joined.found.shape, -np.inf, dtype=precision)
     scores[rows[kept], run.ranks[kept] - 1] = run.scores[kept]
@@ -69,3 +66,22 @@ def _tie_groups(
     steps[:, 1:] = scores[:, 1:] != scores[:, :-1]
     groups: NDArray[np.int64] = np.cumsum(steps, axis=1)
     return groups
+
+
+def ceiling(
+    run: Run,
+    judgements: Judgements,
+    metrics: Sequence[Metric],
+    *,
+    depth: int,
+    ties: TieOrder = "trec",
+) -> Scores:
+    """Score a run whose first `depth` documents stand in the best order their judgements allow.
+
+    The candidates are those of the reranked run itself: reranking changes the order of its first
+    documents, never which they are.
+    """
+    joined = gains(ordered(run, ties), judgements)
+    found = joined.found.copy()
+    found[:, :depth] = -np.sort(-found[:, :depth], axis=1)
+    return scores_of(Gains(joined.query_ids, found, joined.ideal), metrics)

@@ -1,0 +1,432 @@
+"""Is one system really better? Stored systems and run files, compared over the same queries.
+
+Sides meet only on the same data of a task and the same judged queries; anything else is an error
+that says what to run. Differences are A minus B everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from r2med.errors import DataError, MissingError, UsageError
+from r2med.measure import Scores, measure, parse_metric
+from r2med.measure.significance import Difference, Matrix, Pair, compare_systems
+from r2med.results.lookup import find_named, is_run_file, newest, quoted, stored_results
+from r2med.results.ranking import Ranking, file_run, find_ranking, grades, listed
+from r2med.results.record import Result
+from r2med.results.store import DEFAULT_FOLDER
+from r2med.retrieve.conditions import Tell, log
+from r2med.runs import Run
+from r2med.tabular import Tabular
+from r2med.tasks.load import load_tasks, task_names
+from r2med.tasks.registry import all_entries, resolve
+from r2med.tasks.task import Task
+
+#: A change of a score that is only rounding.
+_STILL = 1e-12
+_NOT_LISTED = 1 << 30
+
+
+def compare(
+    *systems: str | Path | Result,
+    task: str | None = None,
+    metric: str = "ndcg@10",
+    results: str | Path = DEFAULT_FOLDER,
+    root: str | Path | None = None,
+    resamples: int | None = None,
+    tell: Tell = log,
+) -> Comparison:
+    """Compare systems query by query, per task and pooled, every pair of them.
+
+    A system is a `Result`, a run file, the folder of a stored result, or a text as in `evaluate`
+    that has results stored in `results`. Without `task` all tasks that the systems share are
+    compared; a run file does not say its task, and takes judgements as `load_task(root=...)` does.
+    """
+    name = str(parse_metric(metric))
+    sides = aligned(systems, task=task, metric=name, results=results, root=root, tell=tell)
+    pairs = compare_systems(sides.tasks, resamples=resamples)
+    return Comparison(sides.systems, name, sides.suite, tuple(pairs))
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison(Tabular):
+    """Systems over the same queries; `pairs` refer to `systems` by their places."""
+
+    drawn_by = "r2med.report.comparison"
+
+    systems: tuple[str, ...]
+    metric: str
+    suite: str | None
+    """The suite of all tasks; None for data of the user's own."""
+    pairs: tuple[Pair, ...]
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks compared."""
+        return tuple(each.task for each in self.pairs[0].tasks)
+
+    def to_arrow(self) -> pa.Table:
+        """One row per pair and task, and for several tasks one per pair and kind of mean.
+
+        `p_holm` is corrected over the tasks of a pair, of the task mean over the pairs.
+        """
+        return pa.Table.from_pylist([row for pair in self.pairs for row in self._rows(pair)])
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, scores and differences 0 to 1."""
+        return {
+            "metric": self.metric,
+            "systems": list(self.systems),
+            "pairs": [
+                {
+                    "a": self.systems[pair.a],
+                    "b": self.systems[pair.b],
+                    "p_holm": pair.p_holm,
+                    "tasks": [
+                        {"task": each.task, **asdict(each.difference), "p_holm": each.p_holm}
+                        for each in pair.tasks
+                    ],
+                    "pooled": {
+                        "task_mean": asdict(pair.by_task),
+                        "query_weighted": asdict(pair.by_query),
+                    },
+                }
+                for pair in self.pairs
+            ],
+        }
+
+    def _rows(self, pair: Pair) -> list[dict[str, Any]]:
+        lines: list[tuple[str, Difference, float | None]] = [
+            (each.task, each.difference, each.p_holm) for each in pair.tasks
+        ]
+        if len(lines) > 1:
+            lines.append(("task mean", pair.by_task, pair.p_holm))
+            lines.append(("all queries", pair.by_query, None))
+        return [
+            {
+                "a": self.systems[pair.a],
+                "b": self.systems[pair.b],
+                "over": over,
+                "queries": found.queries,
+                "mean_a": found.mean_a,
+                "mean_b": found.mean_b,
+                "difference": found.difference,
+                "low": found.interval.low,
+                "high": found.interval.high,
+                "p_randomisation": found.p_randomisation,
+                "p_holm": p_holm,
+                "p_t": found.p_t,
+                "effect": found.effect,
+                "won": found.won,
+                "tied": found.tied,
+                "lost": found.lost,
+            }
+            for over, found, p_holm in lines
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """For every task the scores of the systems, queries by systems."""
+
+    systems: tuple[str, ...]
+    suite: str | None
+    tasks: dict[str, Matrix]
+
+
+def aligned(
+    systems: Sequence[str | Path | Result],
+    *,
+    task: str | None = None,
+    metric: str,
+    results: str | Path = DEFAULT_FOLDER,
+    root: str | Path | None = None,
+    tell: Tell = log,
+) -> Aligned:
+    """Bring the scores of systems to the same data and queries."""
+    if len(systems) < 2:
+        raise UsageError("two systems or more are needed, e.g. r2med compare bm25 bm25-lucene.")
+    needed = any(not isinstance(each, Result) and is_run_file(str(each)) for each in systems)
+    loaded = list(islice(load_tasks(task, root=root), 2)) if task and needed else []
+    folder = Path(results)
+    stored = stored_results(folder, tell) if folder.is_dir() else []
+    sides = [_side(each, stored, loaded, metric, folder, tell) for each in systems]
+    twice = [side.name for place, side in enumerate(sides) if side.name in _names(sides[:place])]
+    if twice:
+        raise UsageError(f"compare: the same system is given twice, {twice[0]}.")
+    wanted = task_names(resolve(task)) if task else _common_tasks(sides)
+    trials = {name: _same_data(sides, name, tell) for name in wanted}
+    suites = {trial.suite for group in trials.values() for trial in group}
+    if len(suites) > 1:
+        kinds = " and ".join(sorted(suite or "your data" for suite in suites))
+        raise UsageError(
+            f"the systems have results of {kinds} in common, which are never pooled. "
+            "Choose with --task, e.g. --task demo."
+        )
+    tasks = {name: _scores(group, sides, metric) for name, group in trials.items()}
+    return Aligned(tuple(_names(sides)), suites.pop(), tasks)
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """One system on one task, and exactly which data it was."""
+
+    task: str
+    suite: str | None
+    data: str
+    result: Result | None = None
+    measured: Scores | None = None
+
+    @property
+    def scores(self) -> Scores:
+        if self.measured is not None:
+            return self.measured
+        assert self.result is not None
+        return self.result.scores
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """A system and its trials, newest first."""
+
+    name: str
+    trials: Sequence[_Trial] = field(default_factory=list)
+
+
+def _names(sides: Sequence[_Side]) -> list[str]:
+    return [side.name for side in sides]
+
+
+def _side(
+    system: str | Path | Result,
+    stored: Sequence[Result],
+    loaded: Sequence[Task],
+    metric: str,
+    folder: Path,
+    tell: Tell,
+) -> _Side:
+    if isinstance(system, Result):
+        return _Side(system.system, [_trial(system)])
+    named = find_named(str(system), stored, folder)
+    if named.file is None:
+        return _Side(named.name, [_trial(result) for result in named.results])
+    if len(loaded) != 1:
+        raise UsageError(
+            f"{named.file} is a run file, which does not say its task: "
+            "give exactly one with --task."
+        )
+    [task] = loaded
+    scores = measure(file_run(named.file, task, tell), task.judgements, [metric])
+    return _Side(named.name, [_Trial(task.name, task.suite, task.hash, measured=scores)])
+
+
+def _trial(result: Result) -> _Trial:
+    record = result.record.task
+    return _Trial(record.name, record.suite, record.hash, result)
+
+
+def _common_tasks(sides: Sequence[_Side]) -> list[str]:
+    first, *others = ([trial.task for trial in side.trials] for side in sides)
+    common = [task for task in dict.fromkeys(first) if all(task in other for other in others)]
+    if not common:
+        lines = "\n".join(
+            f"  {side.name}: {', '.join(sorted({trial.task for trial in side.trials}))}"
+            for side in sides
+        )
+        raise MissingError(
+            f"the systems have no task in common:\n{lines}\n"
+            "Run them on the same tasks with r2med eval."
+        )
+    order = {entry.name: place for place, entry in enumerate(all_entries())}
+    return sorted(common, key=lambda task: (order.get(task, len(order)), task))
+
+
+def _same_data(sides: Sequence[_Side], task: str, tell: Tell) -> list[_Trial]:
+    """Each side's trial on the newest data that all of them ran on."""
+    by_data: list[dict[str, _Trial]] = []
+    for side in sides:
+        own = {trial.data: trial for trial in reversed(side.trials) if trial.task == task}
+        if not own:
+            raise MissingError(
+                f"{side.name!r} has no stored result on {task}.\n"
+                f"Run it first: r2med eval {quoted(side.name)} --task {quoted(task)}"
+            )
+        by_data.append(own)
+    shared = [data for data in reversed(by_data[0]) if all(data in own for own in by_data)]
+    if not shared:
+        lines = "\n".join(
+            f"  {side.name}: data {next(reversed(own))[:12]}"
+            for side, own in zip(sides, by_data, strict=True)
+        )
+        raise DataError(
+            f"{task}: the results are of different data and cannot be paired.\n{lines}\n"
+            "Run all of them on the same files with r2med eval."
+        )
+    for side in sides:
+        same = [t.result for t in side.trials if (t.task, t.data) == (task, shared[0])]
+        if stored := [result for result in same if result]:
+            newest(stored, tell)
+    return [own[shared[0]] for own in by_data]
+
+
+def _scores(trials: Sequence[_Trial], sides: Sequence[_Side], metric: str) -> Matrix:
+    tables = [trial.scores for trial in trials]
+    task, queries = trials[0].task, tables[0].query_ids
+    for side, table in zip(sides, tables, strict=True):
+        if metric not in table:
+            raise UsageError(
+                f"{side.name}: {metric} is not stored for {task}.\n"
+                f"Add it: r2med eval {quoted(side.name)} --task {quoted(task)} --metrics {metric}"
+            )
+        if set(queries.to_pylist()) != set(table.query_ids.to_pylist()):
+            raise DataError(
+                f"{task}: {sides[0].name} and {side.name} were scored on different queries, so "
+                "they cannot be paired."
+            )
+    return np.column_stack([table.at(queries)[metric] for table in tables])
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A positive in both rankings; None is not listed."""
+
+    document_id: str
+    rank_a: int | None
+    rank_b: int | None
+
+
+@dataclass(frozen=True)
+class QueryMovement:
+    """One query under A and under B."""
+
+    query_id: str
+    score_a: float
+    score_b: float
+    first_a: str | None
+    """What A ranks first; None for an empty list."""
+    first_b: str | None
+    positives: tuple[Shift, ...]
+
+    @property
+    def difference(self) -> float:
+        """A minus B."""
+        return self.score_a - self.score_b
+
+
+@dataclass(frozen=True, eq=False)
+class Movement(Tabular):
+    """Every judged query of a task under two systems, the largest difference first."""
+
+    a: str
+    b: str
+    task: Task
+    metric: str
+    queries: tuple[QueryMovement, ...]
+
+    drawn_by = "r2med.report.comparison"
+
+    @property
+    def moved(self) -> tuple[QueryMovement, ...]:
+        """The queries whose scores differ."""
+        return tuple(query for query in self.queries if abs(query.difference) > _STILL)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Queries that A won, tied and lost."""
+        won = sum(query.difference > _STILL for query in self.queries)
+        lost = sum(query.difference < -_STILL for query in self.queries)
+        return won, len(self.queries) - won - lost, lost
+
+    def to_arrow(self) -> pa.Table:
+        """One row per query, with the ranks of its positives as lists."""
+        return pa.Table.from_pylist(
+            [
+                {
+                    "task": self.task.name,
+                    "query_id": query.query_id,
+                    "score_a": query.score_a,
+                    "score_b": query.score_b,
+                    "difference": query.difference,
+                    "first_a": query.first_a,
+                    "first_b": query.first_b,
+                    "positives": [asdict(shift) for shift in query.positives],
+                }
+                for query in self.queries
+            ]
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Every query, not only those that moved."""
+        return {
+            "a": self.a,
+            "b": self.b,
+            "task": self.task.name,
+            "metric": self.metric,
+            "queries": self.to_arrow().drop_columns("task").to_pylist(),
+        }
+
+
+def what_moved(
+    *systems: str | Path,
+    task: str | None = None,
+    metric: str = "ndcg@10",
+    results: str | Path = DEFAULT_FOLDER,
+    root: str | Path | None = None,
+    tell: Tell = log,
+) -> list[Movement]:
+    """The queries that moved between two systems, task by task; named as in `compare`."""
+    if len(systems) != 2:
+        raise UsageError(f"what moved is between two systems, A and B; {len(systems)} are given.")
+    name, folder = str(parse_metric(metric)), Path(results)
+    stored = stored_results(folder, tell) if folder.is_dir() else []
+    if task is None:
+        shared = aligned(systems, metric=name, results=results, root=root, tell=tell)
+        task = ",".join(shared.tasks)
+    found = []
+    for loaded in load_tasks(task, root=root):
+        a, b = (find_ranking(str(each), stored, loaded, folder, tell) for each in systems)
+        found.append(movement(a, b, loaded, name))
+    return found
+
+
+def movement(a: Ranking, b: Ranking, task: Task, metric: str = "ndcg@10") -> Movement:
+    """What moved between two rankings of a task; of equal moves, in the task's order."""
+    scores_a, scores_b = (_by_query(each.run, task, metric) for each in (a, b))
+    positives = {
+        query: [name for name, grade in own.items() if grade > 0]
+        for query, own in grades(task).items()
+    }
+    queries = []
+    for query in [query for query in task.queries.ids.to_pylist() if positives.get(query)]:
+        ranks_a, ranks_b = _ranks(a.run, query), _ranks(b.run, query)
+        shifts = [Shift(name, ranks_a.get(name), ranks_b.get(name)) for name in positives[query]]
+        shifts.sort(key=lambda shift: min(shift.rank_a or _NOT_LISTED, shift.rank_b or _NOT_LISTED))
+        queries.append(
+            QueryMovement(
+                query_id=query,
+                score_a=scores_a[query],
+                score_b=scores_b[query],
+                first_a=next(iter(ranks_a), None),
+                first_b=next(iter(ranks_b), None),
+                positives=tuple(shifts),
+            )
+        )
+    queries.sort(key=lambda query: -abs(query.difference))
+    return Movement(a.name, b.name, task, metric, tuple(queries))
+
+
+def _by_query(run: Run, task: Task, metric: str) -> Mapping[str, float]:
+    scores = measure(run, task.judgements, [metric], ties="list")
+    return dict(zip(scores.query_ids.to_pylist(), scores[metric].tolist(), strict=True))
+
+
+def _ranks(run: Run, query: str) -> dict[str, int]:
+    """Rank by document, in list order."""
+    return {name: rank for rank, name in enumerate(listed(run, query), start=1)}
