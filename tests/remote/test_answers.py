@@ -239,3 +239,19 @@ def test_answers_from_disk_carry_what_they_cost(server: LLMServer) -> None:
     assert chat.usage.cached_tokens == made.prompt_tokens + made.completion_tokens == 5
     assert chat.usage.cached_money == made.money == 8
     assert chat.usage.cached_seconds > 0
+
+
+def test_answers_that_were_paid_for_long_ago_are_still_found(tmp_path: Path) -> None:
+    """The names and the line are those that the first edition wrote; changing one loses answers."""
+    request = ChatRequest((Message("user", "why?"),), sample=2, stop=("x",), max_tokens=5)
+    folder = tmp_path / "some-model-4c17bd3edf1e6b32"
+    folder.mkdir()
+    (folder / "01794830111-1.calls").write_bytes(
+        b'ecc2cb8d {"key": "ad1a4b8c06c45c6e5bbfaec5ecb9cbe1", "written": 1794830111.6277924, '
+        b'"answer": {"text": "words", "finish": "stop", "prompt_tokens": 3, '
+        b'"completion_tokens": 1, "seconds": 0.5}}\n'
+    )
+
+    answer = opened(tmp_path).get(request.key)
+
+    assert answer == ChatAnswer("words", "stop", 3, 1, 0.5, cached=True)

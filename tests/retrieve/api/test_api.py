@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,11 +15,14 @@ import numpy as np
 import pytest
 
 from r2med.errors import DataError, LimitError, MissingError, UsageError
+from r2med.models.vectors import DiskShelf
 from r2med.remote.budget import Limits
 from r2med.retrieve.api import ApiSettings, build
 from r2med.retrieve.api.encoder import ApiRetriever
 from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.dense.embed import Form
 from r2med.settings import read
+from r2med.systems.build import System
 from r2med.systems.registry import find_entry
 from r2med.tasks.task import Task
 from tests.llm_server import LLMServer, cut, fails, garbled, running_llm_server, slow, vector_of
@@ -310,3 +314,54 @@ def many_texts() -> Task:
 
 
 _PATHS = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
+
+def test_vectors_that_were_paid_for_long_ago_are_still_found() -> None:
+    """The names are those that the first edition wrote; changing one loses paid vectors."""
+    searching = retriever("openai", "http://127.0.0.1:1/v1")
+    form = Form(instruction="Q", max_length=6000)
+
+    shelf = searching.shelf(searching.encoders["query"])
+
+    assert isinstance(shelf, DiskShelf)
+    assert shelf.folder.name == "16df98b033ca72016aa79694ec9ba9d8"
+    assert form.addresses(["text"]).tobytes().hex() == "8343861ff31ef75a600e43c4a8b0331e"
+
+
+@pytest.mark.parametrize(
+    "option", ["query_instruction", "document_instruction", "max_length", "quoted", "similarity"]
+)
+def test_systems_that_differ_in_an_option_are_two_systems(server: LLMServer, option: str) -> None:
+    values = {"max_length": "5", "quoted": "true", "similarity": "dot"}
+    changed = f"{option}={values.get(option, 'Q')}"
+    plain = f"api:m[tokenizer=tiktoken:cl100k_base,url={server.url}]"
+    other = f"api:m[{changed},tokenizer=tiktoken:cl100k_base,url={server.url}]"
+    task = own_task()
+
+    identities = [System.from_spec(spec).stage.identity(task) for spec in (plain, other)]
+
+    assert identities[0] != identities[1]
+
+
+def test_an_interrupted_run_keeps_every_vector_that_arrived(server: LLMServer) -> None:
+    code = (
+        "from tests.retrieve.api.test_api import retriever, many_texts; import sys;"
+        "retriever('openai', sys.argv[1], most_texts='1').prepare(many_texts())"
+    )
+    server.script = [slow(0.05)] * 400
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, server.url],
+        env=os.environ | _PATHS,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while len(server.seen) < 12:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    error = process.communicate()[1]
+    server.script.clear()
+
+    retriever("openai", server.url, most_texts="1").prepare(many_texts())
+
+    assert "KeyboardInterrupt" in error
+    assert len(sent_to(server)) - 40 <= 2
