@@ -93,6 +93,8 @@ class Seen:
     body: dict[str, Any]
     authorization: str | None
     at: float
+    port: int
+    """The client's: requests over one connection have one port."""
 
 
 @dataclass
@@ -165,7 +167,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with state.lock:
             key = self.headers.get("Authorization")
-            state.seen.append(Seen(self.path, body, key, time.monotonic()))
+            port = self.client_address[1]
+            state.seen.append(Seen(self.path, body, key, time.monotonic(), port))
             step = state.script.pop(0) if state.script else Step()
             state.under_way += 1
             answer = self._answer(step, body) if step.content is None else None

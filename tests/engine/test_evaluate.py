@@ -10,6 +10,8 @@ import pytest
 
 import r2med
 from r2med.errors import MissingError, UsageError
+from r2med.remote.budget import Limits
+from tests.llm_server import running_llm_server
 
 TASK = "demo/medqa-diag"
 
@@ -245,3 +247,17 @@ def test_every_option_that_differs_gets_a_result_of_its_own() -> None:
 def test_what_is_no_task_is_told_what_was_expected(tasks: Any) -> None:
     with pytest.raises(UsageError, match="is no task: expected a name"):
         r2med.evaluate("bm25", tasks)
+
+
+def test_one_evaluation_opens_a_model_once() -> None:
+    pytest.importorskip("aiohttp")
+    systems = ["hyde:qwen-7b | bm25", "hyde:qwen-7b | bm25 | pointwise:qwen-7b@2"]
+    one_by_one = Limits(concurrency=1)
+
+    with running_llm_server() as server:
+        conditions = r2med.Conditions(llm_url=server.url, limits=one_by_one)
+        r2med.evaluate(systems, ["demo/biology", "demo/pmc-clinical"], conditions=conditions)
+
+        models = {body["temperature"] for body in server.bodies}
+        assert len(models) == 2
+        assert len({seen.port for seen in server.seen}) == len(models)

@@ -251,8 +251,8 @@ def _unsettled() -> Future[None]:
 
 
 def _dollars(money: float) -> str:
-    """Dollars to four digits, rounded up, so that a figure that is offered as a limit suffices."""
+    """Dollars to three digits, rounded up, so that a figure that is offered as a limit suffices."""
     if money <= 0:
         return "0.00"
-    decimals = max(2, 3 - math.floor(math.log10(money)))
+    decimals = max(2, 2 - math.floor(math.log10(money)))
     return f"{math.ceil(money * 10**decimals) / 10**decimals:.{decimals}f}"
