@@ -48,14 +48,19 @@ def no_permissions() -> list[str] | None:
 
 
 def start(
-    *arguments: str, bound: bool = False, largest_file: int | None = None, **settings: Any
+    *arguments: str,
+    bound: bool = False,
+    largest_file: int | None = None,
+    announced: bool = False,
+    **settings: Any,
 ) -> subprocess.Popen[str]:
     """The command as a process of its own, in this test's folder and home.
 
     `bound` makes permissions hold for root too; `largest_file` makes larger files fail, as a
-    full disk does.
+    full disk does; `announced` prints a line when the program has begun.
     """
-    program = "from r2med.cli import main; main()"
+    begun = "print('begun', flush=True);" if announced else ""
+    program = f"from r2med.cli import main; {begun} main()"
     if largest_file is not None:
         limit = f"resource.RLIMIT_FSIZE, ({largest_file}, {largest_file})"
         program = f"import resource; resource.setrlimit({limit}); {program}"

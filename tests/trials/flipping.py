@@ -6,6 +6,8 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.trials.counting import counted
+
 
 def flipped_files(path: Path, count: int, *, seed: int = 0) -> Iterator[int]:
     """Flip one bit of a file at a time, chosen at random, and yield its place in bits.
@@ -19,6 +21,7 @@ def flipped_files(path: Path, count: int, *, seed: int = 0) -> Iterator[int]:
         place = chance.randrange(len(sound) * 8)
         path.write_bytes(flipped(sound, place))
         yield place
+        counted(f"bit flips, {path.suffix or path.name}")
         path.write_bytes(sound)
 
 

@@ -54,16 +54,12 @@ def plot(
     """
     from r2med.measure.metrics import parse_metric
     from r2med.report.console import echo
-    from r2med.report.plots.extra import needed
+    from r2med.report.plots.theme import THEMES, check_possible, find_theme, save
 
     what = chosen(figure, FIGURES, "FIGURE")
     if file is None:
         raise UsageError("plot needs --out FILE.svg or --out FILE.png.")
-    needed()
-    from r2med.report.plots.render import check_ending, save
-    from r2med.report.plots.theme import THEMES, find_theme
-
-    check_ending(file)
+    check_possible(file)
     look = find_theme(chosen(theme, THEMES, "--theme"))
     name = str(parse_metric(metric))
     stored = _stored(results)
@@ -102,14 +98,14 @@ def _board(suite: str, metric: str, kind: str | None, stored: list[Result]) -> L
 
 def _of_board(kind: str, board: Leaderboard, theme: Theme, top: int | None, spent: str) -> Any:
     if kind == "heatmap":
-        from r2med.report.plots.heatmap import heatmap
+        from r2med.report.plots.boards import heatmap
 
         return heatmap(board, theme, top=top)
     if kind == "means":
-        from r2med.report.plots.means import means
+        from r2med.report.plots.boards import means
 
         return means(board, theme, top=top)
-    from r2med.report.plots.cost import MEASURES, cost
+    from r2med.report.plots.boards import MEASURES, cost
 
     return cost(board, theme, by=chosen(spent, MEASURES, "--spent"))
 
@@ -123,7 +119,7 @@ def _overlap(
     theme: Theme,
 ) -> Any:
     from r2med.report.console import notice
-    from r2med.report.plots.overlap import overlap
+    from r2med.report.plots.queries import overlap
     from r2med.results.diagnosis import diagnose
     from r2med.results.diagnosis.lexicon import Lexicon
     from r2med.results.ranking import find_ranking
@@ -149,7 +145,7 @@ def _wins(
     theme: Theme,
 ) -> Any:
     from r2med.report.console import notice
-    from r2med.report.plots.wins import wins
+    from r2med.report.plots.queries import wins
     from r2med.results.compare import aligned
 
     if len(systems) != 2:

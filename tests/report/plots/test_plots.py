@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import importlib.util
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from r2med.errors import MissingError
-from r2med.report.plots.extra import needed
+from r2med.report.plots.theme import check_possible
 from r2med.tasks.registry import find_suite
 from tests.cli.running import run
 from tests.results.storing import ranks, store
@@ -38,18 +38,10 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_without_the_extra_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("r2med.report.plots.extra.find_spec", lambda name: None)
+    monkeypatch.setattr("r2med.report.plots.theme.find_spec", lambda name: None)
 
     with pytest.raises(MissingError, match=r'pip install "r2med\[plots\]"'):
-        needed()
-
-
-def test_with_the_extra_nothing_is_missing() -> None:
-    drawing()
-
-    needed()
-
-    assert importlib.util.find_spec("altair")
+        check_possible(Path("x.svg"))
 
 
 @pytest.mark.parametrize(
@@ -136,3 +128,16 @@ def test_a_system_measured_on_other_data_is_marked_beside_published_ones() -> No
     assert done.code == 0, done.err
     assert "bm25" in words and "bm25 (here) *" in words
     assert any(word.startswith("* ") and "differs from the manifest" in word for word in words)
+
+
+def test_wins_shows_the_first_system_minus_the_second(results: str) -> None:
+    drawing()
+
+    run("plot", "wins", "bm25", "bm25-lucene", "--results", results, "--out", "wins.svg")
+    compared = run("compare", "bm25", "bm25-lucene", "--results", results, "--json")
+
+    words = " ".join(_words(Path("wins.svg").read_text()))
+    pair = json.loads(compared.out)["pairs"][0]
+    assert "bm25 minus bm25-lucene" in words
+    for task in pair["tasks"]:
+        assert f"mean {100 * task['difference']:+.1f}".replace("-", "−") in words.replace("-", "−")

@@ -1,13 +1,35 @@
-"""What the plots of many systems share: rows of a leaderboard, named so that origins show."""
+"""Plots of many systems: heatmap, means with intervals, and quality against cost."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Literal
 
+import altair as alt
+
+from r2med.errors import MissingError
+from r2med.report.plots.theme import Theme
 from r2med.report.standing import Leaderboard, Standing
+from r2med.results.lineage import KIND_TITLES
 
 ORIGINS = {"published": "published figures", "measured": "measured here"}
 _MARKS = 2
+_MEAN = "mean"
+_CELL = 24
+#: Above this part of the colour range the text changes its colour.
+_TURN = 0.55
+_STEP = 22
+Measure = Literal["seconds", "tokens", "money"]
+MEASURES: tuple[Measure, ...] = ("seconds", "tokens", "money")
+_TITLES = {
+    "seconds": "seconds per query (indexing included), log scale",
+    "tokens": "tokens per query, log scale",
+    "money": "US dollars per query, log scale",
+}
+_LEAST = 1e-9
+#: Names closer than this part of the height, at costs within this factor, would overlap.
+_CLOSE, _NEAR = 0.06, 3.0
+_SHAPES = ("circle", "square", "triangle-up")
 
 
 def ranked_rows(board: Leaderboard, top: int | None) -> list[Standing]:
@@ -16,7 +38,7 @@ def ranked_rows(board: Leaderboard, top: int | None) -> list[Standing]:
 
 
 def labels(rows: Sequence[Standing]) -> dict[tuple[str, str], str]:
-    """A label a row, by system and origin; a star where a mark below the title qualifies it."""
+    """One label per row, by system and origin; a star where a mark below the title qualifies it."""
     mixed = len({row.origin for row in rows}) > 1
     return {
         (row.system, row.origin): row.system
@@ -44,3 +66,253 @@ def left_out(board: Leaderboard, rows: Sequence[Standing]) -> list[str]:
     """A line on systems below the last one shown."""
     ranked = sum(row.mean is not None for row in board.rows)
     return [f"the best {len(rows)} of {ranked} systems"] if ranked > len(rows) else []
+
+
+def heatmap(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
+    """One cell per system and task, the best system on top, the ranking mean apart at the right."""
+    rows = ranked_rows(board, top)
+    names = labels(rows)
+    tasks = [task.source for task in board.tasks]
+    cells: list[dict[str, Any]] = [
+        {"system": names[row.system, row.origin], "task": task.source, "value": 100 * value}
+        for row in rows
+        for task in board.tasks
+        if (value := row.values.get(task.name)) is not None
+    ]
+    means = [
+        {"system": names[row.system, row.origin], "task": _MEAN, "value": 100 * (row.mean or 0)}
+        for row in rows
+    ]
+    most = max(cell["value"] for cell in cells)
+    order = [names[row.system, row.origin] for row in rows]
+    parts = [
+        _grid(cells, order, tasks, most, theme, named=True).properties(width=72 * len(tasks)),
+        _grid(means, order, [_MEAN], most, theme, named=False).properties(width=64),
+    ]
+    return (
+        alt.hconcat(*parts, spacing=10)
+        .resolve_scale(color="shared", y="shared")
+        .properties(
+            title={
+                "text": f"{board.suite.title}: {board.metric} × 100 by system and task",
+                "subtitle": subtitle(board, rows, *left_out(board, rows)),
+            }
+        )
+    )
+
+
+def _grid(
+    cells: list[dict[str, Any]],
+    order: list[str],
+    columns: list[str],
+    most: float,
+    theme: Theme,
+    *,
+    named: bool,
+) -> Any:
+    y = alt.Y(
+        "system:N",
+        sort=order,
+        title=None,
+        axis=alt.Axis(ticks=False, domain=False, labelPadding=8) if named else None,
+    )
+    x = alt.X(
+        "task:N",
+        sort=columns,
+        title=None,
+        axis=alt.Axis(orient="top", labelAngle=-30, ticks=False, domain=False, labelPadding=6),
+    )
+    base = alt.Chart({"values": cells}).encode(x=x, y=y)
+    squares = base.mark_rect(stroke=theme.paper, strokeWidth=1.5).encode(
+        color=alt.Color(
+            "value:Q",
+            scale=alt.Scale(domain=[0, most], range=list(theme.ramp), interpolate="lab"),
+            legend=None,
+        )
+    )
+    figures = base.mark_text(fontSize=11).encode(
+        text=alt.Text("value:Q", format=".1f"),
+        color=alt.condition(
+            f"datum.value > {_TURN * most}", alt.value(theme.high_ink), alt.value(theme.low_ink)
+        ),
+    )
+    return alt.layer(squares, figures).properties(height=_CELL * len(order))
+
+
+def means(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
+    """One dot per system, best on top, with its 95 % interval where queries are stored."""
+    rows = ranked_rows(board, top)
+    names = labels(rows)
+    order = [names[row.system, row.origin] for row in rows]
+    points = [
+        {
+            "system": names[row.system, row.origin],
+            "origin": ORIGINS[row.origin],
+            "mean": 100 * (row.mean or 0),
+            "low": 100 * row.interval.low if row.interval else None,
+            "high": 100 * row.interval.high if row.interval else None,
+        }
+        for row in rows
+    ]
+    known = [name for name in ORIGINS.values() if any(p["origin"] == name for p in points)]
+    told = left_out(board, rows)
+    if any(row.interval for row in rows):
+        told.append("bars: 95 % bootstrap interval over queries")
+    if any(row.origin == "published" for row in rows):
+        told.append("published figures come without queries, so without an interval")
+    y = alt.Y(
+        "system:N", sort=order, title=None, axis=alt.Axis(grid=True, ticks=False, labelPadding=8)
+    )
+    scale = alt.Scale(domain=list(ORIGINS.values()), range=[theme.series[1], theme.series[0]])
+    colour = alt.Color("origin:N", scale=scale, legend=_legend(known))
+    shape = alt.Shape(
+        "origin:N",
+        scale=alt.Scale(domain=list(ORIGINS.values()), range=["diamond", "circle"]),
+        legend=_legend(known),
+    )
+    x = alt.X(
+        "mean:Q",
+        title=f"{board.metric} × 100",
+        scale=alt.Scale(zero=True, nice=True),
+        axis=alt.Axis(tickCount=8, grid=False),
+    )
+    base = alt.Chart({"values": points})
+    bars = (
+        base.transform_filter("isValid(datum.low)")
+        .mark_rule(strokeWidth=2.5, opacity=0.55)
+        .encode(y=y, x=alt.X("low:Q"), x2="high:Q", color=colour)
+    )
+    dots = base.mark_point(filled=True, size=85, opacity=1).encode(
+        y=y, x=x, color=colour, shape=shape
+    )
+    figures = (
+        base.mark_text(align="left", dx=8, fontSize=11, color=theme.muted)
+        .encode(
+            y=y,
+            x=alt.X("end:Q"),
+            text=alt.Text("mean:Q", format=".1f"),
+        )
+        .transform_calculate(end="isValid(datum.high) ? datum.high : datum.mean")
+    )
+    return alt.layer(bars, dots, figures).properties(
+        width=520,
+        height=_STEP * len(order),
+        title={
+            "text": f"{board.suite.title}: mean {board.metric}",
+            "subtitle": subtitle(board, rows, *told),
+        },
+    )
+
+
+def _legend(known: list[str]) -> Any:
+    """A legend only where there is something to tell apart."""
+    return alt.Legend(title=None, values=known, symbolOpacity=1) if len(known) > 1 else None
+
+
+def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
+    """One point per measured system; a line joins those that nothing beats on both axes."""
+    rows = [row for row in board.rows if row.mean is not None and _spent(row, by) is not None]
+    if not rows:
+        remedy = (
+            f"Run some first: r2med eval bm25 bm25-lucene --task {board.suite.name}"
+            if by == "seconds"
+            else "Systems that call models record it; --spent seconds works for all."
+        )
+        raise MissingError(
+            f"No measured system of the {board.suite.name} suite has a mean over all its tasks "
+            f"and {by} recorded; published figures come without cost.\n{remedy}"
+        )
+    names_of = labels(rows)
+    points: list[dict[str, Any]] = [
+        {
+            "system": names_of[row.system, row.origin],
+            "kind": KIND_TITLES[row.kind],
+            "cost": max(_LEAST, _spent(row, by) or 0.0),
+            "mean": 100 * (row.mean or 0),
+        }
+        for row in rows
+    ]
+    _part_names(points)
+    kinds = [title for title in KIND_TITLES.values() if any(p["kind"] == title for p in points)]
+    domain = _room([point["cost"] for point in points])
+    x = alt.X(
+        "cost:Q",
+        title=_TITLES[by],
+        scale=alt.Scale(type="log", domain=domain),
+        axis=alt.Axis(format="~g", tickCount=4, grid=False),
+    )
+    y = alt.Y(
+        "mean:Q",
+        title=f"{board.metric} × 100, mean",
+        scale=alt.Scale(zero=False, padding=24),
+        axis=alt.Axis(tickCount=6),
+    )
+    base = alt.Chart({"values": points}).encode(x=x, y=y)
+    titles = list(KIND_TITLES.values())
+    legend = alt.Legend(title=None, values=kinds) if len(kinds) > 1 else None
+    dots = base.mark_point(filled=True, size=110, opacity=1).encode(
+        color=alt.Color(
+            "kind:N", scale=alt.Scale(domain=titles, range=list(theme.series[:3])), legend=legend
+        ),
+        shape=alt.Shape(
+            "kind:N", scale=alt.Scale(domain=titles, range=list(_SHAPES)), legend=legend
+        ),
+    )
+    names = [
+        base.transform_filter(f"datum.below == {str(below).lower()}")
+        .mark_text(align="left", dx=9, dy=12 if below else -7, fontSize=11, color=theme.ink)
+        .encode(text="system:N")
+        for below in (False, True)
+    ]
+    edge = (
+        alt.Chart({"values": _frontier(points, domain[1])})
+        .mark_line(interpolate="step-after", strokeDash=[4, 3], color=theme.muted)
+        .encode(x=x, y=y)
+    )
+    legend_line = "dashed: best mean at that cost or less; without indexing, cached work as recorded"
+    return alt.layer(edge, dots, *names).properties(
+        width=600,
+        height=380,
+        title={
+            "text": f"{board.suite.title}: quality against {by}",
+            "subtitle": subtitle(board, rows, legend_line),
+        },
+    )
+
+
+def _spent(row: Standing, by: Measure) -> float | None:
+    """The cost of one query; None where it was not recorded."""
+    if row.cost is None or not row.cost.queries:
+        return None
+    if by == "seconds":
+        return row.cost.seconds_per_query
+    if by == "tokens":
+        return row.cost.tokens_per_query
+    return None if row.cost.money is None else row.cost.money / row.cost.queries
+
+
+def _room(costs: list[float]) -> list[float]:
+    """A domain with room for the names at the right."""
+    return [min(costs) / 1.8, max(costs) * 4]
+
+
+def _part_names(points: list[dict[str, Any]]) -> None:
+    """Put a name below its point where one just above would write over it."""
+    ordered = sorted(points, key=lambda point: -point["mean"])
+    span = max(1.0, ordered[0]["mean"] - ordered[-1]["mean"])
+    for place, point in enumerate(ordered):
+        point["below"] = any(
+            above["mean"] - point["mean"] < _CLOSE * span
+            and max(above["cost"], point["cost"]) < _NEAR * min(above["cost"], point["cost"])
+            and not above["below"]
+            for above in ordered[:place]
+        )
+
+
+def _frontier(points: list[dict[str, Any]], end: float) -> list[dict[str, Any]]:
+    """The points that nothing cheaper beats, and on to the right edge."""
+    best: list[dict[str, Any]] = []
+    for point in sorted(points, key=lambda p: (p["cost"], -p["mean"])):
+        if not best or point["mean"] > best[-1]["mean"]:
+            best.append(point)
+    return [*best, {**best[-1], "cost": end}]

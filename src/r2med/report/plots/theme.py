@@ -1,12 +1,24 @@
-"""One look for all plots, on light and on dark: few colours, told apart in grey print too."""
+"""One look for all plots, on light and dark paper, and how a chart becomes a file.
+
+SVG is for pages, PNG at twice the size for slides; nothing is fetched from the network.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
+
+from r2med.atomic import atomic_file
+from r2med.errors import MissingError, UsageError
 
 ThemeName = Literal["light", "dark"]
 THEMES: tuple[ThemeName, ...] = ("light", "dark")
+ENDINGS = (".svg", ".png")
+_LIBRARIES = {"altair": "altair", "vl_convert": "vl-convert-python"}
+_SCALE = 2.0
 _FONT = "Helvetica, Arial, Liberation Sans, DejaVu Sans, sans-serif"
 
 
@@ -94,3 +106,31 @@ _DARK = Theme(
 def find_theme(name: ThemeName) -> Theme:
     """The theme of a name."""
     return _DARK if name == "dark" else _LIGHT
+
+
+def check_possible(path: Path) -> None:
+    """Fail early where a library is missing, or the file could not be written as a picture."""
+    missing = [name for module, name in _LIBRARIES.items() if find_spec(module) is None]
+    if missing:
+        raise MissingError(
+            f'Plots need {" and ".join(missing)}: pip install "r2med[plots]".\n'
+            "`r2med leaderboard`, `compare` and `diagnose` show the same figures without it."
+        )
+    if path.suffix.lower() not in ENDINGS:
+        raise UsageError(f"--out {path}: expected a file that ends in .svg or .png.")
+
+
+def save(chart: Any, path: Path, theme: Theme) -> None:
+    """Draw a chart under a theme and write it whole."""
+    import altair as alt
+    import vl_convert
+
+    with alt.data_transformers.disable_max_rows():
+        drawn = chart.to_dict()
+    spec = json.dumps({**drawn, "config": theme.config()})
+    if path.suffix.lower() == ".svg":
+        content = vl_convert.vegalite_to_svg(spec).encode()
+    else:
+        content = vl_convert.vegalite_to_png(spec, scale=_SCALE)
+    with atomic_file(path) as draft:
+        draft.write_bytes(content)

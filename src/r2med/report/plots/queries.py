@@ -1,4 +1,4 @@
-"""Score against lexical overlap: does a system understand, or does it only match words?"""
+"""Plots of single queries: score against lexical overlap, and win and loss between two systems."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from typing import Any
 
 import altair as alt
 import numpy as np
+from numpy.typing import NDArray
 
 from r2med.measure.intervals import mean_interval
 from r2med.report.plots.theme import Theme
+from r2med.report.table import task_label
+from r2med.results.compare import Aligned
 from r2med.results.diagnosis import Diagnosis
 
 _GROUPS = 4
 #: Pixels between the marks of two systems at the same overlap.
 _APART = 8
+_TIE = 1e-9
+_ACROSS = 2
+_ROOM = 1.06
+_DEMO = "demo suite: not comparable with published figures"
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
 
 def overlap(diagnoses: Mapping[str, Sequence[Diagnosis]], theme: Theme) -> Any:
-    """A faint mark a query, and means of groups of equal size with their intervals, by system."""
+    """One faint mark per query, and means of groups of equal size with their intervals."""
     points = [
         {"system": system, "overlap": 100 * query.overlap, "score": 100 * query.score}
         for system, found in diagnoses.items()
@@ -89,9 +96,81 @@ def _told(diagnoses: Mapping[str, Sequence[Diagnosis]]) -> list[str]:
     where = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
     alone = f"{next(iter(diagnoses))} on " if len(diagnoses) == 1 else ""
     lines = [
-        f"{alone}{where}, {queries} queries: a faint mark each",
+        f"{alone}{where}, {queries} queries: one faint mark each",
         "solid marks: means of groups of equal size, with 95 % intervals",
     ]
     if any(diagnosis.suite == "demo" for diagnosis in first):
-        lines.append("demo suite: not comparable with published figures")
+        lines.append(_DEMO)
     return lines
+
+
+def wins(sides: Aligned, metric: str, theme: Theme) -> Any:
+    """One panel per task with one bar per query, sorted by A minus B."""
+    a, b = sides.systems
+    differences = {
+        task: np.sort(100 * (scores[:, 0] - scores[:, 1]))[::-1]
+        for task, scores in sides.tasks.items()
+    }
+    ends = [float(end) for each in differences.values() for end in (each[0], each[-1])]
+    span = [_ROOM * min(0.0, *ends), _ROOM * max(0.0, *ends)]
+    panels = [
+        _panel(task, values, span, theme, alone=len(sides.tasks) == 1)
+        for task, values in differences.items()
+    ]
+    subtitle = [f"one bar per query, sorted; up: {a} is better, down: {b} is better"]
+    if sides.suite == "demo":
+        subtitle.append(_DEMO)
+    return alt.concat(*panels, columns=_ACROSS, spacing=26).properties(
+        title={
+            "text": f"{metric} × 100 query by query: {a} minus {b}",
+            "subtitle": subtitle,
+        }
+    )
+
+
+def _panel(
+    task: str, differences: NDArray[np.float64], span: list[float], theme: Theme, *, alone: bool
+) -> Any:
+    """One task; all panels share the span of the vertical axis, so that they compare."""
+    rows = [
+        {"place": place + 1, "end": place + 2, "difference": float(value), "side": _side(value)}
+        for place, value in enumerate(differences)
+    ]
+    sides = ["better", "worse", "equal"]
+    colours = alt.Scale(domain=sides, range=[theme.series[0], theme.series[1], theme.muted])
+    x = alt.X(
+        "place:Q",
+        title=f"{len(rows)} queries",
+        scale=alt.Scale(domain=[1, len(rows) + 1], nice=False),
+        axis=alt.Axis(labels=False, ticks=False, grid=False, domain=False),
+    )
+    base = alt.Chart({"values": rows})
+    bars = base.mark_bar(stroke=theme.paper, strokeWidth=0 if len(rows) > 120 else 1).encode(
+        x=x,
+        x2="end:Q",
+        y=alt.Y(
+            "difference:Q",
+            title="difference",
+            scale=alt.Scale(domain=span),
+            axis=alt.Axis(tickCount=5),
+        ),
+        y2=alt.Y2Datum(0),
+        color=alt.Color("side:N", scale=colours, legend=None),
+    )
+    zero = alt.Chart({"values": [{"zero": 0}]}).mark_rule(color=theme.muted)
+    better, worse = (int(np.sum(sign * differences > _TIE)) for sign in (1, -1))
+    counts = (
+        f"{better} better, {len(rows) - better - worse} equal, {worse} worse; "
+        f"mean {differences.mean():+.1f}"
+    )
+    return alt.layer(bars, zero.encode(y="zero:Q")).properties(
+        width=600 if alone else 330,
+        height=320 if alone else 150,
+        title={"text": task_label(task), "subtitle": [counts], "fontSize": 13},
+    )
+
+
+def _side(value: float) -> str:
+    if abs(value) <= _TIE:
+        return "equal"
+    return "better" if value > 0 else "worse"
