@@ -155,11 +155,11 @@ def means(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
         for row in rows
     ]
     known = [name for name in ORIGINS.values() if any(p["origin"] == name for p in points)]
-    told = left_out(board, rows)
+    lines = left_out(board, rows)
     if any(row.interval for row in rows):
-        told.append("bars: 95 % bootstrap interval over queries")
+        lines.append("bars: 95 % bootstrap interval over queries")
     if any(row.origin == "published" for row in rows):
-        told.append("published figures come without queries, so without an interval")
+        lines.append("published figures come without queries, so without an interval")
     y = alt.Y(
         "system:N", sort=order, title=None, axis=alt.Axis(grid=True, ticks=False, labelPadding=8)
     )
@@ -199,7 +199,7 @@ def means(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
         height=_STEP * len(order),
         title={
             "text": f"{board.suite.title}: mean {board.metric}",
-            "subtitle": subtitle(board, rows, *told),
+            "subtitle": subtitle(board, rows, *lines),
         },
     )
 
@@ -269,7 +269,7 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
         .mark_line(interpolate="step-after", strokeDash=[4, 3], color=theme.muted)
         .encode(x=x, y=y)
     )
-    legend_line = "dashed: best mean at that cost or less; without indexing, cached work as recorded"
+    legend_line = "dashed: best mean at that cost or less; no indexing, cached work as recorded"
     return alt.layer(edge, dots, *names).properties(
         width=600,
         height=380,
