@@ -25,7 +25,9 @@ from r2med.cli.options import (
 from r2med.cli.options import out as out_option
 
 nano = command_group(
-    help="Build Nano tasks, add candidates, check that they are faithful.", no_args_is_help=True
+    help="Build Nano tasks, add candidates, check that they are faithful.",
+    renamed={"push": "hf upload OWNER/NAME DIR . --repo-type dataset"},
+    no_args_is_help=True,
 )
 
 
