@@ -243,6 +243,28 @@ def test_a_run_from_another_tool_is_reranked(tmp_path: Path, task: r2med.Task) -
     assert [ids(result, query) for query in ("1", "2", "3")] == [["d003", "d001"], [], ["d000"]]
 
 
+PLACES = ((0, 3), (1, 2), (0, 1))
+
+
+@pytest.mark.parametrize("keep, order", [("first", [0, 1]), ("last", [1, 0])])
+def test_a_run_that_lists_documents_twice_is_read_as_the_system_says(
+    tmp_path: Path, task: r2med.Task, keep: str, order: list[int]
+) -> None:
+    query, documents = task.queries.ids[0].as_py(), task.corpus.ids[:2].to_pylist()
+    path = tmp_path / "twice.trec"
+    lines = [f"{query} Q0 {documents[place]} {3 - score} {score} x" for place, score in PLACES]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    told: list[str] = []
+
+    with pytest.raises(DataError, match=r"line 3: .* appears twice(.|\n)*repeats=first"):
+        r2med.evaluate(f"run:{path}", task)
+    result = r2med.evaluate(f"run:{path}[repeats={keep}]", task, tell=told.append)
+
+    ranked = [name for name, _ in result.run.ranking(query)]
+    assert ranked == [documents[place] for place in order]
+    assert any("1 entry for a document that the list" in line for line in told)
+
+
 def test_a_stored_result_is_a_first_stage(task: r2med.Task) -> None:
     stored = r2med.evaluate("bm25@30", task)
 
@@ -276,7 +298,7 @@ def test_strict_refuses_what_the_task_does_not_know(
     tmp_path: Path, task: r2med.Task, line: str, why: str
 ) -> None:
     path = tmp_path / "other.trec"
-    path.write_text(f"{line}\n", encoding="utf-8")
+    path.write_text(f"{line}\n1 Q0 d001 1 3 x\n", encoding="utf-8")
 
     with pytest.raises(DataError, match=why):
         r2med.evaluate(f"run:{path}", task, strict=True)

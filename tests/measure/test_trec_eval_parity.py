@@ -21,9 +21,11 @@ scores = st.sampled_from([0.5, 0.500000001, 1.0, -2.0, 3.25, 0.0]) | st.floats(
 )
 queries = st.sampled_from(["1", "2", "3", "q"])
 runs = st.dictionaries(queries, st.dictionaries(documents, scores, min_size=1), min_size=1)
-judged = st.dictionaries(
-    queries, st.dictionaries(documents, st.integers(0, 3), min_size=1), min_size=1
+# trec_eval's code crashes on a query whose judgements are all negative.
+grades = st.dictionaries(documents, st.integers(-2, 3), min_size=1).filter(
+    lambda graded: max(graded.values()) >= 0
 )
+judged = st.dictionaries(queries, grades, min_size=1)
 
 
 def trec_eval(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from r2med.rerank.scores import reordered
 from r2med.runs import Run
-from r2med.runs.ordering import ordered
+from r2med.runs.ties import ordered
 
 
 def floats(*values: float) -> NDArray[np.float32]:

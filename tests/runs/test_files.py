@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r2med.errors import DataError, MissingError
 from r2med.runs import Run
+from r2med.runs.files import read_run
 
 ids = st.from_regex(r"[A-Za-z0-9_:./é-]{1,6}", fullmatch=True)
 scores = st.floats(allow_nan=False, allow_infinity=False, width=32)
@@ -29,6 +31,7 @@ def as_lists(run: Run) -> dict[str, list[tuple[str, float]]]:
     return {query: run.ranking(query) for query in run.query_ids.to_pylist()}
 
 
+@settings(max_examples=40)
 @given(lists)
 def test_a_trec_file_reads_back_equal(
     tmp_path_factory: pytest.TempPathFactory, found: dict[str, list[tuple[str, float]]]
@@ -40,6 +43,7 @@ def test_a_trec_file_reads_back_equal(
     assert as_lists(Run.from_trec(path)) == found
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(ids, st.dictionaries(ids, scores).map(ranked)))
 def test_a_parquet_file_reads_back_equal_with_its_empty_lists(
     tmp_path_factory: pytest.TempPathFactory, found: dict[str, list[tuple[str, float]]]
@@ -61,7 +65,9 @@ def test_scores_decide_the_order_of_a_trec_file_not_its_ranks(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("1 Q0 d1 1\n", "line 1: 4 fields, expected 6"),
+        ("1 Q0 d1\n", "line 1: 3 fields, expected 6"),
+        ("1 Q0 d1 1 2 x\n1 Q0 d2 2\n", "line 2: the score is missing"),
+        ("1 Q0 d1 first 2 x\n", "line 1: rank 'first' is not a whole number"),
         ("1 Q0 d1 1 0.5 x\n\n1 Q0 d2 2 high x\n", "line 3: score 'high' is not a number"),
         ("1 Q0 d1 1 nan x\n", "line 1: score 'nan' is not a finite number"),
         ("1 Q0 a 1 2 x\n2 Q0 a 1 2 x\n1 Q0 a 2 1 x\n", "line 3: document 'a' appears twice"),
@@ -86,6 +92,107 @@ def test_a_missing_or_cut_run_file_is_named(tmp_path: Path) -> None:
         Run.from_trec(tmp_path / "none.trec")
     with pytest.raises(DataError, match=r"cut\.trec\.gz"):
         Run.from_trec(cut)
+
+
+any_ids = st.text(max_size=4)
+
+
+@given(
+    st.dictionaries(any_ids, st.dictionaries(any_ids, scores, min_size=1).map(ranked), min_size=1)
+)
+def test_trec_files_refuse_every_id_that_would_not_read_back(
+    tmp_path_factory: pytest.TempPathFactory, found: dict[str, list[tuple[str, float]]]
+) -> None:
+    path = tmp_path_factory.mktemp("run") / "run.trec"
+
+    try:
+        Run.from_lists(found).to_trec(path)
+    except DataError:
+        return
+    assert as_lists(Run.from_trec(path)) == found
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf")])
+def test_a_score_that_no_run_file_can_hold_is_refused(tmp_path: Path, score: float) -> None:
+    with pytest.raises(DataError, match="finite"):
+        Run.from_lists({"1": [("a", score)]}).to_trec(tmp_path / "run.trec")
+
+
+def test_a_document_twice_in_a_list_is_refused_however_a_run_is_made(tmp_path: Path) -> None:
+    rows: dict[str, Any] = {"query_id": ["1", "1"], "document_id": ["a", "a"], "score": [2.0, 1.0]}
+    pq.write_table(pa.table(rows), tmp_path / "x.parquet")
+
+    with pytest.raises(DataError, match=r"x\.parquet, row 2: document 'a' appears twice"):
+        Run.from_parquet(tmp_path / "x.parquet")
+    with pytest.raises(DataError, match="document 'a' appears twice for query '1'"):
+        Run.from_lists({"1": [("a", 2.0), ("a", 1.0)]})
+    with pytest.raises(DataError, match="document 'a' appears twice for query '1'"):
+        Run.from_columns(*rows.values())
+
+
+@pytest.mark.parametrize("form", ["trec", "parquet"])
+def test_of_a_document_listed_twice_the_first_or_last_line_can_be_kept(
+    tmp_path: Path, form: str
+) -> None:
+    entries = [("1", "a", 1.0), ("1", "b", 3.0), ("1", "a", 5.0), ("2", "a", 1.0)]
+    path = tmp_path / f"run.{form}"
+    if form == "trec":
+        path.write_text("".join(f"{q} Q0 {d} 1 {score} x\n" for q, d, score in entries))
+    else:
+        columns = zip(*entries, strict=True)
+        names = ("query_id", "document_id", "score")
+        pq.write_table(pa.table(dict(zip(names, map(list, columns), strict=True))), path)
+
+    first, oddities = read_run(path, repeats="first")
+    last, _ = read_run(path, repeats="last")
+
+    assert dict(first.ranking("1")) == {"b": 3.0, "a": 1.0}
+    assert dict(last.ranking("1")) == {"a": 5.0, "b": 3.0}
+    assert oddities.repeated_documents == 1
+
+
+@pytest.mark.parametrize(
+    "columns, message",
+    [
+        ({"document_id": pa.array(["a", None])}, 'row 2: column "document_id" is null'),
+        ({"query_id": pa.array([["1"], ["2"]])}, 'column "query_id" holds list'),
+        ({"document_id": pa.array([1.5, 2])}, 'column "document_id" holds double'),
+        ({"document_id": pa.array([b"a", b"\xff"])}, 'column "document_id" holds binary'),
+        ({"score": pa.array([1.0, None])}, 'row 2: column "score" is null'),
+        ({"score": pa.array([1.0, float("nan")])}, "row 2: score nan is not a finite number"),
+        ({"score": pa.array(["high", "low"])}, 'column "score" holds string'),
+        ({"score": pa.array([{"x": 1}, {"x": 2}])}, 'column "score" holds struct'),
+        ({"rank": pa.array([1, None])}, 'row 2: column "rank" is null'),
+        ({"rank": pa.array([1.0, float("inf")])}, "row 2: rank inf"),
+    ],
+)
+def test_a_parquet_file_with_wrong_values_is_named_with_its_column(
+    tmp_path: Path, columns: dict[str, pa.Array], message: str
+) -> None:
+    usual = {"query_id": ["1", "2"], "document_id": ["a", "b"], "score": [1.0, 2.0]}
+    pq.write_table(pa.table({**usual, **columns}), tmp_path / "x.parquet")
+
+    with pytest.raises(DataError, match=r"x\.parquet") as caught:
+        Run.from_parquet(tmp_path / "x.parquet")
+
+    assert message in str(caught.value)
+
+
+def test_whole_numbers_and_dictionaries_are_ids_too(tmp_path: Path) -> None:
+    documents = pa.array(["a", "b"]).dictionary_encode()
+    table = pa.table({"query_id": [7, 7], "document_id": documents, "score": [1, 2]})
+    pq.write_table(table, tmp_path / "x.parquet")
+
+    assert Run.from_parquet(tmp_path / "x.parquet").ranking("7") == [("a", 1.0), ("b", 2.0)]
+
+
+def test_a_packed_run_that_unpacks_beyond_measure_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run.trec.gz").write_bytes(
+        gzip.compress(b"1 Q0 a 1 2 x" + b" " * 4_000_000 + b"\n") * 40
+    )
+
+    with pytest.raises(DataError, match="is refused: it unpacks to more than"):
+        Run.from_trec(tmp_path / "run.trec.gz")
 
 
 def test_an_id_with_a_space_is_refused_by_trec_files_only(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def _tie_bounds(metric: str, root: Path | None) -> BoundsOf:
 
     from r2med.errors import R2MedError
     from r2med.measure.bounds import tie_bounds
-    from r2med.runs.ordering import TieOrder
+    from r2med.runs.ties import TieOrder
     from r2med.tasks.load import load_task
 
     def bounds(result: Result) -> tuple[float, float] | None:

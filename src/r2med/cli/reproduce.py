@@ -114,7 +114,7 @@ def _tie_bounds(result: Result, task: Task, metric: str) -> tuple[float, float]:
     from typing import cast
 
     from r2med.measure.bounds import tie_bounds
-    from r2med.runs.ordering import TieOrder
+    from r2med.runs.ties import TieOrder
 
     order = cast(TieOrder, result.record.system.ties)
     found = tie_bounds(result.run, task.judgements, [metric], ties=order)

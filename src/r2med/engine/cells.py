@@ -29,7 +29,7 @@ from r2med.results.record import (
 from r2med.results.store import Store, read_result
 from r2med.retrieve.conditions import Conditions, Tell
 from r2med.runs import Run
-from r2med.runs.ordering import TieOrder
+from r2med.runs.ties import TieOrder
 from r2med.systems.stages import Reranking, bind, notices, safeguards
 from r2med.systems.work import Ledger, Part, StageCost, Work
 from r2med.tasks.task import Task
@@ -198,11 +198,4 @@ def _without(run: Run, left_out: Mapping[str, str]) -> Run:
     here = unwanted.cast(pa.large_string()).take(pa.array(run.query_rows))
     same = pc.equal(table["document_id"].combine_chunks(), here).fill_null(False)
     kept = ~same.to_numpy(zero_copy_only=False)
-    lengths = np.bincount(run.query_rows[kept], minlength=len(run))
-    return Run(
-        query_ids=run.query_ids,
-        document_ids=run.document_ids,
-        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        documents=run.documents[kept],
-        scores=run.scores[kept],
-    )
+    return run.take(np.flatnonzero(kept))

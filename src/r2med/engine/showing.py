@@ -14,7 +14,7 @@ from r2med.expand.expander import FromModel
 from r2med.retrieve.interface import Searcher, TermSearcher
 from r2med.retrieve.query_forms import QueryForm, search_forms
 from r2med.runs import Run
-from r2med.runs.ordering import ordered
+from r2med.runs.ties import ordered
 from r2med.systems.build import System
 from r2med.systems.stages import Expanding, Retrieval
 from r2med.tasks.task import Queries, Task

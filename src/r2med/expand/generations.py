@@ -18,8 +18,8 @@ from r2med.errors import DataError, MissingError
 from r2med.expand.expanded import Expanded, Outcome
 from r2med.expand.trace import Trace
 from r2med.tasks.location import GENERATIONS
-from r2med.tasks.reading.blocks import lines
 from r2med.tasks.reading.exact import described, json_object
+from r2med.tasks.reading.lines import lines
 from r2med.tasks.task import Task
 
 FILE = GENERATIONS

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from r2med.errors import DataError, MissingError, UsageError, nearest
 from r2med.expand.prompt_shape import EXAMPLES, PLACE, Shape
-from r2med.tasks.reading.blocks import file_errors
 from r2med.tasks.reading.exact import decoded, described
+from r2med.tasks.reading.lines import file_errors
 
 if TYPE_CHECKING:
     from r2med.tasks.registry import TaskEntry

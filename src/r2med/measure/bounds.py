@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from r2med.measure.metrics import HEADLINE, Gains, Metric, gains, places_of
 from r2med.measure.scores import Scores, chosen_metrics, scores_of
 from r2med.runs import Run
-from r2med.runs.ordering import TieOrder, ordered
+from r2med.runs.ties import TieOrder, ordered
 from r2med.tasks.task import Judgements
 
 

@@ -27,7 +27,7 @@ from r2med.measure.metrics import (
     stored_metrics,
 )
 from r2med.runs import Run
-from r2med.runs.ordering import TieOrder, ordered
+from r2med.runs.ties import TieOrder, ordered
 from r2med.tabular import Tabular
 from r2med.tasks.task import Judgements
 

@@ -15,7 +15,7 @@ from r2med.retrieve.conditions import Tell, log
 from r2med.retrieve.given.files import locate_run
 from r2med.retrieve.given.fitting import fitted
 from r2med.runs import Run
-from r2med.runs.ordering import ordered
+from r2med.runs.ties import ordered
 from r2med.tasks.task import Task
 
 
@@ -48,17 +48,9 @@ def find_ranking(
 
 
 def file_run(path: Path, task: Task, tell: Tell) -> Run:
-    """The run in a file, fitted to a task; what does not fit is told, and nothing in common fails.
-
-    Ids are often small numbers that many tasks use, so both queries and documents must be met.
-    """
+    """The run in a file, fitted to a task; what does not fit is told."""
     run, findings = locate_run(str(path)).read()
-    fit, findings = fitted(run, task, findings)
-    if not len(fit.documents):
-        raise DataError(
-            f"{path}: none of its {len(run.documents):,} entries is for a query and a document of "
-            f"{task.name}, so there is nothing to measure. Was the run made on another task?"
-        )
+    fit, findings = fitted(run, task, findings, str(path))
     for notice in findings.notices():
         tell(f"{path}: {notice}")
     return fit

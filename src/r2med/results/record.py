@@ -25,8 +25,8 @@ from r2med.atomic import SEAL, seal, unseal
 from r2med.errors import DamagedError
 from r2med.measure.scores import Scores
 from r2med.runs import Run
-from r2med.runs.ordering import TieOrder, ordered
-from r2med.runs.parquet import read_parquet
+from r2med.runs.files import read_run
+from r2med.runs.ties import TieOrder, ordered
 
 SCHEMA = 2
 #: Records of schema 1 have no checksum, and identities that lack some settings.
@@ -180,7 +180,7 @@ class Result:
     @cached_property
     def run(self) -> Run:
         """The ranked lists as the system returned them."""
-        return read_parquet(self.folder / RUN_FILE, self._bytes(RUN_FILE))
+        return read_run(self.folder / RUN_FILE, content=self._bytes(RUN_FILE))[0]
 
     @property
     def ranked(self) -> Run:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from r2med.runs import Run
+from r2med.runs.run import offsets_of
 from r2med.settings import setting
 
 Method = Literal["rrf", "minmax", "zscore"]
@@ -133,7 +134,7 @@ def _summed(
     return Run(
         query_ids=queries,
         document_ids=names,
-        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        offsets=offsets_of(lengths),
         documents=documents[order].astype(np.int32),
         scores=scores[order],
     ).truncated(depth)

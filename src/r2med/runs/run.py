@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from r2med.errors import DataError
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -57,18 +59,39 @@ class Run:
 
     def truncated(self, depth: int) -> Run:
         """The first `depth` documents of every list."""
-        kept = self.ranks <= depth
-        lengths = np.minimum(self.lengths, depth)
+        return self.take(np.flatnonzero(self.ranks <= depth))
+
+    def take(self, entries: NDArray[np.int64]) -> Run:
+        """The run of these entries alone; each list has them in the order in which they are given.
+
+        Entries are places in `documents` and `scores`, of one query after the other.
+        """
+        lengths = np.bincount(self.query_rows[entries], minlength=len(self))
         return Run(
             query_ids=self.query_ids,
             document_ids=self.document_ids,
-            offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            documents=self.documents[kept],
-            scores=self.scores[kept],
+            offsets=offsets_of(lengths),
+            documents=self.documents[entries],
+            scores=self.scores[entries],
+        )
+
+    def over(self, query_ids: pa.LargeStringArray, rows: NDArray[np.int64]) -> Run:
+        """The run over other queries: `rows` says where among them each of its own stands.
+
+        Queries that are placed nowhere (-1) are left out, new ones have an empty list.
+        """
+        places = rows[self.query_rows]
+        entries = np.argsort(places, kind="stable")[int((places < 0).sum()) :]
+        return Run(
+            query_ids=query_ids,
+            document_ids=self.document_ids,
+            offsets=offsets_of(np.bincount(places[entries], minlength=len(query_ids))),
+            documents=self.documents[entries],
+            scores=self.scores[entries],
         )
 
     def to_table(self) -> pa.Table:
-        """Long form, a row an entry: query_id, document_id, rank, score."""
+        """Long form, one row per entry: query_id, document_id, rank, score."""
         return pa.table(
             {
                 "query_id": self.query_ids.take(pa.array(self.query_rows)),
@@ -85,19 +108,19 @@ class Run:
         document_ids: pa.Array | Sequence[str],
         scores: NDArray[np.float64] | Sequence[float],
     ) -> Run:
-        """From parallel columns, a row an entry; each query's rows keep their order."""
+        """From parallel columns, one row per entry; each query's rows keep their order."""
         queries = _strings(query_ids).dictionary_encode()
         documents = _strings(document_ids).dictionary_encode()
         rows = queries.indices.to_numpy(zero_copy_only=False)
         order = np.argsort(rows, kind="stable")
-        lengths = np.bincount(rows, minlength=len(queries.dictionary))
-        return cls(
+        run = cls(
             query_ids=queries.dictionary,
             document_ids=documents.dictionary,
-            offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            offsets=offsets_of(np.bincount(rows, minlength=len(queries.dictionary))),
             documents=documents.indices.to_numpy(zero_copy_only=False)[order].astype(np.int32),
             scores=np.asarray(scores, dtype=np.float64)[order],
         )
+        return run._checked()
 
     @classmethod
     def from_lists(cls, lists: Mapping[str, Iterable[tuple[str, float]]]) -> Run:
@@ -106,39 +129,60 @@ class Run:
         lengths = [len(ranked) for ranked in pairs.values()]
         flat = [pair for ranked in pairs.values() for pair in ranked]
         documents = _strings([document for document, _ in flat]).dictionary_encode()
-        return cls(
+        run = cls(
             query_ids=_strings(list(pairs)),
             document_ids=documents.dictionary,
-            offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            offsets=offsets_of(lengths),
             documents=documents.indices.to_numpy(zero_copy_only=False).astype(np.int32),
             scores=np.array([score for _, score in flat], dtype=np.float64),
         )
+        return run._checked()
 
     @classmethod
     def from_trec(cls, path: str | Path) -> Run:
         """Read a TREC run file (`query Q0 document rank score tag`), plain or gzipped."""
-        from r2med.runs.trec import read_trec
+        from r2med.runs.files import read_run
 
-        return read_trec(Path(path))
+        return read_run(Path(path), form="trec")[0]
 
     def to_trec(self, path: str | Path, *, tag: str = "r2med") -> None:
         """Write a TREC run file; scores keep enough digits to read back equal."""
-        from r2med.runs.trec import write_trec
+        from r2med.runs.files import write_trec
 
         write_trec(self, Path(path), tag=tag)
 
     @classmethod
     def from_parquet(cls, path: str | Path) -> Run:
         """Read what `to_parquet` wrote, or any Parquet file with its columns."""
-        from r2med.runs.parquet import read_parquet
+        from r2med.runs.files import read_run
 
-        return read_parquet(Path(path))
+        return read_run(Path(path), form="parquet")[0]
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the long form; queries with an empty list are kept in the file's metadata."""
-        from r2med.runs.parquet import write_parquet
+        from r2med.runs.files import write_parquet
 
         write_parquet(self, Path(path))
+
+    def _checked(self) -> Run:
+        pairs = self.query_rows * max(len(self.document_ids), 1) + self.documents
+        _, first = np.unique(pairs, return_index=True)
+        if len(first) == len(pairs):
+            return self
+        entry = int(np.setdiff1d(np.arange(len(pairs)), first)[0])
+        document = self.document_ids[int(self.documents[entry])].as_py()
+        query = self.query_ids[int(self.query_rows[entry])].as_py()
+        raise DataError(
+            f"document {document!r} appears twice for query {query!r}; "
+            "a ranking holds each document once."
+        )
+
+
+def offsets_of(lengths: NDArray[np.int64] | Sequence[int]) -> NDArray[np.int64]:
+    """Where lists of these lengths begin when they stand one after the other, and the end."""
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
 
 
 def _strings(values: pa.Array | Sequence[str]) -> pa.LargeStringArray:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Literal, cast
 
 from r2med.errors import UsageError, nearest
-from r2med.runs.ordering import TieOrder
+from r2med.runs.ties import TieOrder
 from r2med.systems.spec import Spec, Unit, mapped
 
 _PACKAGE = Path(__file__).parents[1]

@@ -22,7 +22,7 @@ from r2med.retrieve.given.fitting import fitted
 from r2med.retrieve.interface import Retriever, Searcher
 from r2med.retrieve.query_forms import QueryForm, search_forms
 from r2med.runs import Run
-from r2med.runs.ordering import TieOrder, ordered
+from r2med.runs.ties import TieOrder, ordered
 from r2med.settings import identity_of
 from r2med.systems.registry import Entry
 from r2med.systems.work import Part, Stage, Work
@@ -112,8 +112,8 @@ class GivenRun:
         return min(longest, self.cut) if self.cut else longest
 
     def identity(self, task: Task) -> Mapping[str, object]:
-        """The file's content."""
-        return {"run": self._fingerprint, "depth": self.cut}
+        """The file's content and how it is read."""
+        return {"run": self._fingerprint, "repeats": self.file.repeats, "depth": self.cut}
 
     def ties(self, task: Task) -> TieOrder:
         """Those of the stored result it belongs to; trec_eval's for a file."""
@@ -123,7 +123,7 @@ class GivenRun:
         """The lists of the task's queries; what does not fit the task is dropped and told."""
         with work.ledger.stage("read", self.name):
             content, findings = self._content
-            run, findings = fitted(content, work.task, findings)
+            run, findings = fitted(content, work.task, findings, self.name)
         _tell_findings(self.name, findings, work)
         return run.truncated(self.cut) if self.cut else run
 
@@ -153,7 +153,7 @@ class GivenCandidates:
         """The published lists."""
         with work.ledger.stage("read", self.name):
             lists = self._subset(work.task).read(safeguard=self.settings.safeguard)
-            run, findings = fitted(lists, work.task, Findings())
+            run, findings = fitted(lists, work.task, Findings(), self.name)
         _tell_findings(self.name, findings, work)
         return run.truncated(self.depth)
 

@@ -74,7 +74,7 @@ class Queries:
 
 @dataclass(frozen=True, eq=False)
 class Judgements:
-    """Which documents answer which queries: whole-number scores, 0 for judged but not relevant."""
+    """Which documents answer which queries: whole numbers, not relevant where 0 or below."""
 
     query_ids: pa.LargeStringArray
     document_ids: pa.LargeStringArray

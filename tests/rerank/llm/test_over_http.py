@@ -11,7 +11,7 @@ import pytest
 import r2med
 from r2med.remote.budget import Limits
 from r2med.retrieve.conditions import Conditions
-from r2med.runs.ordering import ordered
+from r2med.runs.ties import ordered
 from r2med.systems.build import System
 from tests.llm_server import EMPTY, REFUSING, LLMServer, cut, fails, garbled, running_llm_server
 

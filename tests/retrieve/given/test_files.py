@@ -106,11 +106,11 @@ def test_parquet_is_read_with_and_without_scores(tmp_path: Path) -> None:
     assert [findings.without_scores for _, findings in read.values()] == [True, False]
 
 
-def test_a_missing_score_in_parquet_names_query_and_document(tmp_path: Path) -> None:
+def test_a_missing_score_in_parquet_is_named_with_its_row(tmp_path: Path) -> None:
     rows = {"query_id": ["q"], "document_id": ["a"], "score": pa.array([None], pa.float64())}
     pq.write_table(pa.table(rows), tmp_path / "a.parquet")
 
-    with pytest.raises(DataError, match="the score of document 'a' for query 'q' is missing"):
+    with pytest.raises(DataError, match=r"a\.parquet, row 1: column \"score\" is null"):
         locate_run(str(tmp_path / "a.parquet")).read()
 
 

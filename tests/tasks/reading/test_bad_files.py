@@ -67,11 +67,6 @@ def message(folder: Path) -> str:
         ("qrels.jsonl", '{"q_id": "", "p_id": "a"}', 'field "q_id" is empty, expected'),
         (
             "qrels.jsonl",
-            '{"q_id": "1", "p_id": "d1", "score": -1}',
-            '"score" is the number -1, exp',
-        ),
-        (
-            "qrels.jsonl",
             '{"q_id": "1", "p_id": "d1", "score": 0.5}',
             '"score" is the number 0.5, e',
         ),
@@ -93,7 +88,7 @@ def message(folder: Path) -> str:
         (
             "qrels.jsonl",
             '{"q_id": "1", "p_id": "d1", "score": 1e12}',
-            "expected a whole number from",
+            "expected a whole number.",
         ),
     ],
 )
@@ -237,8 +232,8 @@ def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
     ("line", "expected"),
     [
         ("1 0 d1", "line 2: 3 fields, expected 4"),
-        ("1 0 d1 high", "line 2: the score is 'high', expected a whole number from 0 up"),
-        ("1 0 d1 -1", "line 2: the score is '-1', expected"),
+        ("1 0 d1 high", "line 2: the score is 'high', expected a whole number"),
+        ("1 0 d1 -1.5", "line 2: the score is '-1.5', expected"),
         ("1 0 d1 1.5", "line 2: the score is '1.5', expected"),
         ("1 0 d1 1_0", "line 2: the score is '1_0', expected"),
         ("1 0 d1 nan", "line 2: the score is 'nan', expected"),
@@ -297,9 +292,9 @@ def test_a_wrong_parquet_column_is_named(
 @pytest.mark.parametrize(
     ("scores", "expected"),
     [
-        ([1, -1], ', row 2: column "score" is -1, expected a whole number from 0 up'),
+        ([1, -1.5], ', row 2: column "score" is -1.5, expected a whole number'),
         ([0.5, 1], ', row 1: column "score" is 0.5, expected a whole number'),
-        (["1", "1"], ': column "score" holds string, expected whole numbers'),
+        (["1", "1"], ': column "score" holds string, expected numbers'),
     ],
 )
 def test_a_wrong_parquet_score_is_named(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.tasks.reading import blocks
+from r2med.tasks.reading import lines
 from r2med.tasks.reading.exact import read_exactly
 from r2med.tasks.reading.fields import JUDGEMENT, QUERY
 from r2med.tasks.reading.jsonl import read_jsonl
@@ -67,7 +67,7 @@ def test_half_a_surrogate_pair_is_replaced_and_counted(tmp_path: Path) -> None:
 def test_lines_longer_than_a_block_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 64)
     texts = ["short", "long " * 100, "", "tail"]
     file = tmp_path / "query.jsonl"
     rows = [json.dumps({"id": str(i), "text": text}) for i, text in enumerate(texts)]

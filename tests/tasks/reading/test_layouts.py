@@ -72,6 +72,13 @@ def test_any_collection_reads_back_equal_from_every_layout(layout: str, written:
         assert task.hash == reference.hash
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_judgements_may_be_negative(tmp_path: Path, layout: str) -> None:
+    judged = Written(judgements=(("1", "d1", 1), ("1", "d2", -2), ("2", "d2", 0)))
+
+    assert contents(load_task(LAYOUTS[layout](tmp_path, judged))).judgements == judged.judgements
+
+
 @pytest.mark.parametrize("qrels", ["qrels.jsonl", "qrels.jsonl.gz", "qrels.txt", "qrels.tsv.gz"])
 def test_the_judgement_file_has_any_of_its_names(tmp_path: Path, qrels: str) -> None:
     write_r2med(tmp_path)

@@ -17,13 +17,18 @@ class Findings:
     unknown_documents: int = 0
     unknown_document: str = ""
     missing_queries: int = 0
+    repeats: str = "refuse"
+    repeated_documents: int = 0
     repeated_ranks: int = 0
     unsorted_queries: int = 0
     without_scores: bool = False
 
     def facts(self) -> Mapping[str, object]:
         """Those that were found, for the record."""
-        return {name: value for name, value in asdict(self).items() if value}
+        facts = {name: value for name, value in asdict(self).items() if value}
+        if not self.repeated_documents:
+            facts.pop("repeats")
+        return facts
 
     def notices(self) -> list[str]:
         """A sentence for each, with what follows from it."""
@@ -42,6 +47,11 @@ class Findings:
                 self.missing_queries,
                 f"{_many(self.missing_queries, 'query', 'queries')} of the task without any "
                 "document; they score zero.",
+            ),
+            (
+                self.repeated_documents,
+                f"{_many(self.repeated_documents, 'entry', 'entries')} for a document that the "
+                f"list of its query holds already; the {self.repeats} one counts.",
             ),
             (
                 self.unsorted_queries,

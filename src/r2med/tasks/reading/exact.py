@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from r2med.errors import DataError
-from r2med.tasks.reading.blocks import lines
 from r2med.tasks.reading.fields import LARGEST_SCORE, NUMBER_WORDS, Field, Rows, record_hint
+from r2med.tasks.reading.lines import lines
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -79,7 +79,7 @@ def described(value: object) -> str:
 
 def whole_number(value: float) -> int | None:
     """The score as a judgement can have it, or None."""
-    fits = 0 <= value <= LARGEST_SCORE and value == int(value)
+    fits = abs(value) <= LARGEST_SCORE and value == int(value)
     return int(value) if fits else None
 
 

@@ -9,11 +9,11 @@ from typing import Literal
 import pyarrow as pa
 
 #: id: a non-empty string or an integer; text: a string; note: anything, or nothing;
-#: score: a whole number from 0, 1 where it is missing.
-Kind = Literal["id", "text", "note", "score"]
+#: score: a whole number, 1 where it is missing; number: any number, null where the column is.
+Kind = Literal["id", "text", "note", "score", "number"]
 
 LARGEST_SCORE = 2**31 - 1
-NUMBER_WORDS = "a whole number from 0 up"
+NUMBER_WORDS = "a whole number"
 
 
 @dataclass(frozen=True)

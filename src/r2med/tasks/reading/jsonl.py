@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from r2med.tasks.reading.blocks import blocks, lines
 from r2med.tasks.reading.exact import read_exactly
 from r2med.tasks.reading.fields import LARGEST_SCORE, Field, Rows
+from r2med.tasks.reading.lines import blocks, lines
 from r2med.tasks.reading.text_column import TextColumn
 
 _PARSE_BYTES = 1 << 20
@@ -127,7 +127,7 @@ class _Parts:
 
 def _scores(values: pa.ChunkedArray) -> pa.Array:
     scores = pc.fill_null(values, 1.0).to_numpy()
-    if not np.all((scores >= 0) & (scores <= LARGEST_SCORE) & (scores == np.floor(scores))):
+    if not np.all((np.abs(scores) <= LARGEST_SCORE) & (scores == np.floor(scores))):
         raise _OddError
     return pa.array(scores.astype(np.int32))
 

@@ -13,13 +13,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from r2med.errors import DataError
-from r2med.tasks.reading.blocks import file_errors
 from r2med.tasks.reading.fields import LARGEST_SCORE, NUMBER_WORDS, Field, Rows
+from r2med.tasks.reading.lines import file_errors
 
 
-def read_parquet(shards: Sequence[Path], *shapes: Sequence[Field]) -> Rows:
-    """The fields of every row, in shard order; `shapes` are the spellings that are tried."""
-    read = [_shard(path, shapes) for path in shards]
+def read_parquet(
+    shards: Sequence[Path], *shapes: Sequence[Field], content: bytes | None = None
+) -> Rows:
+    """The fields of every row, in shard order; `shapes` are the spellings that are tried.
+
+    `content` are the bytes of a single shard, where they were read before.
+    """
+    read = [_shard(path, shapes, content) for path in shards]
     starts = [0, *accumulate(len(next(iter(columns.values()))) for columns in read)]
 
     def place(row: int) -> str:
@@ -30,16 +35,19 @@ def read_parquet(shards: Sequence[Path], *shapes: Sequence[Field]) -> Rows:
     return Rows(columns, place)
 
 
-def _shard(path: Path, shapes: Sequence[Sequence[Field]]) -> dict[str, pa.Array]:
+def _shard(
+    path: Path, shapes: Sequence[Sequence[Field]], content: bytes | None
+) -> dict[str, pa.Array]:
+    source = path if content is None else pa.BufferReader(content)
     try:
-        with file_errors(path), pq.ParquetFile(path) as file:
-            fields = _spelling(file.schema_arrow.names, shapes)
-            present = [field.name for field in fields if field.name in file.schema_arrow.names]
-            table = file.read(columns=present)
+        with file_errors(path), pq.ParquetFile(source) as file:
+            names = file.schema_arrow.names
+            fields = _spelling(names, shapes)
+            table = file.read(columns=[field.name for field in fields if field.name in names])
     except pa.ArrowException as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise DataError(f"{path}: not a readable Parquet file ({reason}).") from error
-    return {field.column: _column(table, field, path) for field in fields}
+    return {field.column: _column(table, field, path, names) for field in fields}
 
 
 def _spelling(names: Sequence[str], shapes: Sequence[Sequence[Field]]) -> Sequence[Field]:
@@ -47,12 +55,16 @@ def _spelling(names: Sequence[str], shapes: Sequence[Sequence[Field]]) -> Sequen
     return max(shapes, key=lambda fields: sum(field.name in names for field in fields))
 
 
-def _column(table: pa.Table, field: Field, path: Path) -> pa.Array:
-    if field.name not in table.column_names:
-        return _absent(table, field, path)
+def _column(table: pa.Table, field: Field, path: Path, names: Sequence[str]) -> pa.Array:
+    if field.name not in names:
+        return _absent(table, field, path, names)
     column = table[field.name]
     if field.kind == "score":
         return _scores(column, field, path)
+    if field.kind == "number":
+        numbers = _numbers(column, field, path)
+        _check(pc.is_null(numbers), "is null", field, path)
+        return numbers
     texts = _texts(column, field, path)
     if field.kind == "note":
         return pc.if_else(pc.equal(texts, ""), None, texts)
@@ -62,12 +74,14 @@ def _column(table: pa.Table, field: Field, path: Path) -> pa.Array:
     return texts
 
 
-def _absent(table: pa.Table, field: Field, path: Path) -> pa.Array:
+def _absent(table: pa.Table, field: Field, path: Path, names: Sequence[str]) -> pa.Array:
     if field.kind == "score":
         return pa.array(np.ones(len(table), dtype=np.int32))
     if field.kind == "note":
         return pa.nulls(len(table), pa.large_string())
-    have = ", ".join(f'"{name}"' for name in pq.read_schema(path).names)
+    if field.kind == "number":
+        return pa.nulls(len(table), pa.float64())
+    have = ", ".join(f'"{name}"' for name in names)
     raise DataError(f'{path}: column "{field.name}" is missing (the file has {have}).')
 
 
@@ -94,13 +108,16 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or view(kind))
 
 
-def _scores(column: pa.ChunkedArray, field: Field, path: Path) -> pa.Array:
+def _numbers(column: pa.ChunkedArray, field: Field, path: Path) -> pa.Array:
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        raise DataError(
-            f'{path}: column "{field.name}" holds {column.type}, expected whole numbers.'
-        )
-    scores = pc.fill_null(column.cast(pa.float64()), 1.0).to_numpy()
-    wrong = ~((scores >= 0) & (scores <= LARGEST_SCORE) & (scores == np.floor(scores)))
+        raise DataError(f'{path}: column "{field.name}" holds {column.type}, expected numbers.')
+    chunks = [chunk.cast(pa.float64(), safe=False) for chunk in column.chunks]
+    return pa.concat_arrays(chunks) if chunks else pa.array([], pa.float64())
+
+
+def _scores(column: pa.ChunkedArray, field: Field, path: Path) -> pa.Array:
+    scores = pc.fill_null(_numbers(column, field, path), 1.0).to_numpy()
+    wrong = ~((np.abs(scores) <= LARGEST_SCORE) & (scores == np.floor(scores)))
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise DataError(

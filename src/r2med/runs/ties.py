@@ -26,16 +26,14 @@ def ordered(run: Run, ties: TieOrder = "trec") -> Run:
         return run
     names = name_places(run)
     if ties == "trec":
-        order = np.lexsort((-names, -run.scores.astype(np.float32), run.query_rows))
-    else:
-        order = np.lexsort((names, -run.scores, run.query_rows))
-    return Run(
-        query_ids=run.query_ids,
-        document_ids=run.document_ids,
-        offsets=run.offsets,
-        documents=run.documents[order],
-        scores=run.scores[order],
-    )
+        return run.take(np.lexsort((-names, -trec_scores(run.scores), run.query_rows)))
+    return run.take(np.lexsort((names, -run.scores, run.query_rows)))
+
+
+def trec_scores(scores: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Scores as trec_eval holds them: what float32 cannot tell apart is tied."""
+    with np.errstate(over="ignore"):
+        return scores.astype(np.float32)
 
 
 def name_places(run: Run) -> NDArray[np.int64]:

@@ -1,0 +1,287 @@
+"""Run files: TREC's lines (`query Q0 document rank score tag`, plain or gzipped) and Parquet.
+
+A Parquet run has the columns query_id, document_id, score and optionally rank; the metadata
+lists every query id, so that queries with an empty list survive.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import isfinite
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from r2med.atomic import atomic_file
+from r2med.errors import DataError, MissingError
+from r2med.runs.run import Run, offsets_of
+from r2med.runs.ties import trec_scores
+from r2med.tasks.reading.fields import Field
+from r2med.tasks.reading.lines import lines
+from r2med.tasks.reading.parquet import read_parquet
+
+Form = Literal["trec", "parquet"]
+Repeats = Literal["refuse", "first", "last"]
+"""What becomes of a document that a file lists twice for one query: an error, or the first or
+the last of its lines counts. Runs on corpora that repeat ids list documents twice."""
+
+_FORM = "Each line is `query Q0 document rank score tag`, separated by spaces or tabs."
+_QUERIES_KEY = b"r2med.queries"
+_COLUMNS = (
+    Field("query_id", "query", "id"),
+    Field("document_id", "document", "id"),
+    Field("rank", "rank", "number"),
+    Field("score", "score", "number"),
+)
+
+
+@dataclass(frozen=True)
+class Oddities:
+    """What is odd about a run file without making it unreadable, counted."""
+
+    repeated_documents: int = 0
+    repeated_ranks: int = 0
+    unsorted_queries: int = 0
+    without_scores: bool = False
+
+
+def read_run(
+    path: Path,
+    *,
+    form: Form | None = None,
+    repeats: Repeats = "refuse",
+    content: bytes | None = None,
+) -> tuple[Run, Oddities]:
+    """Read a run file, whose form its name tells unless it is given.
+
+    The lists of a TREC file are ordered by score (float32), then by line: as in trec_eval ranks
+    count only where there are no scores. Those of a Parquet file are in the order of `rank`, or of
+    its rows where it has no such column. `content` are a Parquet file's bytes where they were
+    read, and checked, before.
+    """
+    if content is None and not path.exists():
+        raise MissingError(f"{path}: no such run file.")
+    form = form or ("parquet" if path.suffix == ".parquet" else "trec")
+    listing = _parquet_listing(path, content) if form == "parquet" else _trec_listing(path)
+    kept = _without_repeats(listing, repeats)
+    repeated = len(listing.queries) - len(kept)
+    listing = listing.take(kept)
+    run = _run(listing)
+    if form == "trec":
+        run = run.take(np.lexsort((-trec_scores(run.scores), run.query_rows)))
+    return run, Oddities(repeated, *_rank_oddities(listing))
+
+
+def write_trec(run: Run, path: Path, *, tag: str) -> None:
+    """Write a run file, gzipped when the name ends in .gz; what it cannot hold is refused."""
+    _refuse_spaces(pa.array([tag], pa.large_string()), "tag")
+    _refuse_spaces(run.query_ids, "query id")
+    _refuse_spaces(run.document_ids.take(pa.array(np.unique(run.documents))), "document id")
+    if not np.isfinite(run.scores).all():
+        raise DataError(f"{path}: a score is not a finite number, which run files cannot hold.")
+    table = run.to_table()
+    fields = [table["query_id"], "Q0", table["document_id"], table["rank"], table["score"], tag]
+    texts = [field if isinstance(field, str) else field.cast("string") for field in fields]
+    rows = pc.binary_join_element_wise(*texts, " ").combine_chunks().to_pylist()
+    data = "".join(f"{row}\n" for row in rows).encode()
+    with atomic_file(path) as draft:
+        draft.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def write_parquet(run: Run, path: Path) -> None:
+    """Write a run; queries without documents survive in the file's metadata."""
+    queries = json.dumps(run.query_ids.to_pylist()).encode()
+    table = run.to_table().replace_schema_metadata({_QUERIES_KEY: queries})
+    with atomic_file(path) as draft:
+        pq.write_table(table, draft)
+
+
+@dataclass(frozen=True, eq=False)
+class _Listing:
+    """A run file as it stands: parallel columns in file order, nothing judged yet."""
+
+    query_ids: pa.LargeStringArray
+    document_ids: pa.LargeStringArray
+    queries: NDArray[np.int32]
+    """For every entry the place of its query's id, in `documents` that of its document's."""
+    documents: NDArray[np.int32]
+    ranks: NDArray[np.float64]
+    """Places in the file where it has no ranks."""
+    scores: NDArray[np.float64] | None
+    place: Callable[[int], str]
+
+    def take(self, rows: NDArray[np.int64]) -> _Listing:
+        return replace(
+            self,
+            queries=self.queries[rows],
+            documents=self.documents[rows],
+            ranks=self.ranks[rows],
+            scores=None if self.scores is None else self.scores[rows],
+            place=lambda row: self.place(int(rows[row])),
+        )
+
+
+def _run(listing: _Listing) -> Run:
+    scores = -listing.ranks if listing.scores is None else listing.scores
+    order = np.argsort(listing.queries, kind="stable")
+    return Run(
+        query_ids=listing.query_ids,
+        document_ids=listing.document_ids,
+        offsets=offsets_of(np.bincount(listing.queries, minlength=len(listing.query_ids))),
+        documents=listing.documents[order],
+        scores=scores[order],
+    )
+
+
+def _trec_listing(path: Path) -> _Listing:
+    """Ids are kept once and entries as numbers, so that a large file needs little memory."""
+    queries, documents, numbers = array("i"), array("i"), array("q")
+    ranks, scores = array("d"), array("d")
+    query_codes: dict[bytes, int] = {}
+    document_codes: dict[bytes, int] = {}
+    for number, line in lines(path):
+        fields = line.split()
+        where = f"{path}, line {number}"
+        if len(fields) not in (4, 5, 6):
+            raise DataError(f"{where}: {len(fields)} fields, expected 6.\n{_FORM}")
+        numbers.append(number)
+        queries.append(query_codes.setdefault(fields[0], len(query_codes)))
+        documents.append(document_codes.setdefault(fields[2], len(document_codes)))
+        ranks.append(_number(fields[3], int, "rank", where))
+        if len(fields) > 4:
+            scores.append(_number(fields[4], float, "score", where))
+        if len(scores) not in (0, len(numbers)):
+            raise DataError(f"{where}: the score is missing, or is given here alone.\n{_FORM}")
+    if not numbers:
+        raise DataError(f"{path}: the file holds no run.\n{_FORM}")
+    return _Listing(
+        query_ids=_decoded(query_codes, path),
+        document_ids=_decoded(document_codes, path),
+        queries=np.frombuffer(queries, np.int32),
+        documents=np.frombuffer(documents, np.int32),
+        ranks=np.frombuffer(ranks),
+        scores=np.frombuffer(scores) if scores else None,
+        place=lambda row: f"{path}, line {numbers[row]}",
+    )
+
+
+def _number(text: bytes, kind: type[int] | type[float], what: str, where: str) -> float:
+    try:
+        value = float(kind(text))
+    except (ValueError, OverflowError):
+        word = "whole number" if kind is int else "number"
+        shown = text[:40].decode(errors="replace")
+        raise DataError(f"{where}: {what} {shown!r} is not a {word}.\n{_FORM}") from None
+    if not isfinite(value):
+        raise DataError(f"{where}: {what} {text.decode()!r} is not a finite number.")
+    return value
+
+
+def _decoded(codes: Mapping[bytes, int], path: Path) -> pa.LargeStringArray:
+    try:
+        return pa.array([name.decode() for name in codes], pa.large_string())
+    except UnicodeDecodeError as problem:
+        raise DataError(
+            f"{path}: the id {problem.object!r} is not UTF-8 text. Save the file as UTF-8."
+        ) from None
+
+
+def _parquet_listing(path: Path, content: bytes | None) -> _Listing:
+    rows = read_parquet([path], _COLUMNS, content=content)
+    ranks, scores = (rows.columns[name] for name in ("rank", "score"))
+    if scores.null_count and ranks.null_count and len(rows):
+        raise DataError(
+            f"{path}: column 'score' is missing; "
+            "a run has the columns query_id, document_id, score and optionally rank."
+        )
+    queries, documents = (rows.columns[name].dictionary_encode() for name in ("query", "document"))
+    query_ids, places = _every_query(path, content, queries.dictionary)
+    listing = _Listing(
+        query_ids=query_ids,
+        document_ids=documents.dictionary,
+        queries=places[queries.indices.to_numpy(zero_copy_only=False)],
+        documents=documents.indices.to_numpy(zero_copy_only=False),
+        ranks=np.arange(len(rows), dtype=np.float64) if ranks.null_count else ranks.to_numpy(),
+        scores=None if scores.null_count else scores.to_numpy(),
+        place=rows.place,
+    )
+    for what, values in (("rank", listing.ranks), ("score", listing.scores)):
+        if values is not None and not np.isfinite(values).all():
+            row = int(np.argmin(np.isfinite(values)))
+            raise DataError(f"{rows.place(row)}: {what} {values[row]} is not a finite number.")
+    return listing.take(np.argsort(listing.ranks, kind="stable"))
+
+
+def _every_query(
+    path: Path, content: bytes | None, listed: pa.LargeStringArray
+) -> tuple[pa.LargeStringArray, NDArray[np.int32]]:
+    """All query ids of a file, those with an empty list too, and the places of the listed ones."""
+    schema = pq.read_schema(path if content is None else pa.BufferReader(content))
+    text = (schema.metadata or {}).get(_QUERIES_KEY)
+    if text is None:
+        return listed, np.arange(len(listed), dtype=np.int32)
+    try:
+        queries = pa.array(json.loads(text), pa.large_string())
+        places = pc.index_in(listed, value_set=queries)
+        if places.null_count or len(queries.unique()) < len(queries):
+            raise ValueError("they are not those of its rows")
+    except (ValueError, TypeError, RecursionError, pa.ArrowException) as problem:
+        raise DataError(
+            f"{path}: the queries in its metadata cannot be used ({problem})."
+        ) from None
+    return queries, places.to_numpy(zero_copy_only=False)
+
+
+def _without_repeats(listing: _Listing, repeats: Repeats) -> NDArray[np.int64]:
+    """The rows to keep, in file order."""
+    pairs = listing.queries.astype(np.int64) * len(listing.document_ids) + listing.documents
+    step = -1 if repeats == "last" else 1
+    _, kept = np.unique(pairs[::step], return_index=True)
+    kept = np.sort(kept if step > 0 else len(pairs) - 1 - kept)
+    if repeats == "refuse" and len(kept) < len(pairs):
+        row = int(np.setdiff1d(np.arange(len(pairs)), kept)[0])
+        document = listing.document_ids[int(listing.documents[row])].as_py()
+        query = listing.query_ids[int(listing.queries[row])].as_py()
+        raise DataError(
+            f"{listing.place(row)}: document {document!r} appears twice for query {query!r}; "
+            "a ranking holds each document once.\n"
+            "To keep one of its lines, read the file as run:PATH[repeats=first] or [repeats=last]."
+        )
+    return kept
+
+
+def _rank_oddities(listing: _Listing) -> tuple[int, int, bool]:
+    """How many lists give a rank twice, and in how many ranks contradict the scores."""
+    order = np.lexsort((listing.ranks, listing.queries))
+    rows, ranks = listing.queries[order], listing.ranks[order]
+    same_list = rows[1:] == rows[:-1]
+    repeated = _lists(rows, same_list & (ranks[1:] == ranks[:-1]))
+    if listing.scores is None:
+        return repeated, 0, True
+    scores = trec_scores(listing.scores)[order]
+    return repeated, _lists(rows, same_list & (scores[1:] > scores[:-1])), False
+
+
+def _lists(rows: NDArray[np.int32], odd: NDArray[np.bool_]) -> int:
+    """How many queries have an entry that is odd after the one before it."""
+    return len(np.unique(rows[1:][odd]))
+
+
+def _refuse_spaces(names: pa.Array, what: str) -> None:
+    """A reader splits at white space, drops a byte order mark, and ends strings at NUL."""
+    unwritable = r"[\s\x0b\x00]|^$|^\x{feff}"
+    spaced = names.filter(pc.match_substring_regex(names, unwritable))
+    if len(spaced):
+        raise DataError(
+            f"{what} {spaced[0].as_py()!r}: TREC run files separate fields by spaces, so ids and "
+            "tags must not be empty or hold any; write Parquet instead (`Run.to_parquet`)."
+        )

@@ -1,0 +1,161 @@
+"""Files as blocks of whole lines: plain or gzipped, streamed, and refused when they are too large.
+
+A gzip file of a few megabytes can unpack to more than the memory of any machine, so what is
+unpacked is bounded: by line, in total, and in relation to the packed size. `LIMITS` has the
+bounds and the environment variables that change them.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from r2med.errors import DataError, UsageError
+
+#: Large enough to parse on several threads, small enough that memory is reused between blocks.
+BLOCK_BYTES = 1 << 22
+#: What a file may unpack to whatever its packed size: a ratio says nothing about small files.
+HARMLESS_BYTES = 1 << 26
+
+MAX_LINE, MAX_FILE, MAX_RATIO = "R2MED_MAX_LINE_BYTES", "R2MED_MAX_FILE_BYTES", "R2MED_MAX_RATIO"
+#: The whole benchmark with all published generations is well below these.
+LIMITS = {MAX_LINE: 1 << 26, MAX_FILE: 1 << 33, MAX_RATIO: 100}
+
+_BOM = b"\xef\xbb\xbf"
+_GZIP = b"\x1f\x8b"
+_GZIP_FORMAT = 31
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, cut at line ends; a byte order mark is dropped.
+
+    Gzip is recognised by its first bytes, not by the name, since browsers and tools unpack or
+    pack files without renaming them.
+    """
+    with file_errors(path):
+        large = path.stat().st_size > BLOCK_BYTES // 4
+        whole = _whole_lines(_content(path), path)
+        yield from _ahead(whole) if large else whole
+
+
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines from 1, without their line ends; blank ones are left out but counted."""
+    number = 0
+    for block in blocks(path):
+        for line in block.removesuffix(b"\n").split(b"\n"):
+            number += 1
+            if line.strip():
+                yield number, line
+
+
+def inflated(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
+    """What gzip data unpacks to, in pieces of bounded size; `source` names it in errors."""
+    stream = zlib.decompressobj(_GZIP_FORMAT)
+    packed = unpacked = 0
+    try:
+        for rest in pieces:
+            packed += len(rest)
+            while True:
+                if stream.eof:
+                    rest = rest.lstrip(b"\0")
+                    if not rest:
+                        break
+                    stream = zlib.decompressobj(_GZIP_FORMAT)
+                text = stream.decompress(rest, BLOCK_BYTES)
+                rest = stream.unused_data if stream.eof else stream.unconsumed_tail
+                unpacked += len(text)
+                check_ratio(packed, unpacked, source)
+                yield text
+                if not rest and len(text) < BLOCK_BYTES:
+                    break
+    except zlib.error as error:
+        raise DataError(
+            f"{source}: the gzip data is damaged ({error}).\nGet the file again."
+        ) from error
+    if not stream.eof:
+        raise DataError(f"{source}: the gzip data is cut off before its end.\nGet the file again.")
+
+
+def check_ratio(packed: int, unpacked: int, source: str) -> None:
+    """Refuse what unpacks to more than its packed size explains."""
+    if unpacked > HARMLESS_BYTES and unpacked > limit(MAX_RATIO) * packed:
+        times = f"more than {limit(MAX_RATIO)} times its size, as no text does"
+        raise _refusal(source, f"it unpacks to {times}", MAX_RATIO)
+
+
+def check_total(size: int, source: str) -> None:
+    """Refuse what is larger than a file may be."""
+    if size > limit(MAX_FILE):
+        raise _refusal(source, f"its content is larger than {limit(MAX_FILE):,} bytes", MAX_FILE)
+
+
+def limit(name: str) -> int:
+    """A limit as the environment sets it, or as it is by default."""
+    chosen = os.environ.get(name)
+    if chosen is None:
+        return LIMITS[name]
+    if not chosen.isdecimal() or int(chosen) == 0:
+        raise UsageError(f"{name} is {chosen!r}, expected a whole number above 0.")
+    return int(chosen)
+
+
+@contextmanager
+def file_errors(path: Path) -> Iterator[None]:
+    """Say which file could not be read, and why, instead of what the system said."""
+    try:
+        yield
+    except IsADirectoryError:
+        raise DataError(f"{path} is a folder, expected a file.") from None
+    except PermissionError:
+        raise DataError(f"{path} cannot be read: permission denied.") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def _content(path: Path) -> Iterator[bytes]:
+    with path.open("rb", buffering=0) as handle:
+        start = handle.read(len(_GZIP))
+        handle.seek(0)
+        if start == _GZIP:
+            yield from inflated(iter(lambda: handle.read(BLOCK_BYTES // 4), b""), str(path))
+        else:
+            yield from iter(lambda: handle.read(BLOCK_BYTES), b"")
+
+
+def _whole_lines(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    parts: list[bytes] = []
+    mark, longest, unfinished, total = _BOM, limit(MAX_LINE), 0, 0
+    for piece in pieces:
+        total += len(piece)
+        check_total(total, str(path))
+        cut = piece.rfind(b"\n") + 1
+        if cut:
+            yield b"".join([*parts, piece[:cut]]).removeprefix(mark)
+            parts, unfinished, mark = [], 0, b""
+        parts.append(piece[cut:])
+        unfinished += len(piece) - cut
+        if unfinished > longest:
+            line = f"the line that begins at byte {total - unfinished:,}"
+            raise _refusal(str(path), f"{line} is longer than {longest:,} bytes", MAX_LINE)
+    block = b"".join(parts).removeprefix(mark)
+    if block:
+        yield block
+
+
+def _ahead(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same blocks, the next one being read by another thread meanwhile."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, blocks, None)
+        while (block := coming.result()) is not None:
+            coming = pool.submit(next, blocks, None)
+            yield block
+
+
+def _refusal(source: str, why: str, name: str) -> DataError:
+    return DataError(
+        f"{source} is refused: {why}.\nIf you trust it, set {name} higher (now {limit(name):,})."
+    )
