@@ -53,6 +53,16 @@ def test_the_ceiling_stands_beside_every_reranked_score(
     assert "ceiling" in table
 
 
+def test_every_metric_that_was_asked_for_is_shown() -> None:
+    results = evaluated("bm25", "bm25-nano", tasks=["demo/biology", "demo/medqa-diag"])
+
+    assert [grid.title for grid in score_grids(results, ["ndcg@10", "recall@25", "mrr"])] == [
+        f"{metric} · demo suite, not comparable with published figures"
+        for metric in ("ndcg@10", "recall@25", "mrr")
+    ]
+    assert len(list(score_grids(results))) == 1
+
+
 def test_metrics_deeper_than_the_reranked_part_say_so() -> None:
     results = evaluated("bm25", "bm25 | mine@10", "bm25 | mine[tail=drop]@10", "bm25 | mine@100")
 

@@ -74,7 +74,8 @@ def evaluate(
     from r2med.systems.build import System
 
     grouping = chosen(by, GROUPINGS, "--by")
-    names = [str(parse_metric(name)) for name in metrics.split(",")] if metrics else list(HEADLINE)
+    asked = [str(parse_metric(name)) for name in metrics.split(",")] if metrics else []
+    names = asked or list(HEADLINE)
     named = with_own_models(systems, model)
     with progress() as bar:
         allowed = conditions(
@@ -94,7 +95,7 @@ def evaluate(
             _estimate(built, task, data_root, as_json=as_json)
             return
         found, stopped = _run(
-            built, task, data_root, results, names, bar, force=force or fresh, strict=strict
+            built, task, data_root, results, asked, bar, force=force or fresh, strict=strict
         )
     if verbose:
         for result in found:
@@ -103,7 +104,7 @@ def evaluate(
     if as_json:
         echo_json([_json(result, names) for result in found])
     elif found:
-        _show(found, names, grouping)
+        _show(found, asked, grouping)
     if stopped is not None:
         raise stopped
 
@@ -202,13 +203,14 @@ def _json(result: Result, metrics: list[str]) -> dict[str, object]:
     return facts
 
 
-def _show(results: list[Result], metrics: list[str], by: Grouping) -> None:
+def _show(results: list[Result], asked: list[str], by: Grouping) -> None:
+    from r2med.measure import HEADLINE
     from r2med.report.console import console
     from r2med.report.scores import reranking_notes, score_grids
 
     out = console()
-    for grid in score_grids(results, metrics, by=by):
+    for grid in score_grids(results, asked, by=by):
         out.print(grid)
         out.print()
-    for note in reranking_notes(results, metrics):
+    for note in reranking_notes(results, asked or HEADLINE):
         out.print(note)

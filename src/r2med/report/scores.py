@@ -11,7 +11,7 @@ from typing import Literal
 from rich.text import Text
 
 from r2med.errors import R2MedError
-from r2med.measure.metrics import parse_metric
+from r2med.measure.metrics import HEADLINE, parse_metric
 from r2med.report.table import Cell, Column, Grid, SystemName, points
 from r2med.results.record import Result
 from r2med.tasks.registry import TaskEntry, find_task
@@ -48,11 +48,15 @@ class _Row:
 
 
 def score_grids(
-    results: Sequence[Result], metrics: Sequence[str], *, by: Grouping = "task"
+    results: Sequence[Result], asked: Sequence[str] = (), *, by: Grouping = "task"
 ) -> Iterator[Grid]:
-    """Grids for any mix of systems and tasks; data of different suites is never averaged."""
+    """Grids for any mix of systems and tasks; data of different suites is never averaged.
+
+    Every metric that was asked for is shown, in a grid of its own where systems and tasks are
+    several. Without any, the headline metrics are, or the first of them where they are several.
+    """
     for suite, group in groupby(sorted(results, key=_suite_order), key=lambda result: result.suite):
-        yield from _suite_grids(list(group), suite, metrics, by)
+        yield from _suite_grids(list(group), suite, asked, by)
 
 
 def _suite_order(result: Result) -> int:
@@ -60,8 +64,9 @@ def _suite_order(result: Result) -> int:
 
 
 def _suite_grids(
-    results: list[Result], suite: str | None, metrics: Sequence[str], by: Grouping
+    results: list[Result], suite: str | None, asked: Sequence[str], by: Grouping
 ) -> Iterator[Grid]:
+    metrics = asked or HEADLINE
     systems = list(dict.fromkeys(result.system for result in results))
     tasks = list(dict.fromkeys(result.task for result in results))
     label = _LABELS[suite]
@@ -86,7 +91,7 @@ def _suite_grids(
         rows = _task_rows(tasks, columns, by)
         yield _grid(f"{systems[0]} · {label}", "task", headings, rows, best_in=None)
     else:
-        for metric in metrics[:1]:
+        for metric in asked or HEADLINE[:1]:
             columns, headings = [], []
             for system in systems:
                 columns.append([cells.get((task, system), {}).get(metric) for task in tasks])
