@@ -33,10 +33,45 @@ def test_csv_tables_hold_means_and_queries(result: r2med.Result, tmp_path: Path)
         assert len(list(csv.DictReader(handle))) == 13
 
 
-def test_mteb_files_have_mtebs_shape(result: r2med.Result, tmp_path: Path) -> None:
+def test_an_mteb_cache_has_one_revision_per_system_and_says_whose_it_is(tmp_path: Path) -> None:
+    results = r2med.evaluate(["bm25", "bm25[k1=1.2]"], ["demo/biology", "demo/medqa-diag"])
+
+    paths = export_mteb(results, tmp_path)
+
+    folders = {path.parent for path in paths}
+    assert len(paths) == 4 and len(folders) == 2
+    for folder in folders:
+        model = json.loads((folder / "model_meta.json").read_text())
+        assert folder.name == model["revision"]
+        assert folder.parent.name == model["name"].replace("/", "__")
+        assert folder.parent.parent == tmp_path / "results"
+        assert {path.stem for path in folder.glob("demo-*.json")} == {
+            "demo-biology",
+            "demo-medqa-diag",
+        }
+    names = {folder.parent.name for folder in folders}
+    assert "r2med__bm25" in names and len(names) == 2
+
+
+def test_an_mteb_file_has_the_scores_under_mtebs_names(
+    result: r2med.Result, tmp_path: Path
+) -> None:
     [path] = export_mteb([result], tmp_path)
 
-    told = json.loads(path.read_text())
-    scores = told["scores"]["test"][0]
+    content = json.loads(path.read_text())
+    [scores] = content["scores"]["test"]
     assert scores["main_score"] == scores["ndcg_at_10"] == result.metrics["ndcg@10"]
-    assert {"task_name", "dataset_revision", "evaluation_time"} <= set(told)
+    assert scores["hit_rate_at_10"] == result.metrics["hit@10"]
+    assert {"hf_subset", "languages"} <= set(scores)
+    assert {"task_name", "dataset_revision", "evaluation_time", "mteb_version"} <= set(content)
+
+
+def test_a_revision_stays_when_more_tasks_are_exported(
+    result: r2med.Result, tmp_path: Path
+) -> None:
+    more = r2med.evaluate("bm25", "demo")
+
+    [alone], *_ = (export_mteb([result], tmp_path / "one"),)
+    together = export_mteb(more, tmp_path / "all")
+
+    assert {path.parent.name for path in together} == {alone.parent.name}

@@ -31,6 +31,7 @@ def list_results(
     """List stored results."""
     from r2med.report.console import console, echo_json
     from r2med.report.table import Column, Grid, SystemName, points
+    from r2med.results.lookup import shared_names
 
     matching = _selected(folder, task, system)
     screen = console()
@@ -52,6 +53,8 @@ def list_results(
         titles = ("suite", "task", "system", "nDCG@10", "created")
         columns = [Column(title, right=title == "nDCG@10") for title in titles]
         screen.print(Grid(columns, rows))
+        for note in shared_names(matching):
+            screen.print(note)
         if any(result.record.older for result in matching):
             screen.print(
                 "older: stored by an older version that did not record all settings; tables and "
@@ -96,14 +99,14 @@ def export(
 ) -> None:
     """Write stored results as TREC run files, CSV tables or mteb JSON."""
     from r2med.errors import MissingError
-    from r2med.report.console import echo
+    from r2med.report.console import echo, notice
     from r2med.results.export import EXPORTS
 
     write = EXPORTS[chosen(form, tuple(EXPORTS), "--format")]
     matching = _selected(folder, task, system)
     if not matching:
         raise MissingError(f"{folder}: no stored result matches. `r2med results` lists them.")
-    for path in write(matching, folder_out):
+    for path in write(matching, folder_out, notice):
         echo(str(path))
 
 

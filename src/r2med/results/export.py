@@ -1,72 +1,122 @@
-"""Results in the formats of other tools: TREC run files, CSV tables, mteb's JSON."""
+"""Results in the formats of other tools: TREC run files, CSV tables, mteb's results cache."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from r2med.atomic import atomic_file
 from r2med.errors import R2MedError
+from r2med.results.lookup import leaves, newest_by_system
 from r2med.results.record import Result
+from r2med.results.store import slug
+from r2med.retrieve.conditions import Tell, log
 from r2med.tabular import csv_text
 from r2med.tasks.registry import find_task
 
 
-def export_trec(results: Iterable[Result], out: Path) -> list[Path]:
-    """One run file a result, as `OUT/<task>/<system>.trec`."""
+def export_trec(results: Sequence[Result], out: Path, tell: Tell = log) -> list[Path]:
+    """One run file per result, as `OUT/<task>/<system>-<key>.trec`."""
     written = []
     for result in results:
-        path = out / _file_name(result.task) / f"{result.folder.name}.trec"
-        result.run.to_trec(path, tag=_file_name(result.system))
+        path = out / slug(result.task) / f"{result.folder.name}.trec"
+        result.run.to_trec(path, tag=slug(result.system))
         written.append(path)
     return written
 
 
-def export_csv(results: Iterable[Result], out: Path) -> list[Path]:
+def export_csv(results: Sequence[Result], out: Path, tell: Tell = log) -> list[Path]:
     """`results.csv`, one row per result and metric; `scores.csv`, one per result and query."""
-    found = list(results)
     means = pa.Table.from_pylist(
         [
             {**_named(result), "metric": metric, "value": value}
-            for result in found
+            for result in results
             for metric, value in result.metrics.items()
         ]
     )
-    queries = pa.concat_tables(map(_named_scores, found), promote_options="default")
+    queries = pa.concat_tables(map(_named_scores, results), promote_options="default")
     written = []
     for name, table in (("results.csv", means), ("scores.csv", queries)):
-        with atomic_file(out / name) as draft:
-            draft.write_text(csv_text(table), encoding="utf-8")
+        _write(out / name, csv_text(table))
         written.append(out / name)
     return written
 
 
-def export_mteb(results: Iterable[Result], out: Path) -> list[Path]:
-    """Files as mteb stores results, `OUT/<system>/<revision>/<task>.json`, one a result."""
+def export_mteb(results: Sequence[Result], out: Path, tell: Tell = log) -> list[Path]:
+    """A results cache of mteb, which `mteb.ResultCache(OUT).load_results()` reads unaided.
+
+    A system has one revision for all of its tasks, `OUT/results/<model>/<revision>/<task>.json`
+    with a `model_meta.json` beside them; of several results on a task the newest is taken.
+    """
+    newest_first = sorted(results, key=lambda result: result.record.created, reverse=True)
+    systems: dict[str, list[Result]] = {}
+    for task in dict.fromkeys(result.task for result in results):
+        on_task = [result for result in newest_first if result.task == task]
+        for name, result in newest_by_system(on_task, tell).items():
+            systems.setdefault(name, []).append(result)
     written = []
-    for result in results:
-        revision, name = _mteb_task(result)
-        path = out / _file_name(result.system) / result.folder.name[-12:] / f"{name}.json"
-        text = json.dumps(_mteb_record(result, name, revision), indent=2) + "\n"
-        with atomic_file(path) as draft:
-            draft.write_text(text, encoding="utf-8")
-        written.append(path)
+    for system, own in systems.items():
+        name, revision = f"r2med/{_mteb_name(system)}", _mteb_revision(own)
+        folder = out / "results" / name.replace("/", "__") / revision
+        _write(folder / "model_meta.json", _json(_mteb_model(name, revision)))
+        for result in own:
+            data, task = _mteb_task(result)
+            path = folder / f"{task}.json"
+            _write(path, _json(_mteb_record(result, task, data)))
+            written.append(path)
     return written
 
 
-EXPORTS: Mapping[str, Callable[[Iterable[Result], Path], list[Path]]] = {
+EXPORTS: Mapping[str, Callable[[Sequence[Result], Path, Tell], list[Path]]] = {
     "trec": export_trec,
     "csv": export_csv,
     "mteb": export_mteb,
 }
 
 
+def _mteb_name(system: str) -> str:
+    """The system as a folder name without slashes; a short hash where it lost something."""
+    name = slug(system)
+    return name if name == system else f"{name}-{hashlib.sha256(system.encode()).hexdigest()[:8]}"
+
+
+def _mteb_revision(results: Sequence[Result]) -> str:
+    """A hash of what decides a system's rankings on all of the tasks alike.
+
+    What lies beside a task's data, such as its generations, differs from task to task.
+    """
+    first, *others = ({*map(repr, leaves(each.record.system.identity))} for each in results)
+    alike = sorted(first.intersection(*others))
+    return hashlib.sha256(json.dumps(alike).encode()).hexdigest()[:40]
+
+
+def _mteb_model(name: str, revision: str) -> dict[str, object]:
+    unknown = (
+        "loader",
+        "release_date",
+        "n_parameters",
+        "memory_usage_mb",
+        "max_tokens",
+        "embed_dim",
+        "license",
+        "open_weights",
+        "public_training_code",
+        "public_training_data",
+        "similarity_fn_name",
+        "use_instructions",
+        "training_datasets",
+    )
+    known = {"name": name, "revision": revision, "languages": ["eng-Latn"], "framework": []}
+    return {**known, **dict.fromkeys(unknown)}
+
+
 def _mteb_record(result: Result, name: str, revision: str) -> dict[str, object]:
-    scores = {metric.replace("@", "_at_"): value for metric, value in result.metrics.items()}
+    scores = {_mteb_metric(metric): value for metric, value in result.metrics.items()}
     return {
         "dataset_revision": revision,
         "task_name": name,
@@ -86,27 +136,41 @@ def _mteb_record(result: Result, name: str, revision: str) -> dict[str, object]:
     }
 
 
+def _mteb_metric(metric: str) -> str:
+    return metric.replace("hit@", "hit_rate@").replace("@", "_at_")
+
+
 def _mteb_task(result: Result) -> tuple[str, str]:
     """The revision and the name mteb knows the task by; data of the user's own keeps its name."""
     try:
         entry = find_task(result.task)
     except R2MedError:
-        return result.record.task.hash, _file_name(result.task)
+        return result.record.task.hash, slug(result.task)
     revision = (entry.hub.revision if entry.hub else None) or result.record.task.hash
     if entry.suite != "full":
-        return revision, _file_name(entry.name)
+        return revision, slug(entry.name)
     return revision, f"R2MED{re.sub(r'[^A-Za-z]', '', entry.name)}Retrieval"
 
 
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_file(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
 def _named(result: Result) -> dict[str, str]:
-    return {"suite": result.suite or "local", "task": result.task, "system": result.system}
+    return {
+        "suite": result.suite or "local",
+        "task": result.task,
+        "system": result.system,
+        "result": result.folder.name,
+    }
 
 
 def _named_scores(result: Result) -> pa.Table:
     scores = result.scores.to_arrow()
     named = {name: pa.repeat(value, len(scores)) for name, value in _named(result).items()}
     return pa.table({**named, **dict(zip(scores.column_names, scores.columns, strict=True))})
-
-
-def _file_name(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "unnamed"

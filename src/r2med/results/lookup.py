@@ -115,9 +115,32 @@ def newest(results: Sequence[Result], tell: Tell) -> Result:
     return first
 
 
+def newest_by_system(results: Sequence[Result], tell: Tell) -> dict[str, Result]:
+    """The newest result of every system among results on one task, newest first."""
+    return {name: newest(own, tell) for name, own in _by_system(results).items()}
+
+
+def shared_names(results: Sequence[Result]) -> list[str]:
+    """A note for every name that several stored systems share on the same data of a task."""
+    notes = []
+    by_data: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        by_data.setdefault((result.task, result.record.task.hash), []).append(result)
+    for (task, _), group in by_data.items():
+        for name, own in _by_system(group).items():
+            keys = {result.record.key: result for result in own}
+            if len(keys) > 1:
+                first, other, *_ = keys.values()
+                notes.append(
+                    f"{name} on {task}: {len(keys)} systems share this name. "
+                    f"{difference(first, other)}"
+                )
+    return notes
+
+
 def difference(first: Result, other: Result) -> str:
     """What sets apart two systems that share a name, as a sentence."""
-    ours, theirs = (dict(_leaves(each.record.system.identity)) for each in (first, other))
+    ours, theirs = (dict(leaves(each.record.system.identity)) for each in (first, other))
     names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
     told = [f"{name} ({_value(ours, name)} and {_value(theirs, name)})" for name in names]
     more = f" and {len(told) - _LISTED} more" if len(told) > _LISTED else ""
@@ -155,6 +178,13 @@ def quoted(text: str) -> str:
     return f"'{text}'" if any(mark in text for mark in ' |[](),+"') else text
 
 
+def _by_system(results: Sequence[Result]) -> dict[str, list[Result]]:
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(result.system, []).append(result)
+    return groups
+
+
 def _entry(result: Result) -> TaskEntry | None:
     if result.suite is None:
         return None
@@ -171,14 +201,14 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _leaves(value: object, name: str = "") -> Iterator[tuple[str, object]]:
+def leaves(value: object, name: str = "") -> Iterator[tuple[str, object]]:
     """The single values of an identity, by their path."""
     if isinstance(value, Mapping):
         for key, part in value.items():
-            yield from _leaves(part, f"{name}.{key}" if name else str(key))
+            yield from leaves(part, f"{name}.{key}" if name else str(key))
     elif isinstance(value, list | tuple):
         for place, part in enumerate(value):
-            yield from _leaves(part, f"{name}[{place}]")
+            yield from leaves(part, f"{name}[{place}]")
     else:
         yield name, value
 

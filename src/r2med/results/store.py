@@ -38,7 +38,7 @@ class Store:
 
     def place(self, task: str, suite: str | None, system: str, key: str) -> Path:
         """Where a result lives: readable names for people, the key for identity."""
-        return self._task_folder(task, suite) / f"{_slug(system)}-{key[:_KEY]}"
+        return self._task_folder(task, suite) / f"{slug(system)}-{key[:_KEY]}"
 
     def write(self, record: Record, run: Run, scores: Scores) -> Result:
         """Store a result in one step, with checksums of its tables; it replaces an equal one."""
@@ -65,7 +65,7 @@ class Store:
         sweep(self._task_folder(task, suite))
 
     def _task_folder(self, task: str, suite: str | None) -> Path:
-        return self.root / _slug(suite or "local") / _slug(task)
+        return self.root / slug(suite or "local") / slug(task)
 
 
 def read_result(folder: Path) -> Result:
@@ -92,6 +92,6 @@ def _visible(path: Path) -> bool:
     return not path.parent.name.startswith(".")
 
 
-def _slug(text: str) -> str:
+def slug(text: str) -> str:
     """A folder name that cannot leave its folder and reads like the text it stands for."""
     return re.sub(r"[^A-Za-z0-9._=-]+", "-", text).strip("-.")[:_READABLE] or "system"
