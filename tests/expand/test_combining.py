@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from r2med.errors import UsageError
 from r2med.expand.combining import ANSWER_ALONE, Rule, form
 from r2med.expand.expanded import Expanded, Expansion, Sample
-from r2med.retrieve.query_forms import Part
+from r2med.retrieve.interface import Part
 
 DECLARED = tomllib.loads((files("r2med.expand") / "methods.toml").read_text(encoding="utf-8"))
 METHODS = {

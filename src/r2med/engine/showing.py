@@ -11,8 +11,7 @@ import pyarrow as pa
 from r2med.errors import UsageError, nearest
 from r2med.expand.expanded import Expanded
 from r2med.expand.expander import FromModel
-from r2med.retrieve.interface import Searcher, TermSearcher
-from r2med.retrieve.query_forms import QueryForm, search_forms
+from r2med.retrieve.interface import QueryForm, Searcher, TermSearcher, search_forms
 from r2med.runs import Run
 from r2med.runs.ties import ordered
 from r2med.systems.build import System

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from r2med.errors import UsageError
-from r2med.retrieve.query_forms import Part, QueryForm
+from r2med.retrieve.interface import Part, QueryForm
 
 _QUERY = "{query}"
 _GENERATED = "{generated}"

@@ -9,7 +9,7 @@ from typing import Literal
 
 from r2med.expand.combining import Rule, form
 from r2med.expand.trace import Trace
-from r2med.retrieve.query_forms import QueryForm
+from r2med.retrieve.interface import QueryForm
 
 Outcome = Literal["ok", "truncated", "empty", "refused"]
 

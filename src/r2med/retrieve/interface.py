@@ -1,9 +1,17 @@
-"""What a first stage promises: prepare a task's corpus once, then search it as often as wanted."""
+"""What a first stage promises: prepare a task's corpus once, then search it as often as wanted.
+
+An expanded query is searched in another form: lexical retrievers take one text, dense ones the mean
+of the vectors of one or more. A generation method says both, because the published methods
+combine differently for each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
+
+import pyarrow as pa
 
 from r2med.runs import Run
 from r2med.tasks.task import Queries, Task
@@ -49,3 +57,49 @@ class Retriever(Protocol):
         The whole task is given because instructions are worded after its kind.
         """
         ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """One text of a query whose vector enters the mean.
+
+    `generated` marks text of a language model: an encoder puts the query instruction before it only
+    where its registry entry says so (the published inst, grit and nv do, the others do not).
+    """
+
+    text: str
+    generated: bool = False
+
+
+@dataclass(frozen=True)
+class QueryForm:
+    """One query as it is searched for."""
+
+    query_id: str
+    lexical: str
+    dense: tuple[Part, ...]
+
+
+@runtime_checkable
+class FormSearcher(Protocol):
+    """A searcher that averages: dense retrieval, and whatever else encodes texts."""
+
+    def search_forms(self, forms: Sequence[QueryForm], *, depth: int) -> Run:
+        """As `search`, each query's vector being the plain mean of its parts' vectors."""
+        ...
+
+
+def search_forms(
+    searcher: Searcher, queries: Queries, forms: Sequence[QueryForm], *, depth: int
+) -> Run:
+    """Search with expanded queries; a searcher that cannot average takes the lexical text."""
+    if isinstance(searcher, FormSearcher):
+        return searcher.search_forms(forms, depth=depth)
+    return searcher.search(lexical_queries(queries, forms), depth=depth)
+
+
+def lexical_queries(queries: Queries, forms: Sequence[QueryForm]) -> Queries:
+    """The queries with the text of their lexical form; ids, order and annotations stay."""
+    texts = {form.query_id: form.lexical for form in forms}
+    column = [texts[query_id] for query_id in queries.ids.to_pylist()]
+    return replace(queries, texts=pa.array(column, type=pa.large_string()))

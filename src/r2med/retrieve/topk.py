@@ -1,4 +1,4 @@
-"""The best documents of every query, exactly: of blocks of scores only candidates are sorted.
+"""The best documents of every query, exactly: only scores that can be among them are sorted.
 
 Documents of one text share its vector, so texts are ranked first and then spread over documents.
 """
@@ -26,8 +26,8 @@ _SMALLEST_BLOCK = 1024
 _LARGEST_BLOCK = 32768
 _GROUPS = 4
 """Groups of documents for each that is wanted: more make a higher floor and cost more."""
-_CROWD = 16
-"""Candidates for each wanted document that may wait to be sorted."""
+_WAITING = 8
+"""Candidates for each wanted document that may wait to be put in one order."""
 
 
 def top(
@@ -42,36 +42,70 @@ def top(
     scores = np.zeros((len(queries), depth), dtype=np.float32)
     for start in range(0, len(queries), _MOST_QUERIES):
         part = queries[start : start + _MOST_QUERIES]
-        found = top_scored(
+        rows = slice(start, start + len(part))
+        best[rows], scores[rows] = top_scored(
             lambda first, last, part=part: part @ documents(first, last).T,  # type: ignore[misc]
             (len(part), count),
             depth=depth,
             block=_block_size(part, memory),
         )
-        best[start : start + len(part)], scores[start : start + len(part)] = found
     return best, scores
 
 
 def top_scored(
     score: Score, shape: tuple[int, int], *, depth: int, block: int
 ) -> tuple[NDArray[np.int64], Matrix]:
-    """As `top`, with scores by any rule, asked for by blocks of documents.
-
-    All that reaches a score known to be reached `depth` times is kept, and only that is sorted,
-    so that a block costs little more than its scores.
-    """
-    rows, count = shape
-    depth = min(depth, count)
-    pool = _Pool(rows, depth)
-    if not depth:
-        return pool.best()
-    floor = _Floor(rows, depth)
+    """As `top`, with scores by any rule, asked for by blocks of documents."""
+    queries, count = shape
+    places = np.zeros((queries, 0), dtype=np.int64)
+    scores = np.zeros((queries, 0), dtype=np.float32)
     for start in range(0, count, block):
-        scores = score(start, min(start + block, count))
-        reached = floor.raised_by(scores)
-        pool.add(scores, np.flatnonzero(scores >= reached[:, None]), start)
-        pool.shrink(reached)
-    return pool.best()
+        fresh = score(start, min(start + block, count))
+        best = np.array([best_places(row, depth) for row in fresh], dtype=np.int64)
+        best = best.reshape(queries, min(depth, fresh.shape[1]))
+        places = np.concatenate([places, best + start], axis=1)
+        scores = np.concatenate([scores, np.take_along_axis(fresh, best, 1)], axis=1)
+        if places.shape[1] > _WAITING * depth or start + block >= count:
+            order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
+            places = np.take_along_axis(places, order, 1)
+            scores = np.take_along_axis(scores, order, 1)
+    return places, scores
+
+
+def best_places(scores: NDArray[np.floating], depth: int) -> NDArray[np.int64]:
+    """The places of the `depth` highest scores, best first; of equal ones the earlier place.
+
+    Only scores above one that at least `depth` documents are known to reach are sorted.
+    """
+    depth = min(depth, len(scores))
+    if not depth:
+        return np.zeros(0, dtype=np.int64)
+    floor = _reached(scores, depth)
+    places = np.flatnonzero(scores > floor)
+    above = scores[places]
+    if len(places) > 2 * depth:
+        kept = np.flatnonzero(above >= np.partition(above, -depth)[-depth])
+        places, above = places[kept], above[kept]
+    ranked: NDArray[np.int64] = places[np.argsort(-above, kind="stable")[:depth]]
+    lacking = depth - len(ranked)
+    if not lacking:
+        return ranked
+    equal = np.flatnonzero(scores[: _GROUPS * depth] == floor)
+    if len(equal) < lacking:
+        equal = np.flatnonzero(scores == floor)
+    return np.concatenate([ranked, equal[:lacking]])
+
+
+def _reached(scores: NDArray[np.floating], depth: int) -> np.floating:
+    """A score that at least `depth` documents reach: as many groups of documents hold one."""
+    groups = _GROUPS * depth
+    size = len(scores) // groups
+    if size < 2:
+        exact: np.floating = np.partition(scores, -depth)[-depth]
+        return exact
+    best = scores[: size * groups].reshape(size, groups).max(axis=0)
+    floor: np.floating = np.partition(best, groups - depth)[groups - depth]
+    return floor
 
 
 def spread_over(
@@ -114,87 +148,7 @@ def run_of(
     )
 
 
-class _Floor:
-    """For each query, a score that at least `depth` of the documents seen so far reach.
-
-    Documents are dealt into groups, of which only the best scores are known: as many groups as
-    hold one so high, as many documents do.
-    """
-
-    def __init__(self, queries: int, depth: int) -> None:
-        self._last = (_GROUPS - 1) * depth
-        self._best = np.full((queries, _GROUPS * depth), -np.inf, dtype=np.float32)
-
-    def raised_by(self, scores: Matrix) -> Matrix:
-        """The floor once these scores are counted in."""
-        queries, groups = self._best.shape
-        even = scores.shape[1] // groups * groups
-        if even:
-            dealt = scores[:, :even].reshape(queries, -1, groups)
-            np.maximum(self._best, dealt.max(axis=1), out=self._best)
-        rest = scores[:, even:]
-        first = self._best[:, : rest.shape[1]]
-        np.maximum(first, rest, out=first)
-        floor: Matrix = np.partition(self._best, self._last, axis=1)[:, self._last]
-        return floor
-
-
-class _Pool:
-    """Candidates of all queries as flat columns, each query's in the order of documents."""
-
-    def __init__(self, queries: int, depth: int) -> None:
-        self._shape = (queries, depth)
-        self._enough = _CROWD * queries * depth
-        self._rows = np.zeros(0, dtype=np.int64)
-        self._documents = np.zeros(0, dtype=np.int64)
-        self._scores = np.zeros(0, dtype=np.float32)
-
-    def add(self, scores: Matrix, places: NDArray[np.int64], start: int) -> None:
-        """Take these places of a block of scores, whose first document has number `start`."""
-        rows, columns = np.divmod(places, scores.shape[1])
-        self._rows = np.concatenate([self._rows, rows])
-        self._documents = np.concatenate([self._documents, columns + start])
-        self._scores = np.concatenate([self._scores, scores[rows, columns]])
-
-    def shrink(self, floor: Matrix) -> None:
-        """Let go of what a raised floor leaves behind, and of ties that crowd in."""
-        kept = np.flatnonzero(self._scores >= floor[self._rows])
-        if len(kept) > self._enough:
-            kept = np.sort(self._leading())
-        self._keep(kept)
-
-    def best(self) -> tuple[NDArray[np.int64], Matrix]:
-        """The best of every query, best first."""
-        self._keep(self._leading())
-        return self._documents.reshape(self._shape), self._scores.reshape(self._shape)
-
-    def _leading(self) -> NDArray[np.int64]:
-        """Where the best `depth` candidates of each query are, best first."""
-        queries, depth = self._shape
-        order = _best_first(self._rows, self._scores)
-        rows = self._rows[order]
-        ranks = np.arange(len(rows)) - np.searchsorted(rows, np.arange(queries))[rows]
-        leading: NDArray[np.int64] = order[ranks < depth]
-        return leading
-
-    def _keep(self, places: NDArray[np.int64]) -> None:
-        self._rows = self._rows[places]
-        self._documents = self._documents[places]
-        self._scores = self._scores[places]
-
-
-def _best_first(rows: NDArray[np.int64], scores: Matrix) -> NDArray[np.int64]:
-    """Order by row, then by falling score, ties as they come.
-
-    The bits of a float ascend as it does, those of negative ones the other way round; so row and
-    score make one number, and one sort does.
-    """
-    bits = (scores + np.float32(0)).view(np.int32).astype(np.int64)
-    ascending = np.where(bits < 0, bits ^ 0x7FFF_FFFF, bits)
-    return np.argsort((rows << 32) - ascending, kind="stable")
-
-
 def _block_size(queries: Matrix, memory: int) -> int:
-    """Documents a block: their vectors, the scores and the comparison must fit the budget."""
+    """Documents per block: their vectors, the scores and the comparison must fit the budget."""
     a_document = 4 * queries.shape[1] + 5 * len(queries)
     return int(np.clip(memory // max(1, a_document), _SMALLEST_BLOCK, _LARGEST_BLOCK))

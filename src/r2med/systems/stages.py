@@ -19,8 +19,7 @@ from r2med.retrieve.given.candidates import CandidateSettings, Subset, find_subs
 from r2med.retrieve.given.files import RunFile
 from r2med.retrieve.given.findings import Findings
 from r2med.retrieve.given.fitting import fitted
-from r2med.retrieve.interface import Retriever, Searcher
-from r2med.retrieve.query_forms import QueryForm, search_forms
+from r2med.retrieve.interface import QueryForm, Retriever, Searcher, search_forms
 from r2med.runs import Run
 from r2med.runs.ties import TieOrder, ordered
 from r2med.settings import identity_of

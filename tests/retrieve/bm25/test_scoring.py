@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from r2med.retrieve.bm25.analyzers import find_analyzer
 from r2med.retrieve.bm25.index import build_index
-from r2med.retrieve.bm25.scoring import Scorer, Weighting, top
+from r2med.retrieve.bm25.scoring import Scorer, Weighting
 from tests.building import texts
 
 word = st.sampled_from(["aorta", "biopsy", "colon", "dose", "edema", "fever", "gene"])
@@ -93,22 +93,3 @@ def test_scores_follow_the_formula(documents: list[str], query: str, weighting: 
     scores = np.zeros(len(documents))
     scores[rows] = ranked
     assert scores == pytest.approx(_by_hand(stemmed, " ".join(asked.row(0)), weighting))
-
-
-scores_with_ties = st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 7.25]), max_size=300)
-
-
-@settings(deadline=None)
-@given(scores_with_ties, st.integers(1, 40))
-def test_top_is_the_head_of_a_stable_sort(scores: list[float], depth: int) -> None:
-    places = top(np.array(scores), depth)
-
-    assert places.tolist() == sorted(range(len(scores)), key=lambda place: -scores[place])[:depth]
-
-
-@settings(deadline=None)
-@given(st.lists(st.floats(0, 1), min_size=50, max_size=400), st.integers(1, 5))
-def test_top_finds_the_best_among_many_groups(scores: list[float], depth: int) -> None:
-    places = top(np.array(scores), depth)
-
-    assert places.tolist() == sorted(range(len(scores)), key=lambda place: -scores[place])[:depth]

@@ -15,8 +15,7 @@ import pytest
 import r2med
 from r2med.errors import DataError, UsageError
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.interface import Searcher
-from r2med.retrieve.query_forms import Part, QueryForm, search_forms
+from r2med.retrieve.interface import Part, QueryForm, Searcher, search_forms
 from r2med.settings import read
 from r2med.systems.registry import find_entry
 from tests.building import texts

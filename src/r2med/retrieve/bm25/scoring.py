@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from r2med.retrieve.bm25.index import Index, distinct
 from r2med.retrieve.bm25.words import TokenColumns, in_threads
+from r2med.retrieve.topk import best_places
 
 Weights = NDArray[np.float64]
 
@@ -25,9 +26,6 @@ Counts = NDArray[np.int64]
 
 
 Rows = NDArray[np.int64]
-
-
-Places = NDArray[np.int64]
 
 
 Bounds = NDArray[np.int64]
@@ -45,10 +43,6 @@ Product = Callable[..., None]
 
 _QUERIES_A_PART = 16
 """Queries that a thread takes at once: the fewer, the more evenly threads are loaded."""
-
-
-_GROUPS = 4
-"""Groups a wanted document: more make a sharper bound and cost more to look through."""
 
 
 _MOST_POSTINGS = np.iinfo(np.int32).max
@@ -104,7 +98,7 @@ class Scorer:
         weights = self._query_weights(terms, counts)
         self._postings.add(sums, bounds, weights)
         scores = sums if among is None else sums[among]
-        places = top(scores, depth)
+        places = best_places(scores, depth)
         return places, scores[places]
 
     def contributions(self, query: TokenColumns, row: int) -> dict[str, float]:
@@ -200,42 +194,6 @@ class Postings:
         scaled = np.concatenate([self.impacts[start:end] for start, end in places])
         scaled *= np.repeat(weights[::-1], (bounds[1] - bounds[0])[::-1])
         return np.bincount(found, scaled, minlength=length).astype(np.float64, copy=False)
-
-
-def top(scores: Weights, depth: int) -> Places:
-    """The places of the `depth` highest scores, best first; of equal ones the earlier place.
-
-    Scores are never negative; places that score nothing come last, in order.
-    """
-    reached = _reached(scores, depth)
-    places = np.flatnonzero(scores >= reached if reached > 0 else scores > 0)
-    ranked = _best_of(scores, places, depth)
-    lacking = depth - len(ranked)
-    if not lacking:
-        return ranked
-    return np.concatenate([ranked, np.flatnonzero(scores[: depth + len(ranked)] == 0)[:lacking]])
-
-
-def _best_of(scores: Weights, places: Places, depth: int) -> Places:
-    """The best of some places, given in ascending order; sorts only what can be among them."""
-    candidates = scores[places]
-    if len(places) > 2 * depth:
-        kept = np.flatnonzero(candidates >= np.partition(candidates, -depth)[-depth])
-        places, candidates = places[kept], candidates[kept]
-    return places[np.argsort(-candidates, kind="stable")[:depth]]
-
-
-def _reached(scores: Weights, depth: int) -> float:
-    """A score that at least `depth` documents reach: as many groups hold one.
-
-    0 where there are too few documents to form groups.
-    """
-    groups = _GROUPS * depth
-    size = len(scores) // groups
-    if size < 2:
-        return 0.0
-    best = scores[: size * groups].reshape(size, groups).max(axis=0)
-    return float(np.partition(best, groups - depth)[groups - depth])
 
 
 def lucene_idf(frequencies: Counts, documents: int) -> Weights:

@@ -18,7 +18,7 @@ from r2med.models.vectors import Shelf, open_shelf
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import SIDES, Encoded, Encoder, Form, Side, Work, encode, unit
 from r2med.retrieve.dense.settings import Settings, Similarity, Storage
-from r2med.retrieve.query_forms import QueryForm
+from r2med.retrieve.interface import QueryForm
 from r2med.retrieve.topk import Matrix, run_of, spread_over, top
 from r2med.runs import Run
 from r2med.tasks.task import Queries, Task
