@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.errors import DataError
-from r2med.models.batching import Batches
+from r2med.models.batching import Batches, TokenInputs
 from r2med.models.vectors import Addresses, Computed, Rows, Shelf, distinct, fill, hashed
 from r2med.retrieve.conditions import Conditions, Progress
 
@@ -67,29 +67,30 @@ class Inputs(Protocol):
 
 @dataclass(frozen=True)
 class TextInputs:
-    """Inputs of a model whose tokens nobody sees: whole texts, batched by count."""
+    """Whole texts, for a model that tokenises by itself; their tokens may be counted beforehand."""
 
     texts: Sequence[str]
     form: Form
+    counted: TokenInputs | None = None
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Every text weighs the same."""
-        return np.ones(len(self.texts), dtype=np.int64)
+        """Tokens of each text; where nobody knows, every text weighs the same."""
+        return self.counted.lengths if self.counted else np.ones(len(self.texts), dtype=np.int64)
 
     @property
     def tokens(self) -> NDArray[np.int64]:
-        """Unknown."""
-        return np.zeros(len(self.texts), dtype=np.int64)
+        """Tokens of each text, or 0."""
+        return self.counted.lengths if self.counted else np.zeros(len(self.texts), dtype=np.int64)
 
     @property
     def truncated(self) -> NDArray[np.bool_]:
-        """Unknown, so none."""
-        return np.zeros(len(self.texts), dtype=np.bool_)
+        """Which texts are longer than the model's limit, as far as is known."""
+        return self.counted.truncated if self.counted else self.tokens > 0
 
     def seen(self, row: int) -> str:
-        """The text as it is handed over."""
-        return self.form.instruction + self.texts[row]
+        """The tokens as text again, or the text as it is handed over."""
+        return self.counted.seen(row) if self.counted else self.form.instruction + self.texts[row]
 
 
 class Encoder(Protocol):

@@ -44,32 +44,6 @@ _FIXED: Mapping[str, tuple[object, ...]] = {
 _VERSION = 2
 
 
-@dataclass(frozen=True, eq=False)
-class CountedInputs(TextInputs):
-    """Texts that the model's own code tokenises, with their tokens counted beforehand."""
-
-    counted: Inputs
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each text."""
-        return self.counted.lengths
-
-    @property
-    def tokens(self) -> NDArray[np.int64]:
-        """Tokens of each text."""
-        return self.counted.lengths
-
-    @property
-    def truncated(self) -> NDArray[np.bool_]:
-        """Which texts are longer than the model's limit."""
-        return self.counted.truncated
-
-    def seen(self, row: int) -> str:
-        """The tokens as text again."""
-        return self.counted.seen(row)
-
-
 @dataclass
 class LibraryModel:
     """A model of sentence-transformers, loaded when it is first needed."""
@@ -173,7 +147,7 @@ class LibraryEncoder:
         if not callable(tokenizer):
             return TextInputs(texts, form)
         limit = form.max_length or self.library.own_limit or 0
-        return CountedInputs(texts, form, tokenise(tokenizer, texts, form, limit=limit))
+        return TextInputs(texts, form, tokenise(tokenizer, texts, form, limit=limit))
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
         """One batch, by the library's own `encode`."""
@@ -239,16 +213,16 @@ class MethodEncoder:
             "normalize": self.settings.normalize,
         }
 
-    def inputs(self, texts: Sequence[str], form: Form) -> CountedInputs:
+    def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
         """The texts, counted by the checkpoint's tokeniser; an end token of the model's is not."""
         counted = tokenise(self._tokenizer, texts, form, limit=form.max_length)
-        return CountedInputs(texts, form, counted)
+        return TextInputs(texts, form, counted)
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
         """One batch, in float32 and normalised where the settings say so."""
         import torch
 
-        assert isinstance(inputs, CountedInputs)
+        assert isinstance(inputs, TextInputs)
         texts = [inputs.texts[row] for row in rows]
         options: dict[str, Any] = {"instruction": inputs.form.instruction}
         if inputs.form.max_length:
