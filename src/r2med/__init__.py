@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from r2med.engine.evaluate import evaluate
+    from r2med.engine.reproduce import reproduce
     from r2med.errors import R2MedError
     from r2med.measure.scores import Scores
     from r2med.measure.scores import measure as score
     from r2med.results.compare import compare
+    from r2med.results.leaderboard import leaderboard
     from r2med.results.record import Result
     from r2med.results.store import Store
     from r2med.retrieve.conditions import Conditions
@@ -43,7 +45,9 @@ _HOMES = {
     "Task": "r2med.tasks.task:Task",
     "compare": "r2med.results.compare:compare",
     "evaluate": "r2med.engine.evaluate:evaluate",
+    "leaderboard": "r2med.results.leaderboard:leaderboard",
     "load_task": "r2med.tasks.load:load_task",
+    "reproduce": "r2med.engine.reproduce:reproduce",
     "score": "r2med.measure.scores:measure",
 }
 
@@ -61,7 +65,9 @@ __all__ = [
     "Task",
     "compare",
     "evaluate",
+    "leaderboard",
     "load_task",
+    "reproduce",
     "score",
 ]
 

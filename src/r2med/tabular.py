@@ -6,6 +6,7 @@ import csv
 import io
 import shutil
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -48,6 +49,15 @@ class Tabular(ABC):
     def to_csv(self) -> str:
         """The table as CSV text; an empty cell is a missing value."""
         return csv_text(self.to_arrow())
+
+
+def table_of(columns: Mapping[str, type], rows: Iterable[Mapping[str, object]]) -> pa.Table:
+    """Rows as an Arrow table of these columns; a key that a row lacks is a missing value."""
+    import pyarrow as pa
+
+    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    schema = pa.schema([pa.field(name, kinds[kind]) for name, kind in columns.items()])
+    return pa.Table.from_pylist(list(rows), schema=schema)
 
 
 def csv_text(table: pa.Table) -> str:

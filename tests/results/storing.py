@@ -42,33 +42,64 @@ def store(
     data: str = "data",
     created: str = "2026-01-01T00:00:00+00:00",
     documents: int | None = None,
-    notices: tuple[str, ...] = (),
+    differences: tuple[str, ...] = (),
     stages: tuple[dict[str, object], ...] = (),
     suite: str | None = "registered",
 ) -> Result:
-    """Keep a result of a registered task, with that task's counts unless told otherwise."""
+    """Keep a result of a registered task, with that task's counts unless others are given."""
+    return store_run(
+        root,
+        system,
+        task,
+        run_of(ranks),
+        judgements_for(ranks),
+        data=data,
+        created=created,
+        documents=documents,
+        differences=differences,
+        stages=stages,
+        suite=suite,
+    )
+
+
+def store_run(
+    root: Path,
+    system: str,
+    task: str,
+    run: Run,
+    judgements: Judgements,
+    *,
+    data: str = "data",
+    created: str = "2026-01-01T00:00:00+00:00",
+    documents: int | None = None,
+    differences: tuple[str, ...] = (),
+    stages: tuple[dict[str, object], ...] = (),
+    suite: str | None = "registered",
+) -> Result:
+    """Keep any run as a result."""
     entry = find_task(task) if suite else None
     counts = entry.counts if entry else {}
-    scores = measure(run_of(ranks), judgements_for(ranks))
+    scores = measure(run, judgements)
     record = Record(
         task=TaskRecord(
             name=entry.name if entry else task,
             suite=entry.suite if entry else None,
             hash=data,
             documents=counts.get("documents", 1) if documents is None else documents,
-            queries=counts.get("queries", len(ranks)),
+            queries=counts.get("queries", len(run)),
             judged_queries=len(scores),
-            notices=notices,
+            notices=(),
+            differences=differences,
         ),
         system=SystemRecord(system, {"name": system}, DEPTH, "trec", None, ()),
         metrics=scores.means(),
-        micro={f"recall@{cutoff}": scores.micro_recall(cutoff) for cutoff in (10, 100)},
+        micro={f"recall@{cutoff}": scores.micro_recall(cutoff) for cutoff in (1, 10, 100)},
         seconds={"load": 5.0, "index": 1.0, "search": 0.5, "measure": 5.0},
         facts={},
         created=created,
         stages=stages,
     )
-    return Store(root).write(record, run_of(ranks), scores)
+    return Store(root).write(record, run, scores)
 
 
 def ranks(*values: int) -> dict[str, int]:

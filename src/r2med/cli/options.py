@@ -80,6 +80,14 @@ _SYSTEMS: Any = typer.Argument(
     autocompletion=_starting(_system_names),
 )
 
+System = Annotated[
+    str,
+    typer.Argument(
+        metavar="SYSTEM",
+        help="A system, e.g. bm25 or 'nv | rankllama@100'.",
+        autocompletion=_starting(_system_names),
+    ),
+]
 Systems = Annotated[list[str], _SYSTEMS]
 AnySystems = Annotated[list[str] | None, _SYSTEMS]
 Stored = Annotated[

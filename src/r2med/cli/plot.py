@@ -25,7 +25,7 @@ from r2med.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from r2med.report.plots.theme import Theme
-    from r2med.report.standing import Leaderboard
+    from r2med.results.leaderboard import Leaderboard
     from r2med.results.record import Result
 
 FIGURES = ("heatmap", "means", "cost", "overlap", "wins")
@@ -70,7 +70,7 @@ def plot(
     else:
         if systems:
             raise UsageError(f"plot {what} takes no systems; choose with --suite, --kind, --top.")
-        chart = _of_board(what, _board(suite, name, kind, stored), look, top, spent)
+        chart = _of_board(what, _board(suite, name, kind, results), look, top, spent)
     save(chart, file, look)
     echo(f"wrote {file}")
 
@@ -82,12 +82,11 @@ def _stored(folder: Path) -> list[Result]:
     return stored_results(folder, notice)
 
 
-def _board(suite: str, metric: str, kind: str | None, stored: list[Result]) -> Leaderboard:
-    from r2med.report.leaderboard import Selection, leaderboard
-    from r2med.results.lineage import KINDS
+def _board(suite: str, metric: str, kind: str | None, folder: Path) -> Leaderboard:
+    from r2med.report.console import notice
+    from r2med.results.leaderboard import leaderboard
 
-    only = chosen(kind, KINDS, "--kind") if kind else None
-    board = leaderboard(Selection(suite=suite.lower(), metric=metric, kind=only), stored)
+    board = leaderboard(suite, metric=metric, kind=kind, results=folder, tell=notice)
     if not any(row.mean is not None for row in board.rows):
         raise MissingError(
             f"No system of the {board.suite.name} suite has {metric} on all its tasks.\n"

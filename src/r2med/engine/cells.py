@@ -184,6 +184,7 @@ def _task_record(task: Task, judged: int) -> TaskRecord:
         queries=len(task.queries),
         judged_queries=judged,
         notices=task.notices,
+        differences=task.differences,
     )
 
 

@@ -1,196 +1,248 @@
-"""The leaderboard as values: published and measured systems in one ranking, never confused.
-
-A row without all tasks has no mean and no rank; a row on other data is marked; a gain is taken
-against the same kind of figure, or says that it is not.
-"""
+"""The leaderboard on a terminal and as Markdown: what the width holds, and what its words mean."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from r2med.errors import UsageError, nearest
-from r2med.measure.intervals import Averaging
-from r2med.measure.scores import aggregate
-from r2med.report.standing import BoundsOf, Leaderboard, Origin, Standing
-from r2med.results.lineage import Kind, first_stage
-from r2med.results.published import is_micro, published_systems
-from r2med.systems.spec import parse
-from r2med.tasks.registry import Suite, TaskEntry, find_suite
+from rich.console import Console
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from r2med.report.leaderboard_measured import Entrant
-    from r2med.results.record import Result
+from r2med.measure.significance import SIGNIFICANT
+from r2med.report.table import Cell, Column, Grid, dollars, points, print_fitting, signed
+from r2med.results.leaderboard import Leaderboard, Standing
+from r2med.results.lineage import KIND_TITLES
+
+#: Short forms of the eight tasks, for columns of four characters.
+SHORT_NAMES = {
+    "Biology": "Biol",
+    "Bioinformatics": "Binf",
+    "Medical-Sciences": "MedS",
+    "MedXpertQA-Exam": "Exam",
+    "MedQA-Diag": "Diag",
+    "PMC-Treatment": "Trea",
+    "PMC-Clinical": "PMC",
+    "IIYi-Clinical": "IIYi",
+}
+_FAMILY_NAMES = {"Q&A reference": "Q&A", "clinical evidence": "evidence", "clinical case": "case"}
+_ORIGINS = {"published": "publ", "measured": "here"}
+_CACHED = "*: partly from a cache; answers of language models as recorded with them."
+_FAMILIES_SHOWN = "Q&A, evidence, case: task means by family; wider output shows the tasks."
 
 
 @dataclass(frozen=True)
-class Selection:
-    """What a leaderboard is asked for."""
+class _Column:
+    """A column and how a row fills it."""
 
-    suite: str = "full"
-    metric: str = "ndcg@10"
-    kind: Kind | None = None
-    family: str | None = None
-    averaging: Averaging | None = None
-    """None: as the suite publishes it, by task for R2MED and by query for NanoR2MED."""
-
-    @property
-    def averaged(self) -> Averaging:
-        """The mean that ranks."""
-        return self.averaging or ("query" if self.suite == "nano" else "task")
+    title: str
+    cell: Callable[[Standing], Cell]
+    right: bool = True
 
 
-def leaderboard(
-    selection: Selection, results: Sequence[Result] = (), *, bounds: BoundsOf | None = None
-) -> Leaderboard:
-    """Rank published systems and stored results; `bounds` gives the tie bounds of a result."""
-    suite = find_suite(selection.suite)
-    tasks = _tasks(suite, selection.family)
-    frame = _Frame(suite.name, selection.metric, selection.averaged, tasks)
-    rows, notes = frame.published()
-    ours = [result for result in results if result.suite == suite.name]
-    tested = None
-    if not ours:
-        placed = _ranked(_with_gains(rows, selection.kind))
-    else:
-        from r2med.report import leaderboard_measured as measured
+_Layout = tuple[list[_Column], int, str | None]
+"""Columns, the spaces between them, and what a reader should know of this layout."""
 
-        entrants, told = measured.entrants(ours, [task.name for task in tasks])
-        notes += told
-        rows += [frame.measured(entrant) for entrant in entrants]
-        placed = _ranked(_with_gains(rows, selection.kind))
-        placed = measured.with_intervals(placed, entrants, selection.metric, selection.averaged)
-        placed, tested = measured.with_groups(
-            placed, entrants, selection.metric, selection.averaged
-        )
-        if bounds is not None:
-            placed = measured.with_tie_bounds(placed, entrants, bounds, frame.mean)
-    return Leaderboard(
-        suite, selection.metric, selection.averaged, tasks, tuple(placed), tuple(notes), tested
+
+def draw(board: Leaderboard, out: Console, *, cost: bool = False) -> None:
+    """Print the board and its legend; `cost` shows seconds, tokens and money instead of tasks."""
+    marks = _footnotes(board.shown)
+    out.print(f"{board.suite.title} leaderboard · {board.metric} × 100", style="bold")
+    out.print(f"ranked by the {board.mean_title}")
+    if not board.rows:
+        out.print(_nothing(board))
+        return
+    leading = _leading(board, marks)
+    layouts = _cost_layouts() if cost else _layouts(board)
+    print_fitting(
+        (_grid(board.shown, [*leading, *columns], gap, note) for columns, gap, note in layouts), out
+    )
+    for line in _legend(board, marks):
+        out.print(line, style="dim")
+
+
+def to_markdown(board: Leaderboard) -> str:
+    """A table for a page, values × 100, with its caption."""
+    names = ["#", "system", "from", "mean", "95 % interval", "≈", "Δ"]
+    names += [task.name for task in board.tasks]
+    rule = ["---" if name in ("system", "from") else "---:" for name in names]
+    lines = [
+        f"**{board.suite.title}, {board.metric} × 100**, ranked by the {board.mean_title}. "
+        "Δ is the gain over the system's own first stage.",
+        "",
+        *(f"| {' | '.join(cells)} |" for cells in (names, rule)),
+        *(f"| {' | '.join(_markdown_cells(row, board))} |" for row in board.shown),
+    ]
+    marks = [f"- {row.system}: {'; '.join(row.marks)}" for row in board.shown if row.marks]
+    return "\n".join([*lines, *([""] if marks else []), *marks])
+
+
+def _markdown_cells(row: Standing, board: Leaderboard) -> list[str]:
+    interval = row.interval
+    return [
+        str(row.rank or "-"),
+        f"`{row.system}`".replace("|", "\\|"),
+        row.origin,
+        str(points(row.mean) or "-"),
+        f"{100 * interval.low:.2f} to {100 * interval.high:.2f}" if interval else "",
+        row.letters,
+        str(signed(row.gain) or ""),
+        *(str(points(row.values.get(task.name)) or "-") for task in board.tasks),
+    ]
+
+
+def _layouts(board: Leaderboard) -> Iterator[_Layout]:
+    """Tasks with two digits, with one, then families, then nothing but the mean."""
+    for digits, gap in ((2, 2), (2, 1), (1, 1)):
+        yield [_task_column(task.name, task.source, digits) for task in board.tasks], gap, None
+    families = dict.fromkeys(task.family for task in board.tasks)
+    if len(families) > 1:
+        columns = [_family_column(family) for family in families]
+        yield columns, 2, _FAMILIES_SHOWN
+        yield columns, 1, _FAMILIES_SHOWN
+    yield [], 1, None
+
+
+def _cost_layouts() -> Iterator[_Layout]:
+    columns = [
+        _Column("index s", lambda row: f"{row.cost.index_seconds:,.1f}" if row.cost else None),
+        _Column("ms/query", _milliseconds),
+        _Column("tokens/query", _tokens),
+        _Column("money", _money),
+    ]
+    yield columns, 2, _CACHED
+    yield columns, 1, _CACHED
+
+
+def _leading(board: Leaderboard, marks: dict[str, int]) -> list[_Column]:
+    """Rank, name, origin and mean; intervals, letters and gains where any row has them."""
+    columns = [
+        _Column("#", lambda row: str(row.rank) if row.rank else None),
+        _Column("system", lambda row: _name(row, marks), right=False),
+        _Column("from", _origin, right=False),
+        _Column("mean", lambda row: points(row.mean, style="bold")),
+    ]
+    if any(row.interval for row in board.shown):
+        columns.append(_Column("±", _half_width))
+    if any(row.letters for row in board.shown):
+        columns.append(_Column("≈", lambda row: row.letters))
+    if any(row.ties for row in board.shown):
+        columns.append(_Column("tie bounds", _bounds))
+    if any(row.gain is not None for row in board.shown):
+        columns.append(_Column("Δ", _gain))
+    return columns
+
+
+def _grid(
+    rows: Sequence[Standing], columns: Sequence[_Column], gap: int, caption: str | None
+) -> Grid:
+    ranked = sum(row.mean is not None for row in rows)
+    return Grid(
+        [Column(column.title, column.right) for column in columns],
+        [[column.cell(row) for column in columns] for row in rows],
+        gap=gap,
+        ends=frozenset([ranked - 1]) if ranked < len(rows) else frozenset(),
+        caption=caption,
     )
 
 
-@dataclass(frozen=True)
-class _Frame:
-    """The tasks, metric and mean that every row is built with."""
-
-    suite: str
-    metric: str
-    averaging: Averaging
-    tasks: tuple[TaskEntry, ...]
-
-    def standing(
-        self,
-        system: str,
-        kind: Kind,
-        origin: Origin,
-        source: str,
-        values: Mapping[str, float],
-        queries: Mapping[str, int] | None = None,
-    ) -> Standing:
-        """A row with its means; `queries` are the counts of measured tasks."""
-        asked = {task.name: self._queries(task, queries) for task in self.tasks}
-        families = {task.name: task.family for task in self.tasks}
-        known = {task.name: values[task.name] for task in self.tasks if task.name in values}
-        positives = {task.name: task.counts.get("judgements", 1) for task in self.tasks}
-        weights = positives if is_micro(self.suite, self.metric) else asked
-        found = replace(
-            aggregate(known, weights, families), queries=sum(asked[task] for task in known)
+def _legend(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
+    """What was done to get these numbers, and nothing that was not."""
+    gains = [
+        f"{KIND_TITLES[each.kind]}: {each.better} of {each.systems} gain, "
+        f"median {100 * each.median:+.2f}"
+        for each in board.gains
+    ]
+    if gains:
+        yield f"Δ: gain over the system's own first stage. {'; '.join(gains)}."
+    sources = dict.fromkeys(
+        source
+        for row in board.rows
+        if row.origin == "published"
+        for source in row.source.split(", ")
+    )
+    if sources:
+        yield (
+            f"publ: published figures ({', '.join(sources)}); without scores of single queries "
+            "there is no interval and no test between them."
         )
-        mean = found.task_mean if self.averaging == "task" else found.weighted_mean
-        return Standing(system, kind, origin, source, known, found, mean)
-
-    def measured(self, entrant: Entrant) -> Standing:
-        """The row of a measured system, marked where its data or coverage is not the suite's."""
-        from r2med.results.cost import cost_of
-        from r2med.results.lookup import measured_value
-
-        values = {
-            task: value
-            for task, result in entrant.results.items()
-            if (value := measured_value(result, self.metric)) is not None
-        }
-        source = str(Path(*next(iter(entrant.results.values())).folder.parts[:-3]))
-        row = self.standing(
-            entrant.system, entrant.kind, "measured", source, values, entrant.queries
+    if any(row.origin == "measured" for row in board.rows):
+        half = "; ±: half the 95 % interval over queries" if any(_doubts(board)) else ""
+        yield f"here: stored results of yours{half}."
+    if board.separation is not None:
+        tested = board.separation
+        yield (
+            f"≈: rows that share a letter could not be separated: {tested.different} of the "
+            f"{tested.pairs} pairs of {tested.rows} measured rows on the same data differ (paired "
+            f"randomisation test, p < {SIGNIFICANT} after Holm's correction over all pairs)."
         )
-        marks = entrant.marks
-        if row.aggregates.tasks < len(self.tasks):
-            few = f"{row.aggregates.tasks} of {len(self.tasks)} tasks measured: no mean, no rank"
-            marks = (*marks, few)
-        return replace(row, marks=marks, cost=cost_of(entrant.results.values()))
-
-    def mean(self, values: Mapping[str, float], queries: Mapping[str, int]) -> float | None:
-        """The ranking mean of some task values."""
-        return self.standing("", "base", "measured", "", values, queries).mean
-
-    def published(self) -> tuple[list[Standing], list[str]]:
-        """The published rows, and a note on systems without this metric."""
-        rows, without = [], 0
-        for system in published_systems(self.suite).values():
-            values = {
-                task.name: value
-                for task in self.tasks
-                if (value := system.value(task.name, self.metric)) is not None
-            }
-            without += not values
-            if values:
-                source = ", ".join(dict.fromkeys(system.origins[task] for task in values))
-                rows.append(self.standing(system.spec, system.kind, "published", source, values))
-        known = len(rows) + without
-        note = f"{without} of {known} published systems have no figure for {self.metric}."
-        return rows, [note] if without else []
-
-    def _queries(self, task: TaskEntry, queries: Mapping[str, int] | None) -> int:
-        measured = queries.get(task.name) if queries else None
-        return measured if measured is not None else task.counts.get("queries", 1)
+    if any(row.ties for row in board.rows):
+        yield "tie bounds: the mean with equal scores in the worst and in the best order."
+    yield from board.notes
+    yield from (f"[{number}] {mark.rstrip('.')}." for mark, number in marks.items())
 
 
-def _tasks(suite: Suite, family: str | None) -> tuple[TaskEntry, ...]:
-    if family is None:
-        return suite.entries
-    known = {_key(entry.family): entry.family for entry in suite.entries}
-    if _key(family) not in known:
-        raise UsageError(f"--family {family!r} is not known. {nearest(family, known.values())}")
-    return tuple(entry for entry in suite.entries if _key(entry.family) == _key(family))
+def _doubts(board: Leaderboard) -> Iterator[bool]:
+    return (row.interval is not None for row in board.rows)
 
 
-def _key(family: str) -> str:
-    return "".join(letter for letter in family.lower() if letter.isalnum())
+def _footnotes(rows: Sequence[Standing]) -> dict[str, int]:
+    marks = dict.fromkeys(mark for row in rows for mark in row.marks)
+    return {mark: number for number, mark in enumerate(marks, start=1)}
 
 
-def _with_gains(rows: Sequence[Standing], kind: Kind | None) -> list[Standing]:
-    """Rows of a kind with their gains, from the same origin where that is possible."""
-    known = {(row.system, row.origin): row for row in rows}
-    return [_with_gain(row, known) for row in rows if kind in (None, row.kind)]
+def _nothing(board: Leaderboard) -> str:
+    if board.suite.name == "demo":
+        return (
+            "Nothing is published for the demo suite and no result is stored. "
+            "Try: r2med eval bm25 --task demo"
+        )
+    return f"No published or stored system has {board.metric} here."
 
 
-def _with_gain(row: Standing, rows: Mapping[tuple[str, Origin], Standing]) -> Standing:
-    below = first_stage(parse(row.system), row.kind)
-    if below is None or row.mean is None:
-        return row
-    same = rows.get((str(below), row.origin))
-    if same is not None and same.mean is not None and same.marks == row.marks:
-        return replace(row, gain=row.mean - same.mean, gain_over=str(below))
-    other = rows.get((str(below), "published"))
-    if row.marks or other is None or other.mean is None:
-        return row
-    told = f"Δ is against the published figure of {below}, which is not measured here"
-    return replace(row, gain=row.mean - other.mean, gain_over=f"{below} (published)", marks=(told,))
+def _task_column(task: str, source: str, digits: int) -> _Column:
+    title = SHORT_NAMES.get(source, source[:4])
+    return _Column(title, lambda row: points(row.values.get(task), digits))
 
 
-def _ranked(rows: Sequence[Standing]) -> list[Standing]:
-    """Best first; equal means share a rank; rows without a mean come last, unranked."""
-    full = sorted((row for row in rows if row.mean is not None), key=lambda row: -_mean(row))
-    partial = [row for row in rows if row.mean is None]
-    placed: list[Standing] = []
-    for place, row in enumerate(full, start=1):
-        tied = placed and _mean(placed[-1]) == _mean(row)
-        placed.append(replace(row, rank=placed[-1].rank if tied else place))
-    return [*placed, *partial]
+def _family_column(family: str) -> _Column:
+    title = _FAMILY_NAMES.get(family, family)
+    return _Column(title, lambda row: points(row.aggregates.families[family]))
 
 
-def _mean(row: Standing) -> float:
-    return row.mean if row.mean is not None else float("-inf")
+def _name(row: Standing, marks: dict[str, int]) -> Text:
+    numbers = "".join(f" [{marks[mark]}]" for mark in row.marks)
+    return Text.assemble(row.system, (numbers, "yellow"))
+
+
+def _origin(row: Standing) -> Text:
+    return Text(_ORIGINS[row.origin], style="cyan" if row.origin == "measured" else "dim")
+
+
+def _gain(row: Standing) -> Cell:
+    return signed(row.gain, style="green" if (row.gain or 0) > 0 else "red") or ""
+
+
+def _half_width(row: Standing) -> Cell:
+    if row.interval is None:
+        return ""
+    return f"{100 * (row.interval.high - row.interval.low) / 2:.1f}"
+
+
+def _bounds(row: Standing) -> Cell:
+    return "" if row.ties is None else f"{100 * row.ties[0]:.2f}-{100 * row.ties[1]:.2f}"
+
+
+def _milliseconds(row: Standing) -> Cell:
+    if row.cost is None:
+        return None
+    return f"{1000 * row.cost.seconds_per_query:,.1f}{'*' if row.cost.cached else ''}"
+
+
+def _tokens(row: Standing) -> Cell:
+    tokens = row.cost.tokens_per_query if row.cost else None
+    return None if tokens is None else f"{tokens:,.0f}"
+
+
+def _money(row: Standing) -> Cell:
+    money = row.cost.money if row.cost else None
+    return None if money is None else dollars(money)

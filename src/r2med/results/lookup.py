@@ -8,17 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from r2med.errors import DamagedError, MissingError, R2MedError, nearest
-from r2med.results.published import is_micro
+from r2med.errors import DamagedError, MissingError, nearest
 from r2med.results.record import RECORD_FILE, Result
 from r2med.results.store import Store, read_result
 from r2med.retrieve.conditions import Tell
 from r2med.systems.registry import registered
 from r2med.systems.spec import parse
-from r2med.tasks.registry import TaskEntry, find_task
 
 _RUN_ENDINGS = (".trec", ".run", ".txt", ".res", ".gz", ".parquet")
-_NOTICE = "differs from the manifest"
 #: Differences of two identities that a note lists; the rest is counted.
 _LISTED = 3
 
@@ -149,30 +146,6 @@ def difference(first: Result, other: Result) -> str:
     return f"They differ in {', '.join(told[:_LISTED])}{more}."
 
 
-def measured_value(result: Result, metric: str) -> float | None:
-    """The figure that compares with a published one: NanoR2MED's recall is micro recall."""
-    if is_micro(result.suite, metric):
-        return result.record.micro.get(metric)
-    return result.metrics.get(metric)
-
-
-def other_data(result: Result) -> str | None:
-    """Why a result may not be held against published figures; None when its data is the task's."""
-    entry = _entry(result)
-    if entry is None:
-        return f"{result.task} is a folder of your own, not verified data"
-    for notice in result.record.task.notices:
-        if _NOTICE in notice:
-            return notice.removesuffix(" Scores may not compare with published ones.")
-    have = {"documents": result.record.task.documents, "queries": result.record.task.queries}
-    wrong = [
-        f"{have[name]:,} {name} instead of {wanted:,}"
-        for name, wanted in entry.counts.items()
-        if have.get(name, wanted) != wanted
-    ]
-    return f"The data of {entry.name} {_NOTICE}: {', '.join(wrong)}." if wrong else None
-
-
 def quoted(text: str) -> str:
     """A text as a shell takes it for one word."""
     return f"'{text}'" if any(mark in text for mark in ' |[](),+"') else text
@@ -183,15 +156,6 @@ def _by_system(results: Sequence[Result]) -> dict[str, list[Result]]:
     for result in results:
         groups.setdefault(result.system, []).append(result)
     return groups
-
-
-def _entry(result: Result) -> TaskEntry | None:
-    if result.suite is None:
-        return None
-    try:
-        return find_task(result.task)
-    except R2MedError:
-        return None
 
 
 def _is_file(path: Path) -> bool:

@@ -49,6 +49,8 @@ class TaskRecord:
     queries: int
     judged_queries: int
     notices: tuple[str, ...]
+    differences: tuple[str, ...] = ()
+    """How the data differs from the manifest of its task."""
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,25 @@ beyond that. A verdict on other data than the published is marked as such.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, cast
+
+import pyarrow as pa
 
 from r2med.errors import R2MedError, UsageError, nearest
-from r2med.results.lookup import measured_value, other_data
-from r2med.results.published import PublishedSystem, published_systems
+from r2med.measure import parse_metric
+from r2med.measure.bounds import tie_bounds
+from r2med.results.published import PublishedSystem, is_micro, published_systems
 from r2med.results.record import Result
+from r2med.runs.ties import TieOrder
 from r2med.systems.registry import Entry, entries
 from r2med.systems.spec import Spec, Unit, mapped, parse, units_of
-from r2med.tasks.registry import TaskEntry
+from r2med.tabular import Tabular, table_of
+from r2med.tasks.registry import find_task
+from r2med.tasks.task import Judgements
 
 Verdict = Literal["equal", "close", "different"]
+Bounds = tuple[float, float]
 
 #: Scores are 0 to 1: half a point of the 100 in which they are published.
 CLOSE = 0.005
@@ -27,8 +34,59 @@ _NOISE = 1e-9
 _PUBLISHED_OPTIONS = {("generations", "published")}
 
 
+@dataclass(frozen=True, eq=False)
+class Reproduction(Tabular):
+    """A published system run here, task by task."""
+
+    system: str
+    """The text that ran."""
+    published: PublishedSystem
+    metric: str
+    tasks: tuple[Reproduced, ...]
+
+    drawn_by = "r2med.report.reproduction"
+
+    def to_arrow(self) -> pa.Table:
+        """One row per task, values 0 to 1."""
+        return table_of(
+            {
+                "task": str,
+                "queries": int,
+                "ours": float,
+                "published": float,
+                "difference": float,
+                "verdict": str,
+                "equal": int,
+                "compared": int,
+                "reasons": str,
+                "missing": str,
+                "origin": str,
+            },
+            [{**row, "reasons": "; ".join(row["reasons"])} for row in self._rows()],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, values 0 to 1."""
+        return {
+            "system": self.system,
+            "published_as": self.published.spec,
+            "metric": self.metric,
+            "tasks": self._rows(),
+        }
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                **asdict(row),
+                "difference": row.difference,
+                "origin": self.published.origins.get(row.task),
+            }
+            for row in self.tasks
+        ]
+
+
 @dataclass(frozen=True)
-class Reproduction:
+class Reproduced:
     """One task: what was published, what came out here, and why they may differ."""
 
     task: str
@@ -40,7 +98,7 @@ class Reproduction:
     compared: int = 0
     """... of those that are measured here."""
     queries: int = 0
-    tie_bounds: tuple[float, float] | None = None
+    tie_bounds: Bounds | None = None
     """Ours with equal scores in the worst and in the best order."""
     reasons: tuple[str, ...] = ()
     missing: str | None = None
@@ -103,9 +161,9 @@ def check_names(text: str) -> str | None:
     )
 
 
-def reproduction(
-    result: Result, published: PublishedSystem, metric: str, *, ties: tuple[float, float] | None
-) -> Reproduction:
+def held_against(
+    result: Result, published: PublishedSystem, metric: str, *, ties: Bounds | None
+) -> Reproduced:
     """Hold a result against the published figures of its task."""
     task = _published_task(result, published)
     wanted, ours = published.value(task, metric), measured_value(result, metric)
@@ -120,7 +178,7 @@ def reproduction(
         if ours is not None and wanted is not None
         else None
     )
-    return Reproduction(
+    return Reproduced(
         task=result.task,
         published=wanted,
         ours=ours,
@@ -134,11 +192,47 @@ def reproduction(
 
 
 def not_run(
-    task: TaskEntry | str, published: PublishedSystem, metric: str, why: R2MedError | str
-) -> Reproduction:
+    task: str, published: PublishedSystem, metric: str, why: R2MedError | str
+) -> Reproduced:
     """A task that could not be run: the published figure stands alone, with the reason."""
-    name = task if isinstance(task, str) else task.name
-    return Reproduction(name, published.value(name, metric), missing=str(why))
+    return Reproduced(task, published.value(task, metric), missing=str(why))
+
+
+def measured_value(result: Result, metric: str) -> float | None:
+    """The figure that compares with a published one: NanoR2MED's recall is micro recall."""
+    if is_micro(result.suite, metric):
+        return result.record.micro.get(metric)
+    return result.metrics.get(metric)
+
+
+def tie_range(result: Result, judgements: Judgements, metric: str) -> Bounds:
+    """The same figure with equal scores in the worst and in the best order."""
+    ties = cast(TieOrder, result.record.system.ties)
+    bounds = tie_bounds(result.run, judgements, [metric], ties=ties)
+    if is_micro(result.suite, metric):
+        cutoff = parse_metric(metric).cutoff or 0
+        return bounds.worst.micro_recall(cutoff), bounds.best.micro_recall(cutoff)
+    return bounds.worst.means()[metric], bounds.best.means()[metric]
+
+
+def other_data(result: Result) -> str | None:
+    """Why a result may not be held against published figures; None when its data is the task's."""
+    record = result.record.task
+    try:
+        entry = find_task(result.task) if result.suite else None
+    except R2MedError:
+        entry = None
+    if entry is None:
+        return f"{result.task} is a folder of your own, not verified data"
+    sizes = {"documents": record.documents, "queries": record.queries}
+    differing = record.differences or tuple(
+        f"{name} {sizes[name]:,} instead of {wanted:,}"
+        for name, wanted in entry.counts.items()
+        if sizes.get(name, wanted) != wanted
+    )
+    if not differing:
+        return None
+    return f"The data differs from the manifest of {entry.name}: {'; '.join(differing)}"
 
 
 def verdict(ours: float, published: float, decimals: int) -> Verdict:
@@ -153,7 +247,7 @@ def _reasons(
     result: Result,
     judged: Verdict | None,
     published: float | None,
-    ties: tuple[float, float] | None,
+    ties: Bounds | None,
 ) -> tuple[str, ...]:
     """What can explain a difference; equal figures need no explanation, unless by chance."""
     data = other_data(result)

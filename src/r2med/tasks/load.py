@@ -52,6 +52,7 @@ def load_task(
     collection = _collection(wanted.source, use_copy=use_copy)
     if strict:
         collection.findings.check_strict()
+    differing = _manifest_differences(collection, wanted)
     return Task(
         name=name or wanted.name,
         suite=wanted.entry.suite if wanted.entry else None,
@@ -61,7 +62,8 @@ def load_task(
         source=wanted.source.folder,
         split=wanted.source.split,
         entry=wanted.entry,
-        notices=(*collection.findings.notices(), *_manifest_notices(collection, wanted)),
+        notices=(*collection.findings.notices(), *_manifest_notices(differing, wanted)),
+        differences=differing,
     )
 
 
@@ -223,23 +225,26 @@ def _collection(source: Source, *, use_copy: bool) -> Collection:
     return collection
 
 
-def _manifest_notices(collection: Collection, wanted: _Wanted) -> list[str]:
+def _manifest_differences(collection: Collection, wanted: _Wanted) -> tuple[str, ...]:
     """Data of the user's own is compared in full; fetched data was verified when it came."""
     entry = wanted.entry
     if entry is None:
-        return []
+        return ()
     if wanted.own_copy:
         found = manifest_differences(collection, entry, collection.statistics)
     else:
         found = differences(counts(collection), entry.counts)
-    if not found:
+    return tuple(f"{name} {_figure(have)} instead of {_figure(want)}" for name, have, want in found)
+
+
+def _manifest_notices(differing: Sequence[str], wanted: _Wanted) -> list[str]:
+    if not differing or wanted.entry is None:
         return []
-    shown = [f"{name} {_figure(have)} instead of {_figure(want)}" for name, have, want in found]
-    more = len(shown) - _DIFFERENCES_SHOWN
+    more = len(differing) - _DIFFERENCES_SHOWN
     rest = f" and {more} more" if more > 0 else ""
     return [
-        f"The data differs from the manifest of {entry.name}: "
-        f"{'; '.join(shown[:_DIFFERENCES_SHOWN])}{rest}. Scores may not compare with "
+        f"The data differs from the manifest of {wanted.entry.name}: "
+        f"{'; '.join(differing[:_DIFFERENCES_SHOWN])}{rest}. Scores may not compare with "
         "published ones."
     ]
 

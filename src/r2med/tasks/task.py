@@ -98,6 +98,8 @@ class Task:
     """Which of the tasks in its folder this is, where one was chosen by FOLDER#SPLIT."""
     entry: TaskEntry | None = None
     notices: tuple[str, ...] = field(default=())
+    differences: tuple[str, ...] = ()
+    """How the data differs from the manifest of a registered task."""
 
     @cached_property
     def hash(self) -> str:

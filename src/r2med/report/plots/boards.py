@@ -9,7 +9,7 @@ import altair as alt
 
 from r2med.errors import MissingError
 from r2med.report.plots.theme import Theme
-from r2med.report.standing import Leaderboard, Standing
+from r2med.results.leaderboard import Leaderboard, Standing
 from r2med.results.lineage import KIND_TITLES
 
 ORIGINS = {"published": "published figures", "measured": "measured here"}

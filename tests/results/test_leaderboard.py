@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
 
 import pytest
 
+import r2med
 from r2med.errors import UsageError
-from r2med.report.leaderboard import Selection, leaderboard
-from r2med.report.leaderboard_export import to_csv, to_json, to_markdown
-from r2med.report.standing import Leaderboard, Separation, Standing
+from r2med.report.leaderboard import to_markdown
+from r2med.results.leaderboard import Leaderboard, Separation, Standing, leaderboard
 from r2med.results.record import Result
 from r2med.tasks.registry import find_suite
 from tests.results.storing import ranks, store
@@ -31,7 +30,7 @@ def stored_on(tasks: list[str], system: str, *values: int, data: str = "data") -
 
 
 def test_published_systems_are_ranked_by_the_task_mean() -> None:
-    board = leaderboard(Selection())
+    board = leaderboard()
 
     assert [r.system for r in board.rows[:2]] == ["query2doc:gpt4 | nv", "hyde:o3-mini | nv"]
     assert [r.rank for r in board.rows] == list(range(1, 79))
@@ -39,7 +38,7 @@ def test_published_systems_are_ranked_by_the_task_mean() -> None:
 
 
 def test_classical_reranking_hurts_and_reasoning_helps() -> None:
-    board = leaderboard(Selection())
+    board = leaderboard()
 
     gains = {kind: [r.gain for r in board.rows if r.kind == kind] for kind in ("gar", "reranker")}
 
@@ -49,14 +48,14 @@ def test_classical_reranking_hurts_and_reasoning_helps() -> None:
 
 
 def test_a_gain_is_known_even_when_the_first_stage_is_not_shown() -> None:
-    board = leaderboard(Selection(kind="reranker"))
+    board = leaderboard(kind="reranker")
 
     assert len(board.rows) == 6
     assert all(r.gain_over == "nv" for r in board.rows)
 
 
 def test_a_family_narrows_the_tasks_and_the_mean() -> None:
-    board = leaderboard(Selection(family="clinical-case"))
+    board = leaderboard(family="clinical-case")
 
     nv = row(board, "nv", "published")
 
@@ -66,19 +65,19 @@ def test_a_family_narrows_the_tasks_and_the_mean() -> None:
 
 def test_an_unknown_family_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match="clinical case"):
-        leaderboard(Selection(family="clinical cases"))
+        leaderboard(family="clinical cases")
 
 
 def test_systems_without_a_metric_are_counted_not_ranked() -> None:
-    board = leaderboard(Selection(metric="mrr"))
+    board = leaderboard(metric="mrr")
 
     assert len(board.rows) == 24
     assert board.notes == ("54 of 78 published systems have no figure for mrr.",)
 
 
 def test_the_nano_board_weighs_queries_unless_asked_otherwise() -> None:
-    by_query = leaderboard(Selection(suite="nano"))
-    by_task = leaderboard(Selection(suite="nano", averaging="task"))
+    by_query = leaderboard("nano")
+    by_task = leaderboard("nano", mean="task")
 
     dense = "candidates:harrier_oss_v1_270m"
     assert row(by_query, dense, "published").mean == pytest.approx(0.2980, abs=5e-5)
@@ -86,7 +85,7 @@ def test_the_nano_board_weighs_queries_unless_asked_otherwise() -> None:
 
 
 def test_nano_recall_is_micro_so_its_mean_is_over_all_positives() -> None:
-    board = leaderboard(Selection(suite="nano", metric="recall@100"))
+    board = leaderboard("nano", metric="recall@100")
 
     bm25 = row(board, "candidates:bm25", "published")
 
@@ -96,9 +95,9 @@ def test_nano_recall_is_micro_so_its_mean_is_over_all_positives() -> None:
 
 
 def test_a_mean_weighted_by_positives_is_never_called_query_weighted() -> None:
-    board = leaderboard(Selection(suite="nano", metric="recall@100"))
+    board = leaderboard("nano", metric="recall@100")
 
-    told = json.loads(to_json(board))
+    told = board.to_json()
 
     assert "each positive counts once" in board.mean_title
     assert "query-weighted" not in told["ranked_by"]
@@ -110,7 +109,7 @@ def test_a_mean_weighted_by_positives_is_never_called_query_weighted() -> None:
 def test_measured_systems_stand_in_the_same_ranking_with_an_interval() -> None:
     results = stored_on(TASKS, "bm25", 1, 2, 3, 0, 1)
 
-    board = leaderboard(Selection(suite="demo"), results)
+    board = leaderboard("demo", results=results)
 
     found = row(board, "bm25")
     assert found.rank == 1
@@ -122,32 +121,33 @@ def test_measured_systems_stand_in_the_same_ranking_with_an_interval() -> None:
 def test_a_system_that_lacks_tasks_has_no_mean_and_no_rank() -> None:
     results = [*stored_on(TASKS, "bm25", 1, 2), *stored_on(TASKS[:3], "bm25-lucene", 1, 1)]
 
-    board = leaderboard(Selection(suite="demo"), results)
+    board = leaderboard("demo", results=results)
 
     partial = board.rows[-1]
     assert (partial.system, partial.mean, partial.rank) == ("bm25-lucene", None, None)
     assert partial.marks == ("3 of 8 tasks measured: no mean, no rank",)
 
 
-def test_data_that_differs_from_the_manifest_is_marked() -> None:
-    notice = "The data differs from the manifest of Biology: documents 5 instead of 57,359."
+def test_data_that_differs_from_the_manifest_is_marked_and_conforming_data_is_not() -> None:
+    other = ("documents_text.unique_texts 5 instead of 49,434",)
     results = [
-        *[store(ROOT, "bm25", task, ranks(1, 0)) for task in FULL[1:]],
-        store(ROOT, "bm25", "Biology", ranks(1, 0), notices=(notice,)),
+        *stored_on(FULL, "bm25", 1, 0),
+        *[store(ROOT, s, "Biology", ranks(1), data="x", differences=other) for s in ("nv", "bge")],
     ]
 
-    board = leaderboard(Selection(), results)
+    board = leaderboard(results=results)
 
-    assert row(board, "bm25").marks == (notice,)
-    assert row(board, "bm25", "published").marks == ()
+    marked = "The data differs from the manifest of Biology: documents_text.unique_texts 5 instead"
+    assert all(row(board, system).marks[0].startswith(marked) for system in ("nv", "bge"))
+    assert row(board, "bm25").marks == row(board, "bm25", "published").marks == ()
 
 
 def test_counts_that_differ_from_the_manifest_are_marked_without_a_notice() -> None:
     results = [store(ROOT, "bm25", task, ranks(1, 0), documents=7) for task in FULL]
 
-    board = leaderboard(Selection(), results)
+    board = leaderboard(results=results)
 
-    assert "7 documents instead of 57,359" in row(board, "bm25").marks[0]
+    assert "documents 7 instead of 57,359" in row(board, "bm25").marks[0]
 
 
 def test_rows_on_other_data_than_their_neighbours_are_marked_and_never_tied() -> None:
@@ -157,10 +157,10 @@ def test_rows_on_other_data_than_their_neighbours_are_marked_and_never_tied() ->
         *stored_on(TASKS, "bm25-lucene", 1, 2, 1, data="other"),
     ]
 
-    board = leaderboard(Selection(suite="demo"), results)
+    board = leaderboard("demo", results=results)
 
     assert "other data" in row(board, "bm25-lucene").marks[0]
-    assert [r.group for r in board.rows] == ["a", "a", ""]
+    assert [r.letters for r in board.rows] == ["a", "a", ""]
 
 
 def dropped(system: str, count: int, *, data: str = "data") -> list[Result]:
@@ -174,25 +174,25 @@ def dropped(system: str, count: int, *, data: str = "data") -> list[Result]:
 def test_a_chain_of_small_steps_does_not_tie_its_ends() -> None:
     results = [*dropped("bm25", 0), *dropped("bm25-nano", 4), *dropped("bm25-lucene", 8)]
 
-    board = leaderboard(Selection(suite="demo"), results)
+    board = leaderboard("demo", results=results)
 
-    assert [(r.system, r.group) for r in board.rows] == [
+    assert [(r.system, r.letters) for r in board.rows] == [
         ("bm25", "a"),
         ("bm25-nano", "ab"),
         ("bm25-lucene", "b"),
     ]
-    assert board.tested == Separation(rows=3, pairs=3, different=1)
+    assert board.separation == Separation(rows=3, pairs=3, different=1)
 
 
 def test_letters_are_corrected_for_the_number_of_pairs() -> None:
     results = [*dropped("bm25", 0), *dropped("bm25-nano", 6)]
     others = [*dropped("bm25-lucene", 3), *dropped("bm25[k1=2]", 4)]
 
-    alone = leaderboard(Selection(suite="demo"), results)
-    among = leaderboard(Selection(suite="demo"), [*results, *others])
+    alone = leaderboard("demo", results=results)
+    among = leaderboard("demo", results=[*results, *others])
 
-    assert [r.group for r in alone.rows] == ["a", "b"]
-    assert {r.group for r in among.rows} == {"a"}
+    assert [r.letters for r in alone.rows] == ["a", "b"]
+    assert {r.letters for r in among.rows} == {"a"}
 
 
 def test_a_row_on_other_data_in_between_does_not_end_a_group() -> None:
@@ -202,10 +202,10 @@ def test_a_row_on_other_data_in_between_does_not_end_a_group() -> None:
         *dropped("bm25-lucene", 2),
     ]
 
-    board = leaderboard(Selection(suite="demo"), results)
+    board = leaderboard("demo", results=results)
 
-    assert [r.group for r in board.rows] == ["a", "", "a"]
-    assert board.tested == Separation(rows=2, pairs=1, different=0)
+    assert [r.letters for r in board.rows] == ["a", "", "a"]
+    assert board.separation == Separation(rows=2, pairs=1, different=0)
 
 
 def test_a_measured_reranker_is_held_against_its_measured_first_stage() -> None:
@@ -214,7 +214,7 @@ def test_a_measured_reranker_is_held_against_its_measured_first_stage() -> None:
         *stored_on(TASKS, "bm25 | rankllama@10", 2, 2),
     ]
 
-    board = leaderboard(Selection(suite="demo"), results)
+    board = leaderboard("demo", results=results)
 
     reranked = row(board, "bm25 | rankllama@10")
     assert (reranked.kind, reranked.gain_over) == ("reranker", "bm25")
@@ -224,7 +224,7 @@ def test_a_measured_reranker_is_held_against_its_measured_first_stage() -> None:
 def test_a_gain_over_a_published_first_stage_is_marked() -> None:
     results = stored_on(FULL, "bm25 | rankllama@10", 1, 1)
 
-    board = leaderboard(Selection(), results)
+    board = leaderboard(results=results)
 
     reranked = row(board, "bm25 | rankllama@10")
     assert reranked.gain_over == "bm25 (published)"
@@ -235,7 +235,7 @@ def test_the_newest_result_counts_and_older_ones_are_mentioned() -> None:
     old = store(ROOT, "bm25", TASKS[0], ranks(0), data="old")
     new = store(ROOT, "bm25", TASKS[0], ranks(1), data="new")
 
-    board = leaderboard(Selection(suite="demo"), [new, old])
+    board = leaderboard("demo", results=[new, old])
 
     assert board.rows[0].values == {TASKS[0]: 1.0}
     assert "older" in board.notes[0]
@@ -252,7 +252,7 @@ def test_costs_add_up_over_tasks_and_stay_unknown_where_nothing_was_reported() -
     results = [store(ROOT, "bm25", task, ranks(1), stages=(search,)) for task in TASKS]
     plain = stored_on(TASKS, "bm25-nano", 1)
 
-    board = leaderboard(Selection(suite="demo"), [*results, *plain])
+    board = leaderboard("demo", results=[*results, *plain])
 
     with_costs, without = row(board, "bm25").cost, row(board, "bm25-nano").cost
     assert with_costs is not None and without is not None
@@ -261,19 +261,47 @@ def test_costs_add_up_over_tasks_and_stay_unknown_where_nothing_was_reported() -
     assert (without.query_tokens, without.money) == (None, None)
 
 
-def test_tie_bounds_are_averaged_like_the_mean() -> None:
-    results = stored_on(TASKS, "bm25", 1)
+def test_tie_bounds_hold_the_mean_where_the_data_is_here() -> None:
+    family = "clinical case"
+    tasks = [entry.name for entry in find_suite("demo").entries if entry.family == family]
+    results = r2med.evaluate(["bm25"], tasks, results=ROOT)
+    other = stored_on(tasks, "bm25-nano", 1, data="other")
 
-    board = leaderboard(Selection(suite="demo"), results, bounds=lambda result: (0.25, 0.75))
+    board = leaderboard("demo", family=family, ties=True, results=[*results, *other])
 
-    assert board.rows[0].ties == (0.25, 0.75)
+    found = row(board, "bm25")
+    assert found.ties is not None and found.mean is not None
+    assert found.ties[0] <= found.mean <= found.ties[1]
+    assert row(board, "bm25-nano").ties is None
+
+
+def test_the_first_rows_are_shown_under_the_summary_of_all() -> None:
+    whole, first = leaderboard(results=[]), leaderboard(results=[], top=3)
+
+    assert len(first.shown) == len(first.to_json()["rows"]) == first.to_arrow().num_rows == 3
+    assert first.gains == whole.gains
+    assert [(each.kind, each.systems, each.better) for each in first.gains] == [
+        ("gar", 57, 57),
+        ("reranker", 6, 0),
+    ]
+    summary = "reranking: 0 of 6 gain"
+    assert summary in " ".join(str(whole).split()) and summary in " ".join(str(first).split())
+
+
+def test_the_legend_claims_only_what_was_tested() -> None:
+    alone = leaderboard("demo", results=stored_on(TASKS, "bm25", 1, 2))
+    micro = leaderboard("nano", metric="recall@100", results=[])
+
+    assert alone.separation is None
+    assert all("share a letter" not in str(board) for board in (alone, micro))
+    assert "interval over queries" not in str(micro)
 
 
 def test_the_exports_hold_every_row_and_both_means() -> None:
-    board = leaderboard(Selection(), stored_on(FULL[:2], "bm25", 1))
+    board = leaderboard(results=stored_on(FULL[:2], "bm25", 1))
 
-    told = json.loads(to_json(board))
-    table = list(csv.DictReader(io.StringIO(to_csv(board))))
+    told = board.to_json()
+    table = list(csv.DictReader(io.StringIO(board.to_csv())))
     page = to_markdown(board).splitlines()
 
     assert len(told["rows"]) == len(table) == 79
@@ -287,7 +315,7 @@ def test_the_exports_hold_every_row_and_both_means() -> None:
 def test_a_stored_result_that_names_no_system_is_noted_and_left_out() -> None:
     measured = [*stored_on(TASKS, "bm25", 1, 2), *stored_on(TASKS, "a | b[x", 1, 2)]
 
-    board = leaderboard(Selection(suite="demo"), measured)
+    board = leaderboard("demo", results=measured)
 
     assert [r.system for r in board.rows] == ["bm25"]
     assert any("'a | b[x' is no system's text" in note for note in board.notes)

@@ -1,33 +1,26 @@
-"""A reproduction on a terminal and as data: ours, published, difference, verdict, reasons."""
+"""A reproduction on a terminal: ours, published, difference, verdict, reasons."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from statistics import fmean
 
 from rich.console import Console
 from rich.text import Text
 
-from r2med.report.table import Column, Grid, print_fitting
-from r2med.results.published import PublishedSystem
-from r2med.results.reproduction import CLOSE, Reproduction
+from r2med.report.table import Cell, Column, Grid, points, print_fitting, signed
+from r2med.results.reproduction import CLOSE, Reproduced, Reproduction
 
 _TITLES = ("task", "n", "ours", "published", "difference", "verdict", "metrics equal")
 _STYLES = {"equal": "green", "close": "yellow", "different": "red"}
 
 
-def print_reproduction(
-    system: str,
-    published: PublishedSystem,
-    metric: str,
-    rows: Sequence[Reproduction],
-    out: Console,
-) -> None:
+def draw(reproduction: Reproduction, out: Console) -> None:
     """Print the table, the reasons for differences, and what is missing."""
-    told = "" if system == published.spec else f", published as {published.spec}"
+    system, published, rows = reproduction.system, reproduction.published, reproduction.tasks
+    renamed = "" if system == published.spec else f", published as {published.spec}"
     origins = ", ".join(dict.fromkeys(published.origins.values()))
-    out.print(f"{system}{told} · {metric} × 100", style="bold")
+    out.print(f"{system}{renamed} · {reproduction.metric} × 100", style="bold")
     out.print(f"published in {origins}")
     lines = [*map(_cells, rows), *([_mean_cells(rows)] if len(rows) > 1 else [])]
     columns = [Column(title, right=title not in ("task", "verdict")) for title in _TITLES]
@@ -37,39 +30,20 @@ def print_reproduction(
         out.print(line)
 
 
-def reproduction_json(
-    system: str, published: PublishedSystem, metric: str, rows: Sequence[Reproduction]
-) -> dict[str, object]:
-    """Everything, values 0 to 1."""
-    return {
-        "system": system,
-        "published_as": published.spec,
-        "metric": metric,
-        "tasks": [
-            {
-                **asdict(row),
-                "difference": row.difference,
-                "origin": published.origins.get(row.task),
-            }
-            for row in rows
-        ],
-    }
-
-
-def _cells(row: Reproduction) -> list[Text]:
+def _cells(row: Reproduced) -> list[Cell]:
     verdict = row.verdict or ("not run" if row.missing else "not published")
     return [
         Text(row.task),
         Text(str(row.queries) if row.queries else "-"),
-        _score(row.ours),
-        _score(row.published),
-        _signed(row.difference),
+        points(row.ours, 3),
+        points(row.published, 3),
+        signed(row.difference, 3),
         Text(verdict, _STYLES.get(verdict, "dim")),
         Text(f"{row.equal}/{row.compared}" if row.compared else "-"),
     ]
 
 
-def _mean_cells(rows: Sequence[Reproduction]) -> list[Text]:
+def _mean_cells(rows: Sequence[Reproduced]) -> list[Cell]:
     """The task mean, over exactly the tasks shown; no mean of ours where a task is missing."""
     ours, theirs = (_mean([getattr(row, side) for row in rows]) for side in ("ours", "published"))
     gap = ours - theirs if ours is not None and theirs is not None else None
@@ -77,15 +51,15 @@ def _mean_cells(rows: Sequence[Reproduction]) -> list[Text]:
     return [
         Text(f"task mean ({len(rows)})"),
         Text(str(queries) if ours is not None else "-"),
-        _score(ours),
-        _score(theirs),
-        _signed(gap),
+        points(ours, 3),
+        points(theirs, 3),
+        signed(gap, 3),
         Text(""),
         Text(f"{sum(row.equal for row in rows)}/{sum(row.compared for row in rows)}"),
     ]
 
 
-def _notes(rows: Sequence[Reproduction], decimals: int) -> list[str]:
+def _notes(rows: Sequence[Reproduced], decimals: int) -> list[str]:
     lines = [
         f"equal: the same after rounding to the {decimals} published decimals; "
         f"close: within {100 * CLOSE:.1f} points; different: beyond."
@@ -113,11 +87,3 @@ def _for_tasks(told: str, tasks: Sequence[str]) -> str:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return fmean(known) if known and len(known) == len(values) else None
-
-
-def _score(value: float | None) -> Text:
-    return Text("-", "dim") if value is None else Text(f"{100 * value:.3f}")
-
-
-def _signed(value: float | None) -> Text:
-    return Text("-", "dim") if value is None else Text(f"{100 * value:+.3f}")

@@ -1,0 +1,70 @@
+"""Run a published system by its published protocol and hold it against its published figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from r2med.engine.evaluate import evaluate
+from r2med.errors import R2MedError, UsageError
+from r2med.measure import parse_metric
+from r2med.results.reproduction import (
+    Reproduction,
+    check_names,
+    find_published,
+    held_against,
+    not_run,
+    runnable,
+    tie_range,
+)
+from r2med.results.store import DEFAULT_FOLDER
+from r2med.retrieve.conditions import Conditions
+from r2med.tasks.load import load_task
+from r2med.tasks.registry import TaskEntry, resolve
+
+
+def reproduce(
+    system: str,
+    task: str = "full",
+    *,
+    metric: str = "ndcg@10",
+    results: str | Path = DEFAULT_FOLDER,
+    root: str | Path | None = None,
+    conditions: Conditions | None = None,
+    begin: Callable[[str], None] = lambda task: None,
+) -> Reproduction:
+    """Ours, published, difference and verdict on each task; one that cannot run says why.
+
+    `task` names tasks of one suite, or a folder that holds a contrast collection. `begin` hears the
+    name of each task before it is run.
+    """
+    tasks = resolve(task)
+    name = str(parse_metric(metric))
+    published = find_published(system, _suite(tasks))
+    text = runnable(system)
+    cannot = check_names(text)
+    rows = []
+    for item in tasks:
+        place = item if isinstance(item, Path) else item.name
+        begin(str(place))
+        try:
+            if cannot:
+                rows.append(not_run(str(place), published, name, cannot))
+                continue
+            loaded = load_task(place, root=root)
+            result = evaluate(text, loaded, results=results, conditions=conditions or Conditions())
+            ties = tie_range(result, loaded.judgements, name)
+            rows.append(held_against(result, published, name, ties=ties))
+        except R2MedError as problem:
+            rows.append(not_run(str(place), published, name, problem))
+    return Reproduction(text, published, name, tuple(rows))
+
+
+def _suite(tasks: Sequence[TaskEntry | Path]) -> str:
+    """The suite whose figures count; a folder of the user's own is held against the full one's."""
+    found = {"full" if isinstance(task, Path) else task.suite for task in tasks}
+    if len(found) > 1:
+        raise UsageError(
+            f"--task names tasks of {' and '.join(sorted(found))}: reproduce one suite at a time."
+        )
+    return found.pop()
