@@ -42,7 +42,7 @@ def test_generate_writes_the_reference_layout_and_eval_reads_it(server: LLMServe
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert made.code == 0, made.err
     assert str(file) in made.out
-    assert len(rows) == 13 and rows[0].keys() == {"id", "text", "hy_doc"}
+    assert len(rows) == 13 and rows[0].keys() == {"id", "text", "hy_doc", "checksum"}
     assert scored.code == 0, scored.err
     assert len(server.seen) == asked
 
@@ -64,6 +64,16 @@ def test_fresh_asks_again(server: LLMServer) -> None:
 
     assert json.loads(again.out)[0]["calls"] == 13
     assert len(server.seen) == 26
+
+
+def test_no_model_s_name_writes_outside_the_folder(server: LLMServer, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "down" / "out"
+
+    written = run("generate", "hyde", "--llm", "../../x", "--task", TASK, "--out", str(out))
+
+    assert written.code == 0, written.err
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix == ".jsonl"]
+    assert files and all(path.is_relative_to(out) for path in files)
 
 
 def test_refusals_are_counted_in_the_output(server: LLMServer) -> None:
@@ -95,7 +105,7 @@ def test_a_server_that_refuses_the_key_is_an_error_in_words(server: LLMServer) -
         (["hyde | bm25", "--llm", "gpt4"], "generate takes one method"),
         (["hyde[generations=x]", "--llm", "gpt4"], "generate always asks the model"),
         (["hyed", "--llm", "gpt4"], "Did you mean 'hyde'"),
-        (["hyde[n=0]", "--llm", "gpt4"], "expected 1 or more"),
+        (["hyde[n=0]", "--llm", "gpt4"], "expected a whole number from 1"),
         (["hyde", "--llm", "gpt44"], "LLM 'gpt44' is not known. Did you mean 'gpt4'"),
     ],
 )

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.errors import UsageError
-from r2med.expand.combining import ANSWER_ALONE, Rule, form
-from r2med.expand.expanded import Expanded, Expansion, Sample
+from r2med.expand.answers import Sample
+from r2med.expand.combining import ANSWER_ALONE, Expanded, Expansion, Rule
 from r2med.retrieve.interface import Part
 
 DECLARED = tomllib.loads((files("r2med.expand") / "methods.toml").read_text(encoding="utf-8"))
@@ -33,7 +33,7 @@ METHODS = {
 def test_each_method_combines_as_published(
     method: str, lexical: str, dense: tuple[Part, ...]
 ) -> None:
-    made = form("1", "Q", ["G"], METHODS[method])
+    made = METHODS[method].form("1", "Q", ["G"])
 
     assert made.lexical == lexical
     assert made.dense == dense
@@ -42,7 +42,7 @@ def test_each_method_combines_as_published(
 @pytest.mark.parametrize("rule", [*METHODS.values(), ANSWER_ALONE])
 @given(query=st.text())
 def test_a_query_without_an_answer_stands_for_itself(rule: Rule, query: str) -> None:
-    made = form("1", query, [], rule)
+    made = rule.form("1", query, [])
 
     assert made.lexical == query
     assert made.dense == (Part(query),)
@@ -52,13 +52,13 @@ def test_a_query_without_an_answer_stands_for_itself(rule: Rule, query: str) -> 
 def test_braces_in_texts_are_left_alone(query: str, answer: str) -> None:
     tricky_query, tricky_answer = query + "{generated}", answer + "{query}"
 
-    made = form("1", tricky_query, [tricky_answer], METHODS["query2doc"])
+    made = METHODS["query2doc"].form("1", tricky_query, [tricky_answer])
 
     assert made.lexical == tricky_query * 2 + " " + tricky_answer
 
 
 def test_several_answers_are_joined_for_words_and_averaged_with_the_query_once() -> None:
-    made = form("1", "Q", ["A", "B"], METHODS["hyde"])
+    made = METHODS["hyde"].form("1", "Q", ["A", "B"])
 
     assert made.lexical == "A B"
     assert made.dense == (Part("Q"), Part("A", generated=True), Part("B", generated=True))

@@ -8,24 +8,37 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from r2med.errors import DataError, MissingError, UsageError
-from r2med.expand.expanded import Expanded, Sample
+from r2med.errors import DamagedError, DataError, MissingError, UsageError
+from r2med.expand.agents import Step, Trace
+from r2med.expand.answers import Sample
+from r2med.expand.combining import Expanded
 from r2med.expand.generations import (
+    FromFile,
+    find_file,
     fitted,
     place,
     read_generations,
     read_traces,
     write_generations,
 )
-from r2med.expand.source import find_file
-from r2med.expand.trace import Step, Trace
+from r2med.expand.method import Method
+from r2med.settings import read
+from r2med.systems.registry import find_entry
 from r2med.tasks.location import data_folder
 from r2med.tasks.registry import find_task
 from r2med.tasks.task import Task
 from tests.expand.conftest import QUERIES, write
 
+
+def look(task: Task, generations: str) -> FromFile | None:
+    """The file of `hyde:gpt4[generations=...]`."""
+    entry = find_entry("hyde").overridden({"llm": "gpt4", "generations": generations})
+    return find_file(task, read(Method, entry.fields))
+
+
 outcomes = st.sampled_from(["ok", "truncated", "empty", "refused"])
-samples = st.lists(st.builds(Sample, st.text(), st.just(""), outcomes), min_size=1, max_size=3)
+texts = st.text(st.characters(codec="utf-8"))
+samples = st.lists(st.builds(Sample, texts, st.just(""), outcomes), min_size=1, max_size=3)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -41,12 +54,71 @@ def test_what_is_written_is_read_back(tmp_path: Path, made: list[Sample]) -> Non
     assert told == tuple(sample.outcome for sample in made)
 
 
-def test_a_plain_row_is_exactly_the_reference_layout(tmp_path: Path) -> None:
+def test_a_plain_row_is_the_reference_layout_and_a_checksum(tmp_path: Path) -> None:
     file = tmp_path / "query_with_hydoc.jsonl"
 
     write_generations([Expanded("7", "Q", (Sample("G", "G"),))], file)
 
-    assert json.loads(file.read_text()) == {"id": "7", "text": "Q", "hy_doc": "G"}
+    row = json.loads(file.read_text())
+    assert row.pop("checksum")
+    assert row == {"id": "7", "text": "Q", "hy_doc": "G"}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_flipped_bit_is_named_and_never_read_as_another_text(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    file = tmp_path / "query_with_hydoc.jsonl"
+    made = [Expanded(str(n), "a query", (Sample("gout é", "", "truncated"),)) for n in range(3)]
+    write_generations(made, file)
+    before, content = read_generations(file), bytearray(file.read_bytes())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    file.write_bytes(content)
+
+    try:
+        after = read_generations(file)
+    except (DamagedError, DataError) as problem:
+        assert f"{file}, line " in str(problem)
+    else:
+        assert after == before
+
+
+def test_a_line_without_its_checksum_is_taken_as_it_stands(tmp_path: Path) -> None:
+    file = tmp_path / "query_with_hydoc.jsonl"
+    write_generations([Expanded("7", "Q", (Sample("G", "G"),))], file)
+    row = json.loads(file.read_text()) | {"hy_doc": "mine"}
+
+    write(file, [row])
+    with pytest.raises(DamagedError, match=r'(?s)line 1: the checksum.* delete "checksum"'):
+        read_generations(file)
+    del row["checksum"]
+    write(file, [row])
+
+    assert read_generations(file)["7"].raws == ("mine",)
+
+
+def test_half_a_character_in_a_text_is_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "g.jsonl"
+    file.write_text('{"id": "1", "hy_doc": "gout \\ud83d"}\n')
+
+    assert read_generations(file)["1"].raws == ("gout ?",)
+
+
+@pytest.mark.parametrize(
+    "llm", ["../../x", "..", ".", "/etc/x", "a/../../b", "C:\\x", "org/model", "gpt4", "llama3:8b"]
+)
+def test_no_model_s_name_leads_out_of_the_folder(tmp_path: Path, llm: str) -> None:
+    file = place(tmp_path, "hyde", llm)
+
+    assert file.parent.parent == tmp_path / "hyde"
+    assert file.resolve().is_relative_to(tmp_path)
+
+
+def test_two_models_never_share_a_file(tmp_path: Path) -> None:
+    names = ["a/b", "a--b", "a%2Fb", "a", "A", "..", "%2E%2E", "."]
+
+    assert len({place(tmp_path, "hyde", name) for name in names}) == len(names)
 
 
 def test_traces_lie_beside_the_generations(tmp_path: Path) -> None:
@@ -73,6 +145,7 @@ def test_traces_lie_beside_the_generations(tmp_path: Path) -> None:
         ('{"id": "1", "hy_doc": "b", "hy_docs": ["a"]}', '"hy_doc" is not the first of "hy_docs"'),
         ('{"id": "1", "hy_doc": "a", "finish": ["odd"]}', 'field "finish" holds the string "odd"'),
         ('{"id": "1", "hy_doc": "a", "finish": [[]]}', 'field "finish" holds a list'),
+        ("[" * 100_000, "nested too deeply"),
         ("[1]", "the line is a list, expected an object"),
         ('{"id": "1", ', "not valid JSON (expecting property name"),
     ],
@@ -164,20 +237,20 @@ def test_a_file_whose_query_texts_differ_belongs_to_another_task(
 def test_the_file_in_the_task_s_folder_is_the_default_when_there_is_one(
     task: Task, folder: Path
 ) -> None:
-    assert find_file(task, "hyde", "gpt4", "auto") is None
+    assert look(task, "auto") is None
 
     rows_for(place(folder, "hyde", "gpt4"), *QUERIES)
 
-    found = find_file(task, "hyde", "gpt4", "auto")
+    found = look(task, "auto")
     assert found is not None and found.by_default
-    assert find_file(task, "hyde", "gpt4", "live") is None
-    published = find_file(task, "hyde", "gpt4", "published")
+    assert look(task, "live") is None
+    published = look(task, "published")
     assert published is not None and not published.by_default
 
 
 def test_published_generations_that_are_not_here_are_named(task: Task) -> None:
     with pytest.raises(MissingError, match=r"no published generations of hyde by gpt4: expected"):
-        find_file(task, "hyde", "gpt4", "published")
+        look(task, "published")
 
 
 @pytest.mark.parametrize("start", ["", "hyde/gpt4", "hyde/gpt4/query_with_hydoc.jsonl"])
@@ -186,16 +259,16 @@ def test_a_path_may_be_a_file_or_any_folder_above_it(
 ) -> None:
     file = rows_for(place(tmp_path / "given", "hyde", "gpt4"), *QUERIES)
 
-    found = find_file(task, "hyde", "gpt4", str(tmp_path / "given" / start))
+    found = look(task, str(tmp_path / "given" / start))
 
     assert found is not None and found.path == file
 
 
 def test_a_path_that_is_not_there_or_holds_nothing_is_an_error(task: Task, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no such file or folder"):
-        find_file(task, "hyde", "gpt4", str(tmp_path / "nope"))
+        look(task, str(tmp_path / "nope"))
     with pytest.raises(MissingError, match="no generations for"):
-        find_file(task, "hyde", "gpt4", str(tmp_path))
+        look(task, str(tmp_path))
 
 
 def test_a_nano_task_reads_the_generations_of_its_full_task(task: Task) -> None:
@@ -203,6 +276,6 @@ def test_a_nano_task_reads_the_generations_of_its_full_task(task: Task) -> None:
     full = data_folder(find_task("Biology"))
     file = rows_for(place(full, "hyde", "gpt4"), *QUERIES)
 
-    found = find_file(nano, "hyde", "gpt4", "published")
+    found = look(nano, "published")
 
     assert found is not None and found.path == file

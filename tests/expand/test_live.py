@@ -9,12 +9,12 @@ import pytest
 
 import r2med
 from r2med.errors import LimitError
-from r2med.expand.expanded import Expansion
-from r2med.expand.expander import build
-from r2med.expand.finding import CorpusFinder
-from r2med.expand.generations import place, read_generations, read_traces
-from r2med.expand.interface import BoundExpander, Finder
+from r2med.expand.combining import Expansion
+from r2med.expand.generations import FromFile, place, read_generations, read_traces
+from r2med.expand.method import Method
+from r2med.expand.writing import Expander, Finder, FromModel
 from r2med.remote.budget import Limits
+from r2med.results.cost import cost_of
 from r2med.results.record import Result
 from r2med.retrieve.bm25 import Bm25Retriever
 from r2med.retrieve.conditions import Conditions
@@ -22,7 +22,7 @@ from r2med.settings import read
 from r2med.systems.build import System
 from r2med.systems.registry import find_entry
 from r2med.tasks.task import Task
-from tests.expand.conftest import QUERIES
+from tests.expand.conftest import QUERIES, write
 from tests.llm_server import (
     EMPTY,
     MALFORMED_TAGS,
@@ -40,13 +40,17 @@ QUICK = Limits(concurrency=1, timeout=10, backoff=0.001)
 
 def finder(task: Task, text: str) -> Finder:
     retriever = read(Bm25Retriever, find_entry(text).fields)
-    return CorpusFinder(task, retriever, retriever.identity)
+    return Finder(task, retriever, retriever.identity)
 
 
-def bound(task: Task, server: LLMServer, method: str, **options: str) -> BoundExpander:
+def expander(method: str, conditions: Conditions, **options: str) -> Expander:
     entry = find_entry(method).overridden({"llm": "qwen-7b", **options})
+    return Expander(read(Method, entry.fields), conditions)
+
+
+def bound(task: Task, server: LLMServer, method: str, **options: str) -> FromFile | FromModel:
     conditions = Conditions(llm_url=server.url, limits=QUICK)
-    return build(entry.fields, conditions).on(task, finder)
+    return expander(method, conditions, **options).on(task, finder)
 
 
 def expand(task: Task, server: LLMServer, method: str = "hyde", **options: str) -> Expansion:
@@ -80,7 +84,45 @@ def test_what_was_answered_is_never_asked_again(task: Task, server: LLMServer) -
 
     assert len(server.seen) == 3
     assert again.variants == first.variants
-    assert again.facts()["reused_calls"] == 3
+    assert again.facts()["cached"] == 3
+
+
+def test_a_warm_cache_shows_what_the_calls_did_cost(task: Task, server: LLMServer) -> None:
+    cold = cost_of([evaluate(task, server, "hyde:qwen-7b | bm25")])
+
+    warm = cost_of([evaluate(task, server, "hyde:qwen-7b | bm25", force=True)])
+
+    assert len(server.seen) == 3
+    assert cold.query_tokens and warm.query_tokens == cold.query_tokens
+    assert warm.query_seconds > 0 and warm.cached
+
+
+def test_an_empty_answer_in_a_file_is_searched_with_as_in_the_published_runs(
+    task: Task, server: LLMServer, folder: Path
+) -> None:
+    file = place(folder, "hyde", "qwen-7b")
+    write(file, [{"id": q, "hy_doc": "" if q == "1" else "gout"} for q in QUERIES])
+    heard: list[str] = []
+
+    result = evaluate(task, server, "hyde:qwen-7b | bm25", tell=heard.append)
+
+    facts = result.record.facts["hyde:qwen-7b"]
+    assert (facts["first_lexical"], facts["first_dense"]) == ("", [QUERIES["1"], ""])
+    assert (facts["empty"], facts["fallen_back"]) == (1, 0)
+    assert [score for _, score in result.run.ranking("1")] == [0, 0, 0]
+    assert any("1 generations in" in message and "are empty" in message for message in heard)
+
+
+def test_text_that_only_sounds_like_a_refusal_is_searched_with(
+    task: Task, server: LLMServer
+) -> None:
+    text = "I cannot exclude gout: urate crystals in the joint decide."
+    server.reply = lambda body: text
+
+    expansion = expand(task, server)
+
+    assert expansion.fallen_back == ()
+    assert {form.lexical for form in expansion.variants[0]} == {text}
 
 
 def test_a_stored_result_needs_no_server(task: Task, server: LLMServer, tmp_path: Path) -> None:
@@ -98,9 +140,8 @@ def test_other_prompts_are_another_system(task: Task, server: LLMServer, tmp_pat
     (tmp_path / "hyde" / "question.toml").write_text('user = "In short: {query}"')
     ours = bound(task, server, "hyde")
     conditions = Conditions(llm_url=server.url, limits=QUICK, prompts=tmp_path)
-    fields = find_entry("hyde").overridden({"llm": "qwen-7b"}).fields
 
-    theirs = build(fields, conditions).on(task, finder)
+    theirs = expander("hyde", conditions).on(task, finder)
     theirs.expand()
 
     assert theirs.identity != ours.identity
@@ -156,11 +197,10 @@ def test_an_agent_that_was_interrupted_goes_on_where_it_was(task: Task, server: 
     server.reply = lambda body: (
         "<search>urate</search>" if len(body["messages"]) == 1 else "<answer>gout</answer>"
     )
-    entry = find_entry("search-r1").overridden({"llm": "qwen-7b", "max_tokens": "100"})
     short = Conditions(llm_url=server.url, limits=Limits(tokens=1_100, concurrency=1))
 
     with pytest.raises(LimitError, match="Everything that arrived is kept"):
-        build(entry.fields, short).on(task, finder).expand()
+        expander("search-r1", short, max_tokens="100").on(task, finder).expand()
     before = len(server.seen)
     expand(task, server, "search-r1", max_tokens="100")
 

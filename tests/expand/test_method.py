@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import pytest
 
+from r2med import settings
 from r2med.errors import UsageError
 from r2med.expand.method import Method
 from r2med.systems.registry import find_entry
 
 
 def read(name: str, **options: str) -> Method:
-    return Method.read(find_entry(name).overridden({"llm": "qwen-7b", **options}).fields)
+    entry = find_entry(name).overridden({"llm": "qwen-7b", **options})
+    method = settings.read(Method, entry.fields, name=name)
+    method.check()
+    return method
 
 
 @pytest.mark.parametrize(
@@ -50,7 +54,7 @@ def test_a_method_that_reads_needs_a_retriever(name: str) -> None:
 
 def test_a_method_without_a_model_says_how_to_name_one() -> None:
     with pytest.raises(UsageError, match=r"hyde:qwen-7b \| bm25'; docs/llms\.md lists the names"):
-        Method.read(find_entry("hyde").fields)
+        settings.read(Method, find_entry("hyde").fields).check()
 
 
 def test_prompts_that_no_method_has_are_an_error() -> None:

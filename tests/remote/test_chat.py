@@ -238,7 +238,7 @@ def test_a_server_that_is_gone_is_given_up() -> None:
     [
         (EMPTY, "empty", ""),
         (says(None), "empty", ""),
-        (REFUSING, "refusal", "I'm sorry, but I can't help with that."),
+        (REFUSING, "stop", "I'm sorry, but I can't help with that."),
         (says(None, refusal="No."), "refusal", ""),
         (says("half a", finish="length"), "length", "half a"),
         (says("x", finish="content_filter"), "refusal", "x"),
@@ -263,7 +263,7 @@ def test_every_end_of_an_answer_has_its_name(
 
 
 def test_refusals_empty_and_cut_answers_are_kept_and_counted(server: LLMServer) -> None:
-    server.script = [EMPTY, REFUSING, UNCLOSED_THOUGHT]
+    server.script = [EMPTY, says(None, refusal="No."), UNCLOSED_THOUGHT]
     requests = [ask("a"), ask("b"), ask("c")]
     with chat_at(server.url) as chat:
         chat.complete(requests)

@@ -33,6 +33,9 @@ BY_CONTENT = {
     "custom": {"target"},
     "cross-encoder": {"checkpoint", "base"},
     "own": {"target"},
+    "expand": {"llm", "generations"},
+    "listwise": {"llm"},
+    "pointwise": {"llm"},
 }
 #: Where an entry says nothing because its argument must.
 ARGUMENTS: dict[str, object] = {

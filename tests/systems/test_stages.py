@@ -28,7 +28,7 @@ def test_every_published_method_is_an_expander() -> None:
         ("hyde:gpt4 | lamer:gpt4 | bm25", "expands queries that hyde:gpt4 expanded already"),
         ("hyde | bm25", "which model?"),
         ("hyde:gpt4[m=4] | bm25", "has no option 'm'"),
-        ("hyde:gpt4[kind=quiz] | bm25", "is not known"),
+        ("hyde:gpt4[kind=quiz] | bm25", "expected one of post, exam"),
         ("hyde:gpt4[lexical=words] | bm25", "expected {query} or {generated}"),
         ('search-o1:gpt4[search=""] | bm25', "an agent needs a retriever"),
     ],

@@ -104,7 +104,7 @@ def generate(
 
 def _write_prompts(method: str, folder: Path) -> None:
     from r2med.engine.generating import find_method
-    from r2med.expand.prompting import write_prompts
+    from r2med.expand.prompts import write_prompts
     from r2med.report.console import echo
 
     name = find_method(method).name
@@ -127,6 +127,6 @@ def _estimated(generating: Generating, task: LoadedTask) -> dict[str, object]:
 def _written(generating: Generating, task: LoadedTask, folder: Path) -> dict[str, object]:
     expansion, path = generating.write(task, folder)
     facts = expansion.facts()
-    counts = ("generations", "truncated", "empty", "refused", "calls", "reused_calls")
+    counts = ("generations", "truncated", "empty", "refused", "calls", "cached")
     used = ("prompt_tokens", "completion_tokens", "money")
     return {"task": task.name, **{n: facts[n] for n in (*counts, *used)}, "file": str(path)}

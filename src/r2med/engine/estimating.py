@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
-from r2med.expand.expander import FromModel
+from r2med.expand.writing import FromModel
 from r2med.remote.budget import Estimate
 from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval
 from r2med.systems.work import Stage
@@ -42,5 +42,5 @@ def estimates(stage: Stage, task: Task) -> Iterator[tuple[str, Estimate, int]]:
 def _expansion(stage: Expanding, task: Task) -> Iterator[tuple[str, Estimate, int]]:
     bound = stage.expander.on(task, stage.finders)
     if isinstance(bound, FromModel):
-        plan = bound.plan()
+        plan = bound.plan
         yield stage.name, bound.chat.estimate(plan.requests), plan.most_turns

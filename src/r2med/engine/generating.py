@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from r2med.errors import UsageError, nearest
-from r2med.expand.expanded import Expansion
-from r2med.expand.expander import FromModel, GenerationExpander
+from r2med.expand.combining import Expansion
 from r2med.expand.generations import place, write_generations
+from r2med.expand.writing import FromModel
 from r2med.remote.budget import Estimate
 from r2med.retrieve.conditions import Conditions
 from r2med.systems.build import System
@@ -40,7 +40,7 @@ class Generating:
     def estimate(self, task: Task) -> tuple[Estimate, int]:
         """What the first requests would use, and how many turns a query may take at most."""
         bound = self._live(task)
-        plan = bound.plan()
+        plan = bound.plan
         return bound.chat.estimate(plan.requests), plan.most_turns
 
     def write(self, task: Task, out: Path) -> tuple[Expansion, Path]:
@@ -51,7 +51,6 @@ class Generating:
         return expansion, path
 
     def _live(self, task: Task) -> FromModel:
-        assert isinstance(self.stage.expander, GenerationExpander)
         return self.stage.expander.live(task, self.stage.finders)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from r2med.errors import UsageError, nearest
-from r2med.expand.expanded import Expanded
-from r2med.expand.expander import FromModel
+from r2med.expand.combining import Expanded
+from r2med.expand.writing import FromModel
 from r2med.retrieve.interface import QueryForm, Searcher, TermSearcher, search_forms
 from r2med.runs import Run
 from r2med.runs.ties import ordered

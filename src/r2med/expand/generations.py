@@ -1,32 +1,173 @@
-"""Generations on disk in the reference layout: `<method>/<llm>/query_with_hydoc.jsonl`.
+"""Generations on disk: where a system finds them, and the reference's file format.
 
-A row is `{"id", "text", "hy_doc"}`. Several samples add `hy_docs`, the list of all of them, and
-rows of our own add `finish`, so that a refusal stays one when the file is read again.
+A file is `<method>/<llm>/query_with_hydoc.jsonl`, each row `{"id", "text", "hy_doc"}`. Several
+samples add `hy_docs`, the list of all of them. Rows of our own add a `checksum`, and `finish` where
+a generation was cut, empty or refused, so that it stays so when the file is read again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, get_args
+from urllib.parse import quote
 
 from r2med.atomic import atomic_file
-from r2med.errors import DataError, MissingError
-from r2med.expand.expanded import Expanded, Outcome
-from r2med.expand.trace import Trace
-from r2med.tasks.location import GENERATIONS
+from r2med.errors import DamagedError, DataError, MissingError, UsageError
+from r2med.expand.agents import Trace
+from r2med.expand.answers import Outcome, Sample
+from r2med.expand.combining import Expanded, Expansion
+from r2med.expand.method import Method
+from r2med.home import user_path
+from r2med.tasks.location import GENERATIONS as FILE
+from r2med.tasks.location import data_folder
 from r2med.tasks.reading.exact import described, json_object
 from r2med.tasks.reading.lines import lines
+from r2med.tasks.registry import find_task
 from r2med.tasks.task import Task
 
-FILE = GENERATIONS
 TRACES = "traces.jsonl"
-_OUTCOMES = get_args(Outcome)
 _ROW_HINT = 'Each line is {"id": "...", "text": "...", "hy_doc": "..."}; see docs/generation.md.'
 _TRACE_HINT = "Each line is the trace of an agent; see docs/generation.md."
+
+
+@dataclass(frozen=True)
+class FromFile:
+    """Generations that were made before, here or elsewhere, bound to a task."""
+
+    task: Task
+    method: Method
+    path: Path
+    by_default: bool
+    """Whether the file was taken because it was there, not because it was named."""
+
+    @cached_property
+    def identity(self) -> Mapping[str, object]:
+        """The file's content, and how its texts are stripped and combined."""
+        return {"generations": file_hash(self.path), **self.method.identity}
+
+    @cached_property
+    def notices(self) -> tuple[str, ...]:
+        """What a reader of the scores must know of the file."""
+        notices = list(fitted(self._rows, self.task, self.path))
+        if self.by_default:
+            notices.insert(
+                0,
+                f"{self.task.name}: generations of {self.method.prompts} by {self.method.llm} are "
+                f"read from {self.path}; [generations=live] asks the model instead.",
+            )
+        empty = sum(not s.answer.strip() and s.useful for q in self._queries for s in q.samples)
+        if empty:
+            notices.append(
+                f"{self.task.name}: {empty:,} generations in {self.path} are empty; they are "
+                "searched with as they stand, as in the published runs."
+            )
+        return tuple(notices)
+
+    def expand(self) -> Expansion:
+        """Read, strip and combine."""
+        work = {"generations_from": str(self.path), "generations_sha256": file_hash(self.path)}
+        return self.method.expansion(self._queries, work)
+
+    @cached_property
+    def _rows(self) -> dict[str, Generated]:
+        return read_generations(self.path)
+
+    @cached_property
+    def _queries(self) -> tuple[Expanded, ...]:
+        fitted(self._rows, self.task, self.path)
+        traces = read_traces(self.path)
+        return tuple(
+            Expanded(query_id, query, self._samples(query_id), traces.get(query_id, ()))
+            for query_id, query in self.task.queries.items()
+        )
+
+    def _samples(self, query_id: str) -> tuple[Sample, ...]:
+        """Texts as they stand, as published ones are used, unless `finish` says otherwise."""
+        row, wanted = self._rows[query_id], self.method.n
+        if len(row.raws) < wanted:
+            raise DataError(
+                f"{self.path}: query {query_id!r} has {len(row.raws)} generations, [n={wanted}] "
+                "asks for more."
+            )
+        outcomes = dict(enumerate(row.outcomes))
+        return tuple(
+            Sample(raw, self.method.answer_in(raw), outcomes.get(place, "ok"))
+            for place, raw in enumerate(row.raws[:wanted])
+        )
+
+
+def find_file(task: Task, method: Method) -> FromFile | None:
+    """The generations to read, or None when a model is to be asked.
+
+    The method's `generations` is `auto`, `live`, `published` or a path: of a file, of a folder that
+    holds it, or of a root that holds task folders.
+    """
+    choice = method.generations
+    if choice == "live":
+        return None
+    if choice not in ("auto", "published"):
+        return FromFile(task, method, _under(user_path(choice), task, method), False)
+    beside = place(_home_of(task), method.prompts, method.llm)
+    if beside.is_file():
+        return FromFile(task, method, beside, choice == "auto")
+    if choice == "auto":
+        return None
+    raise MissingError(_not_here(task, method, beside))
+
+
+def place(folder: Path, method: str, llm: str) -> Path:
+    """Where a task's folder holds the generations of a method and model.
+
+    A model's name is one folder's name: what would lead elsewhere is escaped as in an address.
+    """
+    name = quote(llm, safe=" !$&'()+,:;=@[]~")
+    return folder / method / (name if name.strip(".") else name.replace(".", "%2E")) / FILE
+
+
+def _home_of(task: Task) -> Path:
+    """The task's own folder; a Nano task has the queries of its full task, so that one's."""
+    if task.entry is None or task.entry.split is None:
+        return task.source
+    return data_folder(find_task(task.entry.source))
+
+
+def _under(path: Path, task: Task, method: Method) -> Path:
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise UsageError(
+            f"[generations={path}]: there is no such file or folder. Expected live, published, or "
+            f"the path of a {FILE}."
+        )
+    folders = (path, path / task.name, path / task.name.rpartition("/")[2])
+    tried = [path / FILE, *(place(folder, method.prompts, method.llm) for folder in folders)]
+    for candidate in tried:
+        if candidate.is_file():
+            return candidate
+    shown = "\n  ".join(str(candidate) for candidate in tried[:3])
+    raise MissingError(
+        f"[generations={path}]: no generations for {task.name}. Looked for\n  {shown}"
+    )
+
+
+def _not_here(task: Task, method: Method, where: Path) -> str:
+    entry = task.entry
+    missing = (
+        f"{task.name} has no published generations of {method.prompts} by {method.llm}: expected "
+        f"{where}."
+    )
+    if entry is None or entry.hub is None:
+        return missing
+    return (
+        f"{missing}\nFetch what the benchmark published with `r2med fetch {entry.source} "
+        "--generations`; not every pair of method and model was published."
+    )
 
 
 @dataclass(frozen=True)
@@ -38,57 +179,28 @@ class Generated:
     outcomes: tuple[Outcome, ...] = ()
 
 
-def place(folder: Path, method: str, llm: str) -> Path:
-    """Where a task's folder holds the generations of a method and model."""
-    return folder / method / llm / FILE
-
-
 def read_generations(path: Path) -> dict[str, Generated]:
     """The rows of a file by query id; an error names file, line and field."""
+    if not path.exists():
+        raise MissingError(f"{path} does not exist.")
     rows: dict[str, Generated] = {}
-    for number, line in _lines(path):
-        where = f"{path}, line {number}"
-        query_id, row = _row(line, where)
+    for row, where in _json_lines(path, _ROW_HINT):
+        query_id, generated = _row(row, where)
         if query_id in rows:
             raise DataError(f"{where}: query {query_id!r} has a generation already, further up.")
-        rows[query_id] = row
+        rows[query_id] = generated
     return rows
 
 
-def file_hash(path: Path) -> str:
-    """Identity of a file's content."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
-def fitted(rows: Mapping[str, Generated], task: Task, path: Path) -> tuple[str, ...]:
-    """Hold a file against a task's queries: lacking ones are an error, others are told."""
-    wanted = dict(zip(task.queries.ids.to_pylist(), task.queries.texts.to_pylist(), strict=True))
-    lacking = [query_id for query_id in wanted if query_id not in rows]
-    extra = [query_id for query_id in rows if query_id not in wanted]
-    if lacking:
-        also = f" It holds {len(extra)} for other queries." if extra else ""
-        raise DataError(
-            f"{path}: {len(lacking)} of {len(wanted)} queries of {task.name} have no generation "
-            f"({_some(lacking)}).{also}\nGenerate them, take another file, or evaluate with "
-            "[generations=live]."
-        )
-    other = [
-        query_id
-        for query_id, text in wanted.items()
-        if rows[query_id].text is not None and not _same(rows[query_id].text, text)
-    ]
-    if other:
-        raise DataError(
-            f"{path}: the text of {len(other)} of {len(wanted)} queries is not that of "
-            f"{task.name} ({_some(other)}).\nThe file belongs to another task or version of it."
-        )
-    if not extra:
-        return ()
-    return (
-        f"{path} holds {len(extra)} generations for queries that {task.name} has not "
-        f"({_some(extra)}); they are left out.",
-    )
+def read_traces(path: Path) -> dict[str, tuple[Trace, ...]]:
+    """The traces beside a file of generations, by query; none where there is no such file."""
+    beside = path.with_name(TRACES)
+    if not beside.is_file():
+        return {}
+    traces: dict[str, list[Trace]] = {}
+    for row, where in _json_lines(beside, _TRACE_HINT):
+        traces.setdefault(str(row.get("id")), []).append(Trace.from_json(row, where))
+    return {query_id: tuple(listed) for query_id, listed in traces.items()}
 
 
 def write_generations(queries: Iterable[Expanded], path: Path) -> None:
@@ -104,34 +216,66 @@ def write_generations(queries: Iterable[Expanded], path: Path) -> None:
         _write(path.with_name(TRACES), traces)
 
 
-def read_traces(path: Path) -> dict[str, tuple[Trace, ...]]:
-    """The traces beside a file of generations, by query; none where there is no such file."""
-    beside = path.with_name(TRACES)
-    if not beside.is_file():
-        return {}
-    found: dict[str, list[Trace]] = {}
-    for number, line in lines(beside):
-        where = f"{beside}, line {number}"
-        row = json_object(line, where, _TRACE_HINT)
-        found.setdefault(str(row.get("id")), []).append(Trace.from_json(row, where))
-    return {query_id: tuple(traces) for query_id, traces in found.items()}
+def file_hash(path: Path) -> str:
+    """Identity of a file's content."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    if not path.exists():
-        raise MissingError(f"{path} does not exist.")
-    return lines(path)
+def fitted(rows: Mapping[str, Generated], task: Task, path: Path) -> tuple[str, ...]:
+    """Hold a file against a task's queries: missing ones are an error, others a notice."""
+    wanted = dict(task.queries.items())
+    missing = [query_id for query_id in wanted if query_id not in rows]
+    extra = [query_id for query_id in rows if query_id not in wanted]
+    if missing:
+        also = f" It holds {len(extra)} for other queries." if extra else ""
+        raise DataError(
+            f"{path}: {len(missing)} of {len(wanted)} queries of {task.name} have no generation "
+            f"({_some(missing)}).{also}\nGenerate them, take another file, or evaluate with "
+            "[generations=live]."
+        )
+    other = [query_id for query_id, text in wanted.items() if not _same(rows[query_id].text, text)]
+    if other:
+        raise DataError(
+            f"{path}: the text of {len(other)} of {len(wanted)} queries is not that of "
+            f"{task.name} ({_some(other)}).\nThe file belongs to another task or version of it."
+        )
+    if not extra:
+        return ()
+    return (
+        f"{path} holds {len(extra)} generations for queries that {task.name} has not "
+        f"({_some(extra)}); they are left out.",
+    )
 
 
-def _row(line: bytes, where: str) -> tuple[str, Generated]:
-    row = json_object(line, where, _ROW_HINT)
+def _json_lines(path: Path, hint: str) -> Iterator[tuple[dict[str, object], str]]:
+    """Each line's object, its checksum tested where it has one, and where it stands."""
+    for number, line in lines(path):
+        where = f"{path}, line {number}"
+        row = json_object(line, where, hint)
+        checksum = row.pop("checksum", None)
+        if checksum is not None and checksum != _checksum(row):
+            raise DamagedError(
+                f"{where}: the checksum does not fit, so the line was damaged or edited since it "
+                "was written.\nGenerate it again (answers are kept, none is paid twice), or delete "
+                '"checksum" from the line to take it as it stands.'
+            )
+        yield row, where
+
+
+def _checksum(row: Mapping[str, object]) -> str:
+    content = json.dumps(row, sort_keys=True).encode()
+    return f"{zlib.crc32(content):08x}"
+
+
+def _row(row: Mapping[str, object], where: str) -> tuple[str, Generated]:
     query_id, text = row.get("id"), row.get("text")
     if not isinstance(query_id, str | int) or isinstance(query_id, bool) or query_id == "":
-        _refuse(where, "id", _found(row, "id"), "a string or an integer")
+        _refuse(where, "id", _state(row, "id"), "a string or an integer")
     raws, finish = _raws(row, where), _members(row.get("finish", []), where, "finish")
     for word in finish:
-        if word not in _OUTCOMES:
-            _refuse(where, "finish", f"holds {described(word)}", " or ".join(_OUTCOMES))
+        if word not in get_args(Outcome):
+            _refuse(where, "finish", f"holds {described(word)}", " or ".join(get_args(Outcome)))
     own = text if isinstance(text, str) else None
     return str(query_id), Generated(own, raws, tuple(finish))
 
@@ -140,8 +284,8 @@ def _raws(row: Mapping[str, object], where: str) -> tuple[str, ...]:
     one, several = row.get("hy_doc"), row.get("hy_docs")
     if several is None:
         if not isinstance(one, str):
-            _refuse(where, "hy_doc", _found(row, "hy_doc"), "a string")
-        return (one,)
+            _refuse(where, "hy_doc", _state(row, "hy_doc"), "a string")
+        return (_encodable(one),)
     texts = _members(several, where, "hy_docs")
     if not texts:
         _refuse(where, "hy_docs", "is empty", "a list of strings")
@@ -153,7 +297,12 @@ def _raws(row: Mapping[str, object], where: str) -> tuple[str, ...]:
             f'{where}: field "hy_doc" is not the first of "hy_docs", expected them equal.\n'
             'Correct the one that is wrong, or leave "hy_doc" out.'
         )
-    return tuple(texts)
+    return tuple(_encodable(text) for text in texts)
+
+
+def _encodable(text: str) -> str:
+    """Half of a character that JSON may hold and UTF-8 may not becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _members(value: object, where: str, name: str) -> list[Any]:
@@ -162,23 +311,19 @@ def _members(value: object, where: str, name: str) -> list[Any]:
     return value
 
 
-def _found(row: Mapping[str, object], name: str) -> str:
+def _state(row: Mapping[str, object], name: str) -> str:
     if name not in row:
         return "is missing"
     return "is empty" if row[name] == "" else f"is {described(row[name])}"
 
 
-def _refuse(where: str, name: str, found: str, expected: str) -> NoReturn:
-    raise DataError(f'{where}: field "{name}" {found}, expected {expected}.\n{_ROW_HINT}')
+def _refuse(where: str, name: str, state: str, expected: str) -> NoReturn:
+    raise DataError(f'{where}: field "{name}" {state}, expected {expected}.\n{_ROW_HINT}')
 
 
 def _as_row(query: Expanded) -> dict[str, object]:
-    raws = [sample.raw for sample in query.samples]
-    row: dict[str, object] = {
-        "id": query.query_id,
-        "text": query.query,
-        "hy_doc": raws[0] if raws else "",
-    }
+    raws = [_encodable(sample.raw) for sample in query.samples]
+    row: dict[str, object] = {"id": query.query_id, "text": query.query, "hy_doc": raws[0]}
     if len(raws) > 1:
         row["hy_docs"] = raws
     if any(sample.outcome != "ok" for sample in query.samples):
@@ -187,13 +332,15 @@ def _as_row(query: Expanded) -> dict[str, object]:
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    with atomic_file(path) as draft:
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+    with atomic_file(path) as draft, draft.open("w", encoding="utf-8", newline="\n") as file:
+        for row in rows:
+            line = {**row, "checksum": _checksum(row)}
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def _same(one: str | None, other: str) -> bool:
-    return one is not None and one.split() == other.split()
+    """Whether a row belongs to a query; a row without the query's text is taken to."""
+    return one is None or one.split() == other.split()
 
 
 def _some(ids: Sequence[str]) -> str:

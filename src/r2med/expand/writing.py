@@ -1,28 +1,97 @@
-"""Asking a model for everything a task needs: requests are planned first, then made."""
+"""An expander at work: texts for a task's queries, from a file or from the model itself.
+
+A pipeline calls, in this order:
+
+    expander = Expander(method, conditions)
+    bound = expander.on(task, finders)       decides where the generations come from
+    bound.identity                           part of the result's key; no model is asked
+    expansion = bound.expand()               generates what is not on disk yet
+    runs = [search_forms(searcher, task.queries, forms, depth=d) for forms in expansion.variants]
+
+More than one variant (`[combine=fuse]`) means: one run each, fused by reciprocal rank.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TypeVar
 
-from r2med.expand.agent import Budget, Loop
-from r2med.expand.direct import openings
-from r2med.expand.expanded import Sample
-from r2med.expand.interface import Finder
+import pyarrow as pa
+
+from r2med.expand.agents import TAGS, Budget, Loop, Passage, Trace
+from r2med.expand.answers import Sample, judge
+from r2med.expand.combining import Expanded, Expansion
+from r2med.expand.generations import FromFile, find_file, place, write_generations
 from r2med.expand.method import Method
-from r2med.expand.outcome import judged
-from r2med.expand.prompting import Prompt
-from r2med.expand.tags import SEARCH_O1, SEARCH_R1, Tags
-from r2med.expand.trace import Trace
+from r2med.expand.prompts import Prompt, called, kind_of, read_prompt
+from r2med.home import shelf
 from r2med.remote.chat import Chat, ChatAnswer, ChatProgress, ChatRequest, Message
 from r2med.retrieve.conditions import Conditions, Progress
-from r2med.tasks.task import Task
+from r2med.retrieve.interface import Retriever, Searcher
+from r2med.settings import identity_of
+from r2med.tasks.task import Queries, Task
 
 Value = TypeVar("Value")
 Written = tuple[tuple[Sample, ...], tuple[Trace, ...]]
 
-_TAGS: dict[str, Tags] = {"search-o1": SEARCH_O1, "search-r1": SEARCH_R1}
+
+class Finder:
+    """A retriever over one task's corpus, which is prepared when first searched."""
+
+    def __init__(self, task: Task, retriever: Retriever, identity: Mapping[str, object]) -> None:
+        self._task = task
+        self._retriever = retriever
+        self.identity = identity
+        """What decides its rankings: the retriever's settings, and what it read."""
+
+    def __call__(self, texts: Sequence[str], depth: int) -> list[list[Passage]]:
+        """The best passages for each text; a document that scores nothing was not found."""
+        run = self._searcher.search(_as_queries(texts), depth=depth)
+        lists = []
+        for row in range(len(run)):
+            part = slice(run.offsets[row], run.offsets[row + 1])
+            hits = run.documents[part][run.scores[part] != 0.0]
+            ids = run.document_ids.take(pa.array(hits)).to_pylist()
+            lists.append([Passage(name, self._task.document(name)) for name in ids])
+        return lists
+
+    @cached_property
+    def _searcher(self) -> Searcher:
+        return self._retriever.prepare(self._task)
+
+
+#: From a task and the text of a retriever (such as `bm25`) to a finder in its corpus.
+Finders = Callable[[Task, str], Finder]
+
+
+@dataclass(frozen=True)
+class Expander:
+    """`METHOD:LLM`, not yet bound to a task."""
+
+    method: Method
+    conditions: Conditions
+
+    def __post_init__(self) -> None:
+        self.method.check()
+
+    def on(self, task: Task, finders: Finders) -> Bound:
+        """Take the file that the method's `generations` names, or the model."""
+        return find_file(task, self.method) or self.live(task, finders)
+
+    def live(self, task: Task, finders: Finders) -> FromModel:
+        """Bind to the model, whatever files there are."""
+        finder = finders(task, self.method.search) if self.method.search else None
+        return FromModel(task, self.method, finder, self.conditions)
+
+
+def build(method: Method, conditions: Conditions) -> Expander:
+    """An expander as an entry describes it."""
+    return Expander(method, conditions)
 
 
 @dataclass(frozen=True)
@@ -53,48 +122,124 @@ class Plan:
         return self.loop.most_turns if self.loop else 1
 
 
-def plan(task: Task, method: Method, prompt: Prompt, finder: Finder | None) -> Plan:
-    """Word the requests; a method that reads before it writes searches now."""
-    asked = tuple(openings(task, method, prompt, finder))
-    if finder is None or not method.agent:
-        return Plan(asked, method, None)
-    budget = Budget(method.turns, method.tokens, method.passages, method.words)
-    tags = _TAGS[method.style]
-    return Plan(asked, method, Loop(tags, prompt, budget, finder, method.max_tokens or None))
+@dataclass(frozen=True)
+class FromModel:
+    """Generations that a model makes now, or made before and are kept call by call."""
+
+    task: Task
+    method: Method
+    finder: Finder | None
+    conditions: Conditions
+    keep: bool = True
+    """Whether finished generations are also written to the shelf, for reading."""
+    notices: tuple[str, ...] = ()
+
+    @cached_property
+    def chat(self) -> Chat:
+        """The model, under the conditions of this run."""
+        return self.conditions.remote.chat(self.method.llm)
+
+    @cached_property
+    def prompt(self) -> Prompt:
+        """The words of the method for this kind of task."""
+        kind = self.method.kind
+        kind = kind_of(self.task.entry) if kind == "auto" else kind
+        return read_prompt(self.method.prompts, kind, self.conditions.prompts)
+
+    @cached_property
+    def identity(self) -> Mapping[str, object]:
+        """Model, words, what is searched, and how texts are stripped and combined."""
+        return {
+            "llm": dict(self.chat.identity),
+            "prompt": self.prompt.hash,
+            "asked_about": called(self.task.entry),
+            "search": dict(self.finder.identity) if self.finder else None,
+            **self.method.identity,
+        }
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What will be asked; a method that reads before it writes searches now."""
+        method = self.method
+        queries = self.task.queries.texts.to_pylist()
+        passages = [""] * len(queries)
+        if self.finder and not method.agent:
+            lists = self.finder(queries, method.passages)
+            passages = [self._shown(found) for found in lists]
+        kind, turns = called(self.task.entry), str(method.turns)
+        openings = tuple(
+            self.prompt.first(kind=kind, query=query, passages=shown, turns=turns)
+            for query, shown in zip(queries, passages, strict=True)
+        )
+        if self.finder is None or not method.agent:
+            return Plan(openings, method, None)
+        budget = Budget(method.turns, method.tokens, method.passages, method.words)
+        most = method.max_tokens or None
+        return Plan(
+            openings, method, Loop(TAGS[method.style], self.prompt, budget, self.finder, most)
+        )
+
+    def expand(self) -> Expansion:
+        """Ask for what is not on disk yet; the texts and traces are also kept for reading."""
+        before = self.chat.usage
+        written = self._write()
+        queries = tuple(
+            Expanded(query_id, query, samples, traces)
+            for (query_id, query), (samples, traces) in zip(
+                self.task.queries.items(), written, strict=True
+            )
+        )
+        work = {"generations_from": "live", **self.chat.usage.since(before).facts()}
+        if self.keep:
+            write_generations(queries, self.kept)
+            work["generations_kept"] = str(self.kept)
+        return self.method.expansion(queries, work)
+
+    @cached_property
+    def kept(self) -> Path:
+        """Where the finished generations can be read, in the reference layout."""
+        decides = [self.task.hash, identity_of(self.method), self.identity]
+        content = json.dumps(decides, sort_keys=True, default=str)
+        key = hashlib.sha256(content.encode()).hexdigest()[:12]
+        folder = shelf("expansions") / self.task.name / key
+        return place(folder, self.method.prompts, self.method.llm)
+
+    def _shown(self, passages: Sequence[Passage]) -> str:
+        texts = [passage.text for passage in passages]
+        return self.prompt.passages(texts, words=self.method.words) or "(none was found)"
+
+    def _write(self) -> list[Written]:
+        """For every query its samples, and its traces where an agent wrote them."""
+        plan, strip = self.plan, self.method.answer_in
+        if plan.loop is None:
+            answers = self._ask(plan.requests)
+            samples = [judge(a.text, strip(a.text), a.finish) for a in answers]
+            return [(own, ()) for own in _by_query(samples, plan)]
+        starts = [(text, sample) for sample in range(self.method.n) for text in plan.openings]
+        outings = plan.loop.run(starts, self._ask, strip=strip)
+        samples = [judge(outing.raw, outing.answer, outing.finish) for outing in outings]
+        traces = [outing.trace for outing in outings]
+        return list(zip(_by_query(samples, plan), _by_query(traces, plan), strict=True))
+
+    def _ask(self, requests: Sequence[ChatRequest]) -> Sequence[ChatAnswer]:
+        return self.chat.complete(requests, tell=self._progress)
+
+    def _progress(self, now: ChatProgress) -> None:
+        cost = "" if not now.money else f" · ${now.money:,.2f}"
+        what = f"asking {self.method.llm} · {now.tokens_per_second:,.0f} tokens/s{cost}"
+        self.conditions.progress(Progress(what, now.done, now.total, now.seconds))
 
 
-def write(
-    plan: Plan, chat: Chat, conditions: Conditions, strip: Callable[[str], str]
-) -> list[Written]:
-    """For every query its samples, and its traces where an agent wrote them."""
-    tell = _teller(plan, conditions)
-    if plan.loop is None:
-        answers = chat.complete(plan.requests, tell=tell)
-        samples = [judged(a.text, strip(a.text), a.finish) for a in answers]
-        return [(own, ()) for own in _by_query(samples, plan)]
-
-    def ask(requests: Sequence[ChatRequest]) -> Sequence[ChatAnswer]:
-        return chat.complete(requests, tell=tell)
-
-    starts = [(text, sample) for sample in range(plan.method.n) for text in plan.openings]
-    outings = plan.loop.run(starts, ask, strip=strip)
-    samples = [judged(outing.raw, outing.answer, outing.finish) for outing in outings]
-    traces = [outing.trace for outing in outings]
-    return list(zip(_by_query(samples, plan), _by_query(traces, plan), strict=True))
-
-
-def _teller(plan: Plan, conditions: Conditions) -> Callable[[ChatProgress], None]:
-    """Passes on how far a batch has come, with what it used so far."""
-
-    def tell(told: ChatProgress) -> None:
-        cost = "" if not told.money else f" · ${told.money:,.2f}"
-        what = f"asking {plan.method.llm} · {told.tokens_per_second:,.0f} tokens/s{cost}"
-        conditions.progress(Progress(what, told.done, told.total, told.seconds))
-
-    return tell
+Bound = FromFile | FromModel
 
 
 def _by_query(values: Sequence[Value], plan: Plan) -> list[tuple[Value, ...]]:
     """From sample by sample to query by query."""
     count = len(plan.openings)
     return [tuple(values[place::count]) for place in range(count)]
+
+
+def _as_queries(texts: Sequence[str]) -> Queries:
+    ids = pa.array([f"search-{place}" for place in range(len(texts))], type=pa.large_string())
+    nothing = pa.nulls(len(texts), type=pa.large_string())
+    return Queries(ids, pa.array(texts, type=pa.large_string()), nothing, nothing, nothing)

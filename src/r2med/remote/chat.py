@@ -71,8 +71,8 @@ class Usage:
     cached_tokens: int = 0
     """Prompt and completion tokens that the cached answers took when they were made."""
     cached_money: float | None = None
-    cached_seconds: float = 0.0
-    """The sum of the cached answers' own times."""
+    answer_seconds: float = 0.0
+    """The times that all answers took, added up; cached ones as recorded."""
     refusals: int = 0
     """Counts all answers, cached ones included; so do `empty` and `truncated`."""
     empty: int = 0
@@ -87,6 +87,20 @@ class Usage:
             was = getattr(before, name)
             changes[name] = None if now is None else now - (was or 0)
         return Usage(**changes)
+
+    def facts(self) -> dict[str, object]:
+        """What a stage records of its calls, as JSON values."""
+        return {
+            "calls": self.calls,
+            "cached": self.cached,
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "tokens": self.prompt_tokens + self.completion_tokens,
+            "money": self.money,
+            "cached_tokens": self.cached_tokens,
+            "cached_money": self.cached_money,
+            "answer_seconds": round(self.answer_seconds, 3),
+        }
 
 
 @dataclass(frozen=True)
@@ -244,7 +258,7 @@ class Chat:
             cached_tokens=usage.cached_tokens
             + sum(a.prompt_tokens + a.completion_tokens for a in cached),
             cached_money=money,
-            cached_seconds=usage.cached_seconds + sum(a.seconds for a in cached),
+            answer_seconds=usage.answer_seconds + sum(a.seconds for a in batch.answers.values()),
             refusals=usage.refusals + finishes.count("refusal"),
             empty=usage.empty + finishes.count("empty") + finishes.count("too-long"),
             truncated=usage.truncated + finishes.count("length"),

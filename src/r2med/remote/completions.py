@@ -29,16 +29,6 @@ _TOO_LONG_WORDS = re.compile(
     re.IGNORECASE,
 )
 _FILTERED = frozenset({"content_filter", "content_policy_violation"})
-#: An answer that only declines: short, and opening with an apology or "I cannot".
-_DECLINES = re.compile(
-    r"^\W*(i['’]?m (really |very )?sorry|i am (really |very )?sorry|sorry|i apologi[sz]e|"
-    r"i (can['’]?t|cannot|can not|am unable to|['’]?m unable to|won['’]?t|will not)|"
-    r"as an ai\b).{0,400}$",
-    re.IGNORECASE | re.DOTALL,
-)
-_UNABLE = re.compile(
-    r"\b(can['’]?t|cannot|can not|unable|not able|won['’]?t|will not)\b", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True)
@@ -72,18 +62,14 @@ class ChatAnswer:
 
     text: str
     finish: str
-    """`stop`, `length` (cut at the token limit), `refusal`, `empty` or `too-long` (the prompt)."""
+    """What the server says: `stop`, `length` (cut at the token limit), `refusal`, `empty` or
+    `too-long` (the prompt). Whether a text declines is for its readers to judge."""
     prompt_tokens: int
     completion_tokens: int
     seconds: float
     cached: bool
     money: float | None = None
     """US dollars by the price of its day; None where no price was known."""
-
-    @property
-    def usable(self) -> bool:
-        """Whether there is a text to work with: a cut one is, a refusal is not."""
-        return self.finish in ("stop", "length")
 
 
 def to_job(llm: LLM, request: ChatRequest, *, limited: bool) -> Job:
@@ -180,9 +166,7 @@ def _finish(choice: Mapping[str, Any], message: Mapping[str, Any], text: str) ->
     spoken = text.rpartition("</think>")[2].strip()
     if not spoken:
         return "empty"
-    if reason == "length":
-        return "length"
-    return "refusal" if _DECLINES.match(spoken) and _UNABLE.search(spoken) else "stop"
+    return "length" if reason == "length" else "stop"
 
 
 def _count(usage: Any, name: str, otherwise: int) -> int:

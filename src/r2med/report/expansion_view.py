@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from r2med.engine.showing import DEPTH, Change, Movement, Shown
-from r2med.expand.expanded import Sample
-from r2med.expand.trace import Step, Trace
+from r2med.expand.agents import Step, Trace
+from r2med.expand.answers import Sample
 from r2med.report.console import visible
 
 #: Words of a long text that are shown unless all are asked for.

@@ -19,7 +19,7 @@ _WRITTEN = {
     "empty": "empty",
     "refused": "refused",
     "calls": "calls",
-    "reused_calls": "reused",
+    "cached": "reused",
     "completion_tokens": "tokens",
 }
 _ESTIMATED = {

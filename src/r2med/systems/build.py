@@ -27,7 +27,7 @@ from r2med.systems.work import Part, Stage
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
-    from r2med.expand.interface import Finder
+    from r2med.expand.writing import Finder
 
 #: By engine: the module that builds its stages, and the class of its settings. Each module has
 #: `build(settings, conditions)`, for rerankers `build(name, settings, conditions)`.
@@ -42,10 +42,10 @@ ENGINES: Mapping[str, str] = {
     "run": "r2med.retrieve.given.files:RunSettings",
     "candidates": "r2med.retrieve.given.candidates:CandidateSettings",
     "fusion": "r2med.retrieve.fusion:Fusion",
-    "expand": "r2med.expand.expander",
+    "expand": "r2med.expand.writing:Method",
     "cross-encoder": "r2med.rerank.cross_encoder:CrossEncoderSettings",
-    "listwise": "r2med.rerank.llm.listwise",
-    "pointwise": "r2med.rerank.llm.pointwise",
+    "listwise": "r2med.rerank.llm:Listwise",
+    "pointwise": "r2med.rerank.llm:Pointwise",
     "own": "r2med.rerank.user_models:UserRerankerSettings",
 }
 _DEFAULT_FUSION = Unit("rrf")
@@ -164,12 +164,12 @@ class Builder:
 
     def _finder(self, task: Task, text: str) -> Finder:
         """What an expander that reads before it writes searches with."""
-        from r2med.expand.finding import CorpusFinder
+        from r2med.expand.writing import Finder
 
         stage = self.system(parse(text)).stage
         if not isinstance(stage, Retrieval):
             raise UsageError(f"[search={text}]: expected one retriever, as in [search=bm25].")
-        return CorpusFinder(task, stage.retriever, stage.built)
+        return Finder(task, stage.retriever, stage.built)
 
     def _kind(self, part: Unit | Spec) -> StageKind:
         if isinstance(part, Spec):

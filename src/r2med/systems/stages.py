@@ -28,7 +28,7 @@ from r2med.systems.work import Part, Stage, Work
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
-    from r2med.expand.interface import BoundExpander, Expander, Finders
+    from r2med.expand.writing import Bound, Expander, Finders
     from r2med.rerank.scores import Reranker, Tail
 
 #: Queries in one form or more, each form a whole set of queries.
@@ -222,7 +222,7 @@ class Expanding:
     finders: Finders
     settings: Mapping[str, object] = field(default_factory=dict)
     """Of the expander's entry, as far as they may change a ranking."""
-    on_task: BoundExpander | None = None
+    on_task: Bound | None = None
     """The expander on the task of this evaluation: see `bind`."""
 
     def __post_init__(self) -> None:
@@ -250,7 +250,7 @@ class Expanding:
         """Those of what searches."""
         return self.first.stage.ties(task)
 
-    def bound(self, task: Task) -> BoundExpander:
+    def bound(self, task: Task) -> Bound:
         """The expander on one task."""
         return self.on_task or self.expander.on(task, self.finders)
 

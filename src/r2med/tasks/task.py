@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -70,6 +70,10 @@ class Queries:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        """Each id with its text."""
+        return zip(self.ids.to_pylist(), self.texts.to_pylist(), strict=True)
 
 
 @dataclass(frozen=True, eq=False)

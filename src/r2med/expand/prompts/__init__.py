@@ -1,1 +1,261 @@
-"""Prompts as data: `<method>/<kind>.toml`, in the form that docs/generation.md describes."""
+"""Prompts as data: TOML files of texts with places to fill in, the package's own or the user's.
+
+Expanders have one file per method and kind of task here, rerankers one file per style beside their
+own code. The files that ship define which texts and places exist; a user's file is checked against
+them. docs/generation.md describes the form.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from r2med.errors import DataError, MissingError, UsageError, nearest
+from r2med.tasks.reading.exact import decoded, described
+from r2med.tasks.reading.lines import file_errors
+
+if TYPE_CHECKING:
+    from r2med.tasks.registry import TaskEntry
+
+TaskKind = Literal["post", "exam", "treatment", "diagnosis", "question"]
+KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
+
+#: What a query of a task that is not registered is called in a prompt.
+_UNREGISTERED = "question"
+_FILES = tuple(f"{kind}.toml" for kind in KINDS)
+_PLACE = re.compile(r"\{([A-Za-z_]\w*)\}")
+_EXAMPLES = "examples"
+#: Places that only help the wording; a prompt without any other place would lose what it asks
+#: about, or what was found or written for it.
+_OPTIONAL = frozenset({"kind", "turns", "count"})
+
+
+def filled(template: str, **values: str) -> str:
+    """The template with all places filled at once, so that braces in a value are left alone."""
+    return _PLACE.sub(lambda place: values.get(place[1], place[0]), template)
+
+
+def trimmed(text: str, words: int) -> str:
+    """The first words of a text, single-spaced; ` ...` says that there was more."""
+    split = text.split(maxsplit=words)
+    return " ".join(split[:words]) + (" ..." if len(split) > words else "")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The texts of one prompt file."""
+
+    texts: Mapping[str, str]
+    examples: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def hash(self) -> str:
+        """Identity of every text in the file."""
+        rows = [*sorted(self.texts.items()), *self.examples]
+        return hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
+
+    def says(self, text: str, **values: str) -> str:
+        """One of the texts with its places filled in."""
+        return filled(self.texts[text], **values)
+
+    def first(self, *, kind: str, query: str, **values: str) -> str:
+        """The opening request, with the examples where the file has them."""
+        shots = [
+            self.says("example", kind=kind, query=asked, passage=passage)
+            for asked, passage in self.examples
+        ]
+        return self.says("user", kind=kind, query=query, examples="\n\n".join(shots), **values)
+
+    def passages(self, texts: Sequence[str], *, words: int) -> str:
+        """Passages as the model reads them: numbered from 1, each cut after so many words."""
+        return "\n\n".join(
+            self.says("passage", number=str(number), passage=trimmed(text, words))
+            for number, text in enumerate(texts, start=1)
+        )
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a prompt file may and must say: the texts of one that ships, and the places in each."""
+
+    name: str
+    """Of the method or style that the prompt belongs to."""
+    places: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, name: str, shipped: str) -> Shape:
+        """The shape of a prompt file that ships."""
+        texts = {key: text for key, text in tomllib.loads(shipped).items() if key != _EXAMPLES}
+        return cls(name, {key: frozenset(_PLACE.findall(text)) for key, text in texts.items()})
+
+    @property
+    def reads(self) -> bool:
+        """Whether the request itself holds passages that a search found."""
+        return "passages" in self.places["user"]
+
+    def parse(self, text: str, where: str) -> Prompt:
+        """Read a file; a text or place that is never used or is missing is a DataError."""
+        table = _table(text, where)
+        shows_examples = _EXAMPLES in self.places["user"]
+        known = [*self.places, *([_EXAMPLES] if shows_examples else [])]
+        for key in table:
+            if key not in known:
+                raise DataError(
+                    f"{where}: {key!r} is not known to {self.name}, expected {', '.join(known)}."
+                )
+        for key in known:
+            if key not in table:
+                raise DataError(f"{where}: {key!r} is missing, {self.name} needs it.")
+        texts = {key: self._checked(key, table[key], where) for key in self.places}
+        return Prompt(texts, _examples(table[_EXAMPLES], where) if shows_examples else ())
+
+    def _checked(self, key: str, text: object, where: str) -> str:
+        if not isinstance(text, str):
+            raise DataError(f"{where}: {key!r} is {described(text)}, expected a string.")
+        known, places = self.places[key], _PLACE.findall(text)
+        for place in places:
+            if place not in known:
+                raise DataError(
+                    f"{where}: {key!r} holds {{{place}}}, which {self.name} never fills in; "
+                    f"known there: {_listed(known)}."
+                )
+        # Only where the request asks for numbers back does a passage need one.
+        optional = _OPTIONAL if "count" in self.places["user"] else _OPTIONAL | {"number"}
+        lacking = known - optional - set(places)
+        if lacking:
+            raise DataError(
+                f"{where}: {key!r} lacks {_listed(lacking)}, which {self.name} needs there; "
+                f"known: {_listed(known)}."
+            )
+        return text.strip("\n")
+
+
+def read_file(path: Path) -> str:
+    """A prompt file of the user's; an error names file and line."""
+    with file_errors(path):
+        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
+    return "\n".join(
+        decoded(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)
+    )
+
+
+def kind_of(entry: TaskEntry | None) -> TaskKind:
+    """Which prompts a task gets, by what its queries are and what is wanted for them."""
+    if entry is None:
+        return "question"
+    if "similar cases" in entry.purpose:
+        return "diagnosis"
+    kind = entry.kind.lower()
+    if kind.endswith("post"):
+        return "post"
+    return "exam" if "exam" in kind else "treatment"
+
+
+def called(entry: TaskEntry | None) -> str:
+    """What a query of the task is called in a prompt, such as `Biology post`."""
+    return entry.kind if entry else _UNREGISTERED
+
+
+@cache
+def methods() -> tuple[str, ...]:
+    """The methods that prompts ship for."""
+    folders = files("r2med.expand.prompts").iterdir()
+    return tuple(sorted(folder.name for folder in folders if (folder / _FILES[0]).is_file()))
+
+
+@cache
+def shape_of(method: str) -> Shape:
+    """What the prompt files of a method may and must say."""
+    return Shape.of(method, _shipped(method, _FILES[-1]))
+
+
+def read_prompt(method: str, kind: TaskKind, folder: Path | None = None) -> Prompt:
+    """The prompt of a method for a kind of task; a user's folder may hold some and not others."""
+    file, shape = f"{kind}.toml", shape_of(method)
+    if folder:
+        _check_names(folder, method)
+        own = folder / method / file
+        if own.is_file():
+            return shape.parse(read_file(own), str(own))
+        if not any(_prompt_files(own.parent)):
+            raise MissingError(
+                f"{folder} holds no prompt for {method}, expected {method}/{file} (or another of "
+                f"{', '.join(KINDS)}).\n`r2med generate {method} --write-prompts {folder}` puts "
+                "ours there to start from."
+            )
+    return shape.parse(_shipped(method, file), f"r2med/expand/prompts/{method}/{file}")
+
+
+def write_prompts(method: str, folder: Path) -> list[Path]:
+    """Copy the shipped prompts of a method for editing; what is there already stays."""
+    written = []
+    for file in _FILES:
+        target, shipped = folder / method / file, _shipped(method, file)
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(shipped, encoding="utf-8")
+            written.append(target)
+    return written
+
+
+def _shipped(method: str, file: str) -> str:
+    if method not in methods():
+        raise UsageError(f"method {method!r} is not known. {nearest(method, methods())}")
+    return (files("r2med.expand.prompts") / method / file).read_text(encoding="utf-8")
+
+
+def _check_names(folder: Path, method: str) -> None:
+    """Refuse prompt files that would never be read, since nothing has their name."""
+    for inner in sorted(path for path in folder.iterdir() if path.is_dir()):
+        if inner.name not in methods() and any(_prompt_files(inner)):
+            raise DataError(
+                f"{inner} holds prompts, but {inner.name!r} is not a method. "
+                f"{nearest(inner.name, methods())}"
+            )
+    for file in _prompt_files(folder / method):
+        if file.name not in _FILES:
+            raise DataError(
+                f"{file}: a prompt file is called after a kind of task, such as {_FILES[0]}. "
+                f"{nearest(file.stem, KINDS)}"
+            )
+
+
+def _prompt_files(folder: Path) -> Iterator[Path]:
+    """The prompt files of one method; names that begin with a dot are an editor's own."""
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    return (path for path in inside if path.suffix.lower() == ".toml" and path.name[0] != ".")
+
+
+def _table(text: str, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+        raise DataError(f"{where}: this is not TOML: {problem}.") from None
+
+
+def _examples(rows: object, where: str) -> tuple[tuple[str, str], ...]:
+    if not isinstance(rows, list) or not rows:
+        what = "empty" if rows == [] else described(rows)
+        raise DataError(f"{where}: 'examples' is {what}, expected tables [[examples]].")
+    return tuple(_example(row, where, number) for number, row in enumerate(rows, start=1))
+
+
+def _example(row: object, where: str, number: int) -> tuple[str, str]:
+    """An example's texts; their line breaks are only for reading the file."""
+    match row:
+        case {"query": str(query), "passage": str(passage)}:
+            return " ".join(query.split()), " ".join(passage.split())
+        case _:
+            raise DataError(f"{where}: example {number} needs a string query and a string passage.")
+
+
+def _listed(places: frozenset[str]) -> str:
+    return ", ".join(f"{{{place}}}" for place in sorted(places)) or "none"

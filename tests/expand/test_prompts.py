@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.errors import DataError, MissingError, UsageError
-from r2med.expand.prompting import (
+from r2med.expand.prompts import (
     KINDS,
     TaskKind,
     kind_of,

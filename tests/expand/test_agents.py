@@ -1,28 +1,38 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from r2med.expand.agent import Budget, Loop, Outing
-from r2med.expand.interface import Passage
-from r2med.expand.prompting import read_prompt
-from r2med.expand.tags import SEARCH_O1, SEARCH_R1, Tags
-from r2med.expand.trace import Trace
+from r2med.errors import DataError
+from r2med.expand.agents import (
+    SEARCH_O1,
+    SEARCH_R1,
+    Budget,
+    Loop,
+    Outing,
+    Passage,
+    Tags,
+    Trace,
+    Turn,
+)
+from r2med.expand.prompts import read_prompt
 from r2med.remote.chat import ChatAnswer, ChatRequest
 
+BEGIN, END = "<|begin_search_query|>", "<|end_search_query|>"
 LIBRARY = {"ferritin": [Passage("iron", "one two three four five"), Passage("copper", "six")]}
 
 
-class Finder:
-    """Finds what the library holds under exactly these words, and counts its calls."""
-
-    identity: Mapping[str, object] = {"finder": "library"}
+class Library:
+    """Finds what it holds under exactly these words, and remembers what it was asked for."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
 
-    def __call__(self, texts: Sequence[str], *, depth: int) -> list[list[Passage]]:
+    def __call__(self, texts: Sequence[str], depth: int) -> list[list[Passage]]:
         self.asked.append(list(texts))
         return [LIBRARY.get(text, [])[:depth] for text in texts]
 
@@ -45,10 +55,10 @@ class Model:
         return ChatAnswer(text, "stop" if text else "empty", 1, self.tokens, 0.0, False)
 
 
-def loop(tags: Tags, finder: Finder | None = None, *, turns: int = 3, tokens: int = 0) -> Loop:
+def loop(tags: Tags, library: Library | None = None, *, turns: int = 3, tokens: int = 0) -> Loop:
     method = "search-r1" if tags is SEARCH_R1 else "search-o1"
     prompt = read_prompt(method, "exam")
-    return Loop(tags, prompt, Budget(turns, tokens, passages=2, words=3), finder or Finder())
+    return Loop(tags, prompt, Budget(turns, tokens, passages=2, words=3), library or Library())
 
 
 def run(agents: Loop, *lines: str, tokens: int = 10) -> Outing:
@@ -95,7 +105,7 @@ def test_an_agent_without_tags_in_its_last_words_has_answered() -> None:
 
 
 def test_many_agents_go_in_step_and_search_together() -> None:
-    finder = Finder()
+    library = Library()
     model = Model(
         {
             "a": ["<search>ferritin</search>", "<answer>A</answer>"],
@@ -104,7 +114,7 @@ def test_many_agents_go_in_step_and_search_together() -> None:
         }
     )
 
-    outings = loop(SEARCH_R1, finder).run(
+    outings = loop(SEARCH_R1, library).run(
         [("a", 0), ("b", 0), ("c", 0)], model, strip=lambda text: text
     )
 
@@ -112,7 +122,7 @@ def test_many_agents_go_in_step_and_search_together() -> None:
         f"<answer>{letter}</answer>" for letter in "ABC"
     ]
     assert [len(batch) for batch in model.batches] == [3, 2]
-    assert finder.asked == [["ferritin", "nothing"]]
+    assert library.asked == [["ferritin", "nothing"]]
 
 
 def test_a_search_that_finds_nothing_is_told_so() -> None:
@@ -172,4 +182,89 @@ def test_no_agent_takes_more_turns_than_announced(tags: Tags) -> None:
 def test_a_trace_is_read_back_as_it_was_stored() -> None:
     trace = run(loop(SEARCH_R1), "<search>ferritin", "<answer>iron</answer>").trace
 
-    assert Trace.from_json(trace.to_json(), "here") == trace
+    assert Trace.from_json(json.loads(json.dumps(trace.to_json())), "here") == trace
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"I wonder. {BEGIN} iron studies {END}",
+        f"I wonder. {BEGIN} iron studies",
+        f"I wonder. {BEGIN}\niron\n studies {END} <|begin_search_result|> made up",
+        "I wonder. < begin_search_query > iron studies <end_search_query>",
+        f"I wonder. {BEGIN} iron studies {BEGIN} again {END}",
+        "I wonder. <|BEGIN_SEARCH_QUERY|> iron studies <|begin_search_result|> made up",
+    ],
+)
+def test_search_o1_finds_the_first_search_however_it_is_closed(text: str) -> None:
+    assert SEARCH_O1.read(text) == Turn("search", "I wonder.", "iron studies")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I wonder. <search> iron studies </search>",
+        "I wonder. <search> iron studies",
+        "I wonder. <Search>iron studies</Search><information>made up</information>",
+        "I wonder. < search > iron studies <information> made up",
+        "I wonder. <search>iron studies</search> <answer> too early </answer>",
+        "I wonder. <search> iron studies </answer>",
+    ],
+)
+def test_search_r1_finds_the_first_search_however_it_is_closed(text: str) -> None:
+    assert SEARCH_R1.read(text) == Turn("search", "I wonder.", "iron studies")
+
+
+@pytest.mark.parametrize(
+    "text", ["<answer> gout </answer>", "<answer>gout", "<ANSWER> gout </answer> <search> x"]
+)
+def test_search_r1_takes_an_answer_even_one_that_was_cut(text: str) -> None:
+    assert SEARCH_R1.read(text) == Turn("answer", "", "gout")
+
+
+@pytest.mark.parametrize("text", ["<search></search>", "<search> <search> </search>", "no tag"])
+def test_a_turn_of_search_r1_without_a_readable_request_asks_for_nothing(text: str) -> None:
+    assert SEARCH_R1.read(text).wish == "nothing"
+
+
+def test_a_turn_of_search_o1_without_a_search_is_the_answer() -> None:
+    assert SEARCH_O1.read(f"It is gout. {END}") == Turn("answer", "", "It is gout.")
+
+
+@pytest.mark.parametrize("tags", [SEARCH_O1, SEARCH_R1])
+@given(
+    words=st.text(alphabet="abc ", min_size=1).map(str.split).filter(bool), thought=st.text("xyz")
+)
+def test_a_request_written_properly_is_read_back(
+    tags: Tags, words: list[str], thought: str
+) -> None:
+    turn = Turn("search", thought, " ".join(words))
+
+    assert tags.read(tags.closed(turn)) == turn
+
+
+@given(st.text(alphabet="<>/|_ abeginsearchquerywd", max_size=80))
+def test_no_text_breaks_the_reading(text: str) -> None:
+    for tags in (SEARCH_O1, SEARCH_R1):
+        turn = tags.read(text)
+
+        assert turn.wish != "search" or turn.text
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"stop": ["answer"]}, "no trace of an agent"),
+        ({"stop": "boredom"}, "no trace of an agent"),
+        ({"steps": "abc"}, "no trace of an agent"),
+        ({"malformed": "1e400"}, "no trace of an agent"),
+        ({"steps": [{"kind": "search", "text": "x", "documents": "d1"}]}, "a step of the trace"),
+        ({"steps": [{"kind": "nap", "text": "x", "documents": []}]}, "a step of the trace"),
+        ({"steps": [[[[]]]]}, "a step of the trace"),
+    ],
+)
+def test_a_damaged_trace_is_named(change: dict[str, object], complaint: str) -> None:
+    trace = run(loop(SEARCH_R1), "<answer>iron</answer>").trace
+
+    with pytest.raises(DataError, match=f"here: .*{complaint}"):
+        Trace.from_json(trace.to_json() | change, "here")

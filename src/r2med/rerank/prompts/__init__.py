@@ -1,0 +1,1 @@
+"""Prompts of the rerankers that ask a language model, one file per style."""

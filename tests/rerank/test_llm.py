@@ -1,0 +1,217 @@
+"""LLM rerankers: windows, tolerance and counting, with answers that a test gives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r2med.errors import DataError, UsageError
+from r2med.rerank.llm import (
+    Listwise,
+    LlmReranker,
+    Pointwise,
+    Style,
+    Tally,
+    build,
+    in_step,
+    read_prompt,
+)
+from r2med.rerank.scores import Candidates
+from r2med.retrieve.conditions import Conditions
+
+LISTWISE = Listwise(llm="gpt4", words=200, temperature="auto", max_tokens=0, window=20, step=10)
+POINTWISE = Pointwise(llm="gpt4", words=400, temperature="auto", max_tokens=0)
+
+
+class Model:
+    """Answers as a function does, and remembers what it was asked."""
+
+    def __init__(self, answer: Callable[[str], str]) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+        self.batches: list[int] = []
+
+    def __call__(self, prompts: Sequence[str]) -> list[str]:
+        self.asked += prompts
+        self.batches.append(len(prompts))
+        return [self.answer(prompt) for prompt in prompts]
+
+
+def numbered(count: int, query: str = "which?") -> Candidates:
+    names = [f"d{n}" for n in range(count)]
+    return Candidates("q", query, names, [f"passage {n}" for n in range(count)])
+
+
+def orders(
+    style: Style, model: Model, *lists: Candidates, tally: Tally | None = None
+) -> list[list[int]]:
+    prompt = read_prompt(style.name, None)
+    rankings = [style.rank(one, prompt, tally or Tally()) for one in lists]
+    return [sorted(range(len(s)), key=lambda n: -s[n]) for s in in_step(rankings, model)]
+
+
+def by_number(prompt: str) -> str:
+    """An ideal model that wants high passage numbers first."""
+    shown = re.findall(r"^\[(\d+)\] passage (\d+)", prompt, re.MULTILINE)
+    return " > ".join(f"[{n}]" for n, _ in sorted(shown, key=lambda pair: -int(pair[1])))
+
+
+def by_passage(**grades: str) -> Model:
+    """Grades by a passage's number, as in p0="3"."""
+    return Model(
+        lambda prompt: next(g for p, g in grades.items() if f"passage {p[1:]}\n" in prompt)
+    )
+
+
+@given(st.integers(0, 45), st.integers(2, 12), st.data())
+def test_sliding_windows_bring_the_best_to_the_top(
+    count: int, window: int, data: st.DataObject
+) -> None:
+    step = data.draw(st.integers(1, max(1, window // 2)))
+    style = replace(LISTWISE, window=window, step=step)
+
+    [order] = orders(style, Model(by_number), numbered(count))
+
+    kept = min(count, window - step)
+    assert order[:kept] == list(range(count))[::-1][:kept]
+    assert sorted(order) == list(range(count))
+
+
+def test_a_list_that_fits_one_window_takes_one_call() -> None:
+    model = Model(by_number)
+
+    [order] = orders(LISTWISE, model, numbered(20))
+
+    assert len(model.asked) == 1
+    assert order == list(range(20))[::-1]
+
+
+def test_many_lists_go_up_side_by_side() -> None:
+    model = Model(by_number)
+
+    orders(LISTWISE, model, numbered(100), numbered(1), numbered(30))
+
+    assert model.batches == [2, 2, *[1] * 7]
+
+
+def test_an_answer_that_cannot_be_read_keeps_the_order_and_is_counted() -> None:
+    tally = Tally()
+    model = Model(lambda prompt: "sorry" if "lost" in prompt else by_number(prompt))
+
+    found = orders(LISTWISE, model, numbered(3), numbered(3, query="lost"), tally=tally)
+
+    assert found == [[2, 1, 0], [0, 1, 2]]
+    assert tally == Tally(answers=2, malformed=1)
+
+
+def test_passages_that_an_answer_leaves_out_follow_in_their_order() -> None:
+    tally = Tally()
+
+    [order] = orders(LISTWISE, Model(lambda prompt: "[3]"), numbered(4), tally=tally)
+
+    assert order == [2, 0, 1, 3]
+    assert tally.partial == 1
+
+
+def test_grades_decide_and_equal_grades_keep_the_order() -> None:
+    model = by_passage(p0="3", p1="9", p2="Score: 9", p3="no")
+
+    assert orders(POINTWISE, model, numbered(4)) == [[1, 2, 0, 3]]
+
+
+def test_a_passage_without_a_grade_keeps_its_place() -> None:
+    tally = Tally()
+    model = by_passage(p0="1", p1="what?", p2="5", p3="9")
+
+    assert orders(POINTWISE, model, numbered(4), tally=tally) == [[3, 1, 2, 0]]
+    assert tally.malformed == 1
+
+
+def test_braces_in_a_query_stay_as_they_are() -> None:
+    model = Model(by_number)
+
+    orders(LISTWISE, model, numbered(2, query="what is {passages}?"))
+
+    assert "Query: what is {passages}?" in model.asked[0]
+
+
+def test_long_passages_are_cut() -> None:
+    model = Model(lambda prompt: "5")
+
+    orders(replace(POINTWISE, words=1), model, numbered(1))
+
+    assert "Passage: passage ...\n" in model.asked[0]
+
+
+def test_what_would_be_asked_is_known_without_asking() -> None:
+    listwise = LlmReranker("l", LISTWISE, Conditions())
+    pointwise = LlmReranker("p", POINTWISE, Conditions())
+
+    assert len(list(listwise.requests([numbered(100), numbered(20)]))) == 10
+    assert len(list(pointwise.requests([numbered(100), numbered(20)]))) == 120
+
+
+def test_a_reranker_without_a_model_says_how_to_name_one() -> None:
+    style = replace(POINTWISE, llm="")
+
+    with pytest.raises(UsageError, match="pointwise:gpt4"):
+        build("pointwise", style, Conditions())
+
+
+def test_a_step_larger_than_the_window_is_refused() -> None:
+    style = replace(LISTWISE, window=5, step=6)
+
+    with pytest.raises(UsageError, match="never be seen"):
+        build("listwise", style, Conditions())
+
+
+def test_a_prompt_of_the_users_own_replaces_ours(tmp_path: Path) -> None:
+    (tmp_path / "pointwise.toml").write_text("user = '{query} / {passage}'", encoding="utf-8")
+
+    own = read_prompt("pointwise", tmp_path)
+
+    assert own.says("user", query="Q", passage="P") == "Q / P"
+    assert own.hash != read_prompt("pointwise", None).hash
+
+
+@pytest.mark.parametrize(
+    ("style", "text", "complaint"),
+    [
+        ("listwise", "user = '{query}'\npassage = '{number} {passage}'", "lacks {passages}"),
+        ("listwise", "user = '{query} {passages}'\npassage = '{passage}'", "lacks {number}"),
+        ("listwise", "user = '{query} {passages}'", "'passage' is missing"),
+        ("pointwise", "user = '{query} {passage} {hint}'", "holds {hint}, which pointwise never"),
+        ("pointwise", "user = '{query}", "this is not TOML"),
+    ],
+)
+def test_a_broken_prompt_file_is_named(
+    tmp_path: Path, style: str, text: str, complaint: str
+) -> None:
+    (tmp_path / f"{style}.toml").write_text(text, encoding="utf-8")
+
+    with pytest.raises(DataError) as caught:
+        read_prompt(style, tmp_path)
+
+    assert f"{style}.toml: " in str(caught.value)
+    assert complaint in str(caught.value)
+
+
+def test_a_prompt_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    text = "user = '{query} {passage} é'"
+    (tmp_path / "pointwise.toml").write_bytes(text.encode("latin-1"))
+
+    with pytest.raises(DataError, match=r"pointwise\.toml, line 1"):
+        read_prompt("pointwise", tmp_path)
+
+
+def test_a_prompt_in_a_form_that_is_never_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "listwise.txt").write_text("{query} {passages}", encoding="utf-8")
+
+    with pytest.raises(DataError, match=r"listwise\.txt is not read.* write listwise\.toml"):
+        read_prompt("listwise", tmp_path)
