@@ -35,12 +35,26 @@ def home() -> Path:
         ) from None
 
 
+#: What common file systems allow, in bytes.
+_LONGEST_NAME = 255
+_LONGEST_PATH = 4095
+
+
 def user_path(text: str | Path, option: str = "") -> Path:
-    """A path with a leading `~` or `~user` replaced by that user's home folder."""
+    """A path with a leading `~` or `~user` replaced by that user's home folder.
+
+    A path that no file system could hold is a UsageError, like a home folder that is not there.
+    """
+    where = f"{option}: " if option else ""
+    longest = max((len(os.fsencode(part)) for part in Path(text).parts), default=0)
+    if longest > _LONGEST_NAME or len(os.fsencode(text)) > _LONGEST_PATH or "\0" in str(text):
+        raise UsageError(
+            f"{where}{str(text)[:60]!r}...: no file can have this name: it holds a zero byte, or "
+            f"is longer than {_LONGEST_NAME} bytes ({_LONGEST_PATH} for a whole path)."
+        )
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        where = f"{option}: " if option else ""
         raise UsageError(
             f"{where}{text}: there is no home folder of {Path(text).parts[0]!r} here. "
             "Write the path in full."

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from r2med.errors import UsageError
+from r2med.errors import R2MedError, UsageError
 from r2med.systems.build import System
 from r2med.systems.stages import Fused, Reranking
+from r2med.tasks.load import load_task
 
 
 class Mine:
@@ -52,6 +53,15 @@ def test_a_system_that_makes_no_sense_says_why(text: str, why: str) -> None:
         built(text)
 
     assert why in str(problem.value)
+
+
+@pytest.mark.parametrize("text", ["run:{}", "candidates:{}", "dense:{}", "bm25 | ce:{}"])
+@pytest.mark.parametrize("name", ["y" * 5000, "a/" * 3000, "\\0"])
+def test_a_name_that_no_file_can_have_is_refused(text: str, name: str) -> None:
+    task = load_task("demo/biology")
+
+    with pytest.raises(R2MedError):
+        built(text.format(f'"{name}"')).stage.identity(task)
 
 
 def test_rerankers_follow_one_another() -> None:

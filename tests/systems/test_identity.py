@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
 from r2med.settings import identity_of
-from r2med.systems.build import ENGINES, read_settings
+from r2med.systems.build import ENGINES, System, read_settings
 from r2med.systems.registry import Entry, entries
+from r2med.tasks.load import load_task
 
 #: Settings that never change a ranking, by engine.
 WITHOUT_EFFECT: dict[str, set[str]] = {
@@ -97,3 +99,45 @@ def test_every_field_of_an_entry_is_a_setting_of_its_engine(entry: Entry) -> Non
     settings: Any = read_settings(filled(entry))
 
     assert set(entry.fields) <= {field.name for field in dataclasses.fields(settings)}
+
+
+class Reranker:
+    identity = "same"
+
+    def predict(self, pairs: list[tuple[str, str]]) -> list[float]:
+        return [0.0 for _ in pairs]
+
+
+@pytest.mark.parametrize(
+    ("one", "other_text"),
+    [
+        ("bm25", "bm25[k1=1.2]"),
+        ("bm25", "bm25[unmatched=drop]"),
+        ("bm25", "bm25@50"),
+        ("wordllama", "wordllama[similarity=dot]"),
+        ("wordllama", "wordllama[generated=query]"),
+        ("run:RUN", "run:RUN[repeats=first]"),
+        ("run:RUN", "run:RUN@1"),
+        ("bm25 + bm25-nano", "bm25 + bm25-nano | rrf[k=7]"),
+        ("bm25 + bm25-nano", "bm25 + bm25-nano | minmax"),
+        ("bm25 + bm25-nano", "bm25 + bm25-nano | rrf[weights=1:2]"),
+        ("hyde:x[generations=FILE] | bm25", "hyde:x[generations=FILE,lexical='{query}'] | bm25"),
+        ("hyde:x[generations=FILE] | bm25", "query2doc:x[generations=FILE] | bm25"),
+        ("bm25 | mine@5", "bm25 | mine@6"),
+        ("bm25 | mine@5", "bm25 | mine[tail=drop]@5"),
+    ],
+)
+def test_systems_that_rank_differently_have_different_keys(
+    one: str, other_text: str, tmp_path: Path
+) -> None:
+    task = load_task("demo/biology")
+    (tmp_path / "run.trec").write_text("1 Q0 d1 1 1.0 x\n")
+    (tmp_path / "g.jsonl").write_text('{"id": "1", "hy_doc": "a"}\n')
+    identities = []
+    for text in (one, other_text):
+        spec = text.replace("RUN", str(tmp_path / "run.trec")).replace("'", '"')
+        spec = spec.replace("FILE", str(tmp_path / "g.jsonl"))
+        system = System.from_spec(spec, models={"mine": Reranker()})
+        identities.append(system.stage.identity(task))
+
+    assert identities[0] != identities[1]

@@ -13,6 +13,7 @@ import pytest
 from r2med.errors import DamagedError
 from r2med.results.record import RECORD_FILE, RUN_FILE, SCORES_FILE
 from r2med.results.store import Store, read_result
+from r2med.retrieve.given.files import locate_run
 from tests.results.storing import ranks, store
 from tests.trials.flipping import flipped_files
 
@@ -23,6 +24,7 @@ READS = 40
 WRITER = """
 import sys
 from pathlib import Path
+from r2med.retrieve.given.files import locate_run
 from tests.results.storing import ranks, store
 rank = int(sys.argv[2])
 for _ in range(int(sys.argv[3])):
@@ -53,6 +55,23 @@ def test_no_bit_of_a_stored_result_changes_what_it_says(
         else:
             assert name == RECORD_FILE, place
             assert read.record == sound.record, place
+
+
+@pytest.mark.parametrize("name", [RECORD_FILE, RUN_FILE])
+def test_no_bit_of_a_stored_result_changes_a_system_that_reads_its_run(
+    name: str, tmp_path: Path, trials: int
+) -> None:
+    result = store(tmp_path, "bm25", "demo/biology", ranks(1, 2, 0))
+    sound = result.run.to_table()
+
+    for place in flipped_files(result.folder / name, FLIPS * trials):
+        try:
+            run, _ = locate_run(str(result.folder)).read()
+        except DamagedError as problem:
+            assert str(result.folder / name) in str(problem), place
+        else:
+            assert name == RECORD_FILE, place
+            assert run.to_table().equals(sound), place
 
 
 def test_readers_see_the_old_or_the_new_result_while_two_processes_write_it(

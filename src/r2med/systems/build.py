@@ -294,7 +294,8 @@ def _given(unit: Unit, entry: Entry) -> Stage:
     """The stage of a unit such as `run:PATH` or `candidates:bm25`."""
     settings = read_settings(entry)
     if isinstance(settings, RunSettings):
-        return GivenRun(str(unit), locate_run(settings.path, settings.repeats), unit.depth)
+        file = locate_run(settings.path, settings.repeats)
+        return GivenRun(str(unit), file, settings, unit.depth)
     assert isinstance(settings, CandidateSettings)
     return GivenCandidates(str(unit), settings, unit.depth or entry.depth, entry.ties)
 

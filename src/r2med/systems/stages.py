@@ -16,7 +16,7 @@ import numpy as np
 from r2med.errors import UsageError
 from r2med.retrieve.fusion import Fusion, reciprocal_rank_fusion
 from r2med.retrieve.given.candidates import CandidateSettings, Subset, find_subset
-from r2med.retrieve.given.files import RunFile
+from r2med.retrieve.given.files import RunFile, RunSettings
 from r2med.retrieve.given.findings import Findings
 from r2med.retrieve.given.fitting import fitted
 from r2med.retrieve.interface import QueryForm, Retriever, Searcher, search_forms
@@ -94,6 +94,7 @@ class GivenRun:
 
     name: str
     file: RunFile
+    settings: RunSettings
     cut: int | None
 
     @cached_property

@@ -8,6 +8,7 @@ asked for.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +43,14 @@ class CandidateSettings:
     safeguard: bool
 
     def __post_init__(self) -> None:
-        """Refuse no name."""
+        """Refuse what cannot be the name of a folder beside the task's data."""
         if not self.name:
             raise UsageError("candidates: what to read is missing, as in candidates:bm25.")
+        if not re.fullmatch(r"[\w.-]{1,100}", self.name) or self.name.startswith("."):
+            raise UsageError(
+                f"candidates:{self.name[:60]}: expected the name of a subset, as in "
+                "candidates:bm25."
+            )
 
 
 @dataclass(frozen=True)

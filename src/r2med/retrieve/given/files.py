@@ -7,7 +7,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from r2med.errors import MissingError, UsageError
+from r2med.atomic import SEAL, unseal
+from r2med.errors import DamagedError, MissingError, UsageError
 from r2med.home import user_path
 from r2med.retrieve.given.findings import Findings
 from r2med.runs import Run
@@ -38,14 +39,23 @@ class RunFile:
     path: Path
     ties: str = "trec"
     repeats: Repeats = "refuse"
+    stored_as: str | None = None
+    """The fingerprint in the record of a stored result; another one is damage."""
 
     def fingerprint(self) -> str:
         """sha256 of the content, so that a changed file is another system."""
         with self.path.open("rb") as handle:
-            return hashlib.file_digest(handle, "sha256").hexdigest()
+            digest = hashlib.file_digest(handle, "sha256").hexdigest()
+        if self.stored_as not in (None, digest):
+            raise DamagedError(
+                f"{self.path}: its checksum differs from the one in {_RECORD_FILE}. "
+                "Evaluate the system again."
+            )
+        return digest
 
     def read(self) -> tuple[Run, Findings]:
         """The ranking as the file has it, and what is odd about its form."""
+        self.fingerprint()
         run, oddities = read_run(self.path, repeats=self.repeats)
         return run, Findings(**asdict(oddities), repeats=self.repeats)
 
@@ -59,7 +69,7 @@ def locate_run(text: str, repeats: Repeats = "refuse") -> RunFile:
                 f"run {text!r}: the folder holds no {_RUN_FILE}, expected the folder of a stored "
                 "result (`r2med results --json` lists them) or a run file."
             )
-        return RunFile(path / _RUN_FILE, _stored_ties(path / _RECORD_FILE), repeats)
+        return _of_result(path, repeats)
     if not path.is_file():
         raise MissingError(
             f"run {text!r}: no such file, expected a TREC run file (plain or .gz), a Parquet "
@@ -68,8 +78,17 @@ def locate_run(text: str, repeats: Repeats = "refuse") -> RunFile:
     return RunFile(path, repeats=repeats)
 
 
-def _stored_ties(record: Path) -> str:
+def _of_result(folder: Path, repeats: Repeats) -> RunFile:
+    """The run of a stored result, in the tie order that its record says."""
+    record = folder / _RECORD_FILE
+    if not record.is_file():
+        return RunFile(folder / _RUN_FILE, repeats=repeats)
     try:
-        return str(json.loads(record.read_text(encoding="utf-8"))["system"]["ties"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return "trec"
+        text = record.read_text(encoding="utf-8")
+        content = json.loads(text)
+        if SEAL in content:
+            content = unseal(text, record)
+        ties, sums = content["system"]["ties"], content["files"]
+        return RunFile(folder / _RUN_FILE, str(ties), repeats, str(sums[_RUN_FILE]))
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise DamagedError(f"{record}: not a readable result ({problem}).") from None
