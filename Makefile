@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test trials check lint bench clean
+.PHONY: help demo test trials check lint bench docs clean
 
 help:            ## Show the targets.
 	@sed -nE 's/^([a-z]+):[^#]*## *(.*)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ check: lint test           ## Style, types and tests.
 bench: $(VENV)/.benched    ## Benchmarks against peers (DATA=folder of collections).
 	@test -n "$(DATA)" || { echo 'Say where collections are: make bench DATA="folder ..."'; exit 2; }
 	@$(BIN)/python bench/bm25.py $(DATA)
+
+docs: $(VENV)/.installed   ## Write the command and Python references from the code.
+	@$(BIN)/python docs/reference.py
 
 clean:                     ## Remove the virtual environment and caches.
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

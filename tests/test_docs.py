@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,37 @@ def test_every_link_to_a_file_leads_somewhere(guide: Path) -> None:
     missing = [link for link in links if not (guide.parent / link).exists()]
 
     assert not missing
+
+
+def test_the_references_say_what_the_code_says() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "reference.py"), "--check"],
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, f"stale, run `make docs`: {done.stdout}{done.stderr}"
+
+
+def test_the_readme_names_every_extra_that_users_install() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(project["optional-dependencies"]) - {"test", "dev", "bench"}
+
+    named = re.findall(r"r2med\[([a-z-]+)\]", (ROOT / "README.md").read_text(encoding="utf-8"))
+
+    assert set(named) == extras
+
+
+def test_every_guide_is_listed_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    assert [guide.name for guide in GUIDES[1:] if f"docs/{guide.name}" not in readme] == []
+
+
+def test_the_glossary_is_sorted_and_defines_each_word_once() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?:\[([^]]+)\]\([^)]*\)|([^|]+?)) \|", text, re.MULTILINE)
+    words = [(linked or plain).lower() for linked, plain in rows][1:]
+
+    assert words == sorted(words)
+    assert len(set(words)) == len(words)
