@@ -196,6 +196,8 @@ KINDS: dict[str, tuple[Callable[[random.Random], None], int]] = {
     "specs of systems": (odd_specs, SPECS),
     **{f"tasks, {layout}": (odd_tasks(layout), FILES) for layout in LAYOUTS},
     "zips": (odd_zips, FILES),
+    "TREC runs": (odd_trec_runs, 3 * FILES),
+    "Parquet runs": (odd_parquet_runs, 3 * FILES),
     "candidates": (odd_candidates, FILES),
     "stored results": (odd_results, FILES),
     "generations": (odd_generations, FILES),
