@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from r2med.home import PAID, SHELVES, home, shelf
-from r2med.tasks.location import data_folder, is_present
+from r2med.tasks.fetch.provenance import data_folder, is_present
 from r2med.tasks.registry import find_task
 from tests.cli.running import run
 from tests.hub_server import Hub, running_hub

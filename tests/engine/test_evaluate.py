@@ -18,7 +18,7 @@ TASK = "demo/medqa-diag"
 
 def copied(task: str, folder: Path) -> Path:
     """A folder of one's own with the files of a demo task."""
-    from r2med.tasks.location import data_folder
+    from r2med.tasks.fetch.provenance import data_folder
     from r2med.tasks.registry import find_task
 
     folder.mkdir()

@@ -24,7 +24,7 @@ from r2med.expand.generations import (
 from r2med.expand.method import Method
 from r2med.settings import read
 from r2med.systems.registry import find_entry
-from r2med.tasks.location import data_folder
+from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.registry import find_task
 from r2med.tasks.task import Task
 from tests.expand.conftest import QUERIES, write

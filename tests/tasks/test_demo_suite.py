@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import r2med
-from r2med.tasks.location import data_folder
+from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.registry import find_suite, find_task
 
 TASKS = [entry.name for entry in find_suite("demo").entries]

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from r2med.errors import DataError, MissingError, UsageError
+from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.load import describe, load_task, load_tasks, task_names
-from r2med.tasks.location import data_folder
 from r2med.tasks.registry import find_task
 from tests.tasks.writing import Written, write_beir, write_lines, write_nano, write_r2med
 

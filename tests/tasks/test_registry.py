@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.errors import UsageError
-from r2med.tasks.location import data_folder, is_present
+from r2med.tasks.fetch.provenance import data_folder, is_present
 from r2med.tasks.registry import TaskEntry, all_entries, find_suite, find_task, resolve, suites
 
 PUBLISHED_ORDER = [

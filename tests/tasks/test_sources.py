@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from r2med.tasks.sources import sources_of
+from r2med.tasks.task import sources_of
 
 
 @pytest.mark.parametrize(

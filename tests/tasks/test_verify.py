@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import MissingError
-from r2med.tasks.location import data_folder
+from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.registry import find_task
 from r2med.tasks.verify import Check, verify
 from tests.hub_server import sha256

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from r2med.home import shelf
-from r2med.tasks import arrow_copy
+from r2med.tasks.fetch.provenance import install, origin_of, read_provenance
 from r2med.tasks.load import load_task
-from r2med.tasks.provenance import install, origin_of, read_provenance
-from r2med.tasks.reading.read import read_collection
+from r2med.tasks.reading import arrow_copy
+from r2med.tasks.reading.collection import read_collection
 from r2med.tasks.reading.source import find_source
 from tests.tasks.writing import write_r2med
 from tests.trials.flipping import flipped_files

@@ -24,8 +24,7 @@ import pyarrow as pa
 
 from r2med.atomic import atomic_file
 from r2med.errors import UsageError
-from r2med.tasks.sources import sources_of
-from r2med.tasks.task import Task
+from r2med.tasks.task import Task, sources_of
 
 Kind = Literal["query", "positive", "same-source"]
 FORMAT = "r2med-exclusions"

@@ -27,7 +27,7 @@ from r2med.errors import MissingError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from r2med.tasks.hub import Fetched
+    from r2med.tasks.fetch.hub import Fetched
     from r2med.tasks.registry import TaskEntry
     from r2med.tasks.verify import Check
 
@@ -268,7 +268,7 @@ def _entries(names: Sequence[str]) -> list[TaskEntry]:
 def _facts(entry: TaskEntry) -> dict[str, object]:
     from dataclasses import asdict
 
-    from r2med.tasks.location import data_folder, is_present
+    from r2med.tasks.fetch.provenance import data_folder, is_present
 
     here = {"present": is_present(entry), "folder": str(data_folder(entry))}
     return {**asdict(entry), **here, "positives_per_query": entry.positives_per_query}
@@ -276,7 +276,7 @@ def _facts(entry: TaskEntry) -> dict[str, object]:
 
 def _take(source: Path, entries: list[TaskEntry]) -> list[dict[str, object]]:
     from r2med.report.console import notice
-    from r2med.tasks.archive import import_from
+    from r2med.tasks.fetch.local import import_from
 
     taken = import_from(source, entries)
     for item in taken:
@@ -298,8 +298,8 @@ def _download(
     entries: list[TaskEntry], *, offline: bool, force: bool, generations: bool = False
 ) -> list[dict[str, object]]:
     from r2med.report.console import DownloadBar
-    from r2med.tasks.hub import fetch as fetch_data
-    from r2med.tasks.hub import fetch_generations
+    from r2med.tasks.fetch.hub import fetch as fetch_data
+    from r2med.tasks.fetch.hub import fetch_generations
 
     fetching = fetch_generations if generations else fetch_data
     with DownloadBar() as bar:
@@ -326,7 +326,7 @@ def _outcome(item: Fetched, generations: bool) -> str:
 
 
 def _to_verify(names: Sequence[str], data_root: Path | None) -> list[TaskEntry]:
-    from r2med.tasks.location import is_present
+    from r2med.tasks.fetch.provenance import is_present
 
     if names:
         return _entries(names)
@@ -340,7 +340,7 @@ def _to_verify(names: Sequence[str], data_root: Path | None) -> list[TaskEntry]:
 
 def _only_published(names: Sequence[str]) -> list[TaskEntry]:
     """The Nano tasks of these names, when all are Nano tasks and none of their data is here."""
-    from r2med.tasks.location import is_present
+    from r2med.tasks.fetch.provenance import is_present
     from r2med.tasks.registry import TaskEntry, resolve
 
     items = resolve(",".join(names))

@@ -23,7 +23,7 @@ from r2med.runs.ties import ordered
 from r2med.systems.build import System
 from r2med.systems.stages import Retrieval
 from r2med.systems.work import Ledger, Work, run_member
-from r2med.tasks.location import NANO_CONFIGS, split_files
+from r2med.tasks.fetch.provenance import NANO_CONFIGS, split_files
 from r2med.tasks.task import Judgements, Task
 
 Role = Literal["bm25", "dense", "reranking_hybrid"]

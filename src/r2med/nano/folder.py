@@ -20,9 +20,8 @@ from r2med.atomic import atomic_folder, seal, unseal
 from r2med.errors import DamagedError, UsageError
 from r2med.nano.pool import Pool, PoolReport, Recipe
 from r2med.runs import Run
+from r2med.tasks.fetch.provenance import NANO_CONFIGS, sha256_of
 from r2med.tasks.load import load_task, task_names
-from r2med.tasks.location import NANO_CONFIGS
-from r2med.tasks.provenance import sha256_of
 from r2med.tasks.registry import TaskEntry, find_suite, resolve
 from r2med.tasks.task import Task
 

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from r2med.report.table import Cell, Column, Grid, pairs
-from r2med.tasks.location import data_folder, is_present
+from r2med.tasks.fetch.provenance import data_folder, is_present
 from r2med.tasks.registry import Suite, TaskEntry
 
 if TYPE_CHECKING:

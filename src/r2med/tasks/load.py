@@ -9,11 +9,10 @@ from pathlib import Path
 
 from r2med.errors import MissingError, UsageError
 from r2med.home import user_path
-from r2med.tasks import arrow_copy
-from r2med.tasks.location import data_folder
-from r2med.tasks.reading.collection import Collection
+from r2med.tasks.fetch.provenance import data_folder
+from r2med.tasks.reading import arrow_copy
+from r2med.tasks.reading.collection import Collection, read_collection
 from r2med.tasks.reading.lines import file_errors
-from r2med.tasks.reading.read import read_collection
 from r2med.tasks.reading.source import Source, find_source, split_selection
 from r2med.tasks.registry import TaskEntry, find_task, resolve, suites
 from r2med.tasks.statistics import counts, differences, manifest_differences

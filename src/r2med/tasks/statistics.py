@@ -63,8 +63,8 @@ def differences(
 
     Manifests may be partial and rounded to six digits; a figure they lack is not compared.
     """
-    have = dict(_figures(found))
-    pairs = [(name, have[name], value) for name, value in _figures(expected) if name in have]
+    have = dict(figures(found))
+    pairs = [(name, have[name], value) for name, value in figures(expected) if name in have]
     return [pair for pair in pairs if not math.isclose(*pair[1:], rel_tol=1e-9, abs_tol=1e-6)]
 
 
@@ -74,6 +74,15 @@ def manifest_differences(
     """Where a task, with its statistics, is not what its manifest entry says."""
     text = differences(found, entry.statistics)
     return differences(counts(task), entry.counts) + [d for d in text if d[0] != "documents"]
+
+
+def figures(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Every number of nested statistics, under its dotted name."""
+    for name, value in nested.items():
+        if isinstance(value, Mapping):
+            yield from figures(value, f"{prefix}{name}.")
+        elif isinstance(value, int | float):
+            yield f"{prefix}{name}", value
 
 
 def distinct(texts: pa.LargeStringArray) -> int:
@@ -136,11 +145,3 @@ def _relevance_statistics(judgements: Judgements) -> dict[str, int | float]:
         "max_relevant_docs_per_query": int(found.max()) if found.size else 0,
         "unique_relevant_docs": int(pc.count_distinct(documents).as_py()),
     }
-
-
-def _figures(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    for name, value in nested.items():
-        if isinstance(value, Mapping):
-            yield from _figures(value, f"{prefix}{name}.")
-        elif isinstance(value, int | float):
-            yield f"{prefix}{name}", value

@@ -1,22 +1,34 @@
-"""Is the data what the manifest says? One row a fact, and "unknown" where the manifest is open."""
+"""Is the data what the manifest says? One check per fact, open where the manifest has none.
+
+The facts of the demo suite are measured, not published: run `python -m r2med.tasks.verify` after
+changing its data, which writes manifests/demo.lock.toml; a test compares the two.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from r2med.atomic import atomic_file
+from r2med.tasks.fetch.provenance import (
+    data_folder,
+    is_present,
+    read_provenance,
+    sha256_of,
+    task_files,
+)
 from r2med.tasks.load import load_task
-from r2med.tasks.location import task_files
-from r2med.tasks.provenance import read_provenance, sha256_of
-from r2med.tasks.registry import TaskEntry
-from r2med.tasks.statistics import counts, statistics
+from r2med.tasks.registry import MANIFESTS, TaskEntry, find_suite
+from r2med.tasks.statistics import counts, figures, statistics
 from r2med.tasks.task import Task
 
 Aspect = Literal["counts", "statistics", "sha256", "profile"]
 
+LOCK = MANIFESTS / "demo.lock.toml"
 #: The Nano figures are published with six decimals.
 _TOLERANCE = 1e-6
 
@@ -52,8 +64,8 @@ def check_content(entry: TaskEntry, root: Path) -> list[Check]:
 
 
 def _compare(entry: TaskEntry, task: Task) -> list[Check]:
-    sizes, known = counts(task), dict(_flat(entry.statistics))
-    found = {name: value for name, value in _flat(statistics(task)) if name not in sizes}
+    sizes, known = counts(task), dict(figures(entry.statistics))
+    found = {name: value for name, value in figures(statistics(task)) if name not in sizes}
     return [
         *(_check(entry, "counts", n, entry.counts.get(n), size) for n, size in sizes.items()),
         *(_check(entry, "statistics", n, known.get(n), value) for n, value in found.items()),
@@ -85,9 +97,32 @@ def _agree(expected: Any, found: Any) -> bool | None:
     return bool(expected == found)
 
 
-def _flat(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in facts.items():
+def sealed() -> str:
+    """The text of the lock file for the demo tasks whose data is here."""
+    present = [entry for entry in find_suite("demo").entries if is_present(entry)]
+    tables = [line for entry in present for line in _table(f'"{entry.name}"', _facts(entry))]
+    return "\n".join(["# Written by `python -m r2med.tasks.verify`; do not edit.", *tables]) + "\n"
+
+
+def _facts(entry: TaskEntry) -> dict[str, Any]:
+    task = load_task(entry.name, use_copy=False)
+    files = {
+        file.name: {"sha256": sha256_of(file), "bytes": file.stat().st_size}
+        for file in task_files(entry, data_folder(entry))
+    }
+    return {"counts": counts(task), "statistics": statistics(task), "files": files}
+
+
+def _table(name: str, facts: Mapping[str, Any]) -> Iterator[str]:
+    plain = {key: value for key, value in facts.items() if not isinstance(value, Mapping)}
+    if plain:
+        yield f"\n[{name}]"
+        yield from (f"{key} = {json.dumps(value)}" for key, value in plain.items())
+    for key, value in facts.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+            yield from _table(f"{name}.{json.dumps(key) if '.' in key else key}", value)
+
+
+if __name__ == "__main__":
+    with atomic_file(LOCK) as draft:
+        draft.write_text(sealed(), encoding="utf-8")

@@ -27,8 +27,7 @@ from r2med.results.ranking import Ranking, find_ranking, grades, listed
 from r2med.results.record import Result
 from r2med.runs import Run
 from r2med.systems.spec import parse
-from r2med.tasks.sources import sources_of
-from r2med.tasks.task import Task
+from r2med.tasks.task import Task, sources_of
 
 METRIC = "ndcg@10"
 _SHARED_WORDS = 12

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError, UsageError, nearest
 from r2med.runs import Run
-from r2med.tasks.location import NANO_CONFIGS, split_files
+from r2med.tasks.fetch.provenance import NANO_CONFIGS, split_files
 from r2med.tasks.task import Task
 
 #: Candidates of a published hybrid list; what stands below was put there as a safeguard.

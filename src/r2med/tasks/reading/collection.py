@@ -1,10 +1,14 @@
-"""Corpus, queries and judgements put together: what only shows when the files meet."""
+"""Corpus, queries and judgements put together: read in the way of their layout, then checked.
+
+What does not stop a load but matters to a reader of the scores is counted in `Findings`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +17,110 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from r2med.errors import DataError
+from r2med.tasks.reading import fields
 from r2med.tasks.reading.fields import Rows
-from r2med.tasks.reading.findings import Findings
+from r2med.tasks.reading.jsonl import read_jsonl
+from r2med.tasks.reading.judgements import holds_json, read_judgement_lines
+from r2med.tasks.reading.source import Source
 from r2med.tasks.statistics import distinct, statistics
 from r2med.tasks.task import Corpus, Judgements, Queries
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Oddities that do not stop a load; an example names the first place of its kind."""
+
+    documents: int = 0
+    shared_ids: int = 0
+    shared_id_rows: int = 0
+    repeated_texts: int = 0
+    empty_documents: int = 0
+    empty_queries: int = 0
+    unjudged_queries: int = 0
+    other_split_queries: int = 0
+    unknown_queries: int = 0
+    unknown_query_example: str = ""
+    unknown_documents: int = 0
+    unknown_document_example: str = ""
+    repeated_judgements: int = 0
+    repaired_texts: int = 0
+
+    def notices(self) -> tuple[str, ...]:
+        """A sentence for each, with what follows from it."""
+        told = [*self._about_documents(), *self._about_queries(), *self._about_judgements()]
+        return tuple(sentence for count, sentence in told if count)
+
+    def check_strict(self) -> None:
+        """Fail where a judgement is for something that is not there."""
+        for count, what, example in (
+            (self.unknown_queries, "query", self.unknown_query_example),
+            (self.unknown_documents, "document", self.unknown_document_example),
+        ):
+            if count:
+                raise DataError(
+                    f"{_many(count, 'judgement')} with an unknown {what} id; the first is "
+                    f"{example}.\nLeave --strict (strict=True) out to go on with a notice."
+                )
+
+    def _about_documents(self) -> list[tuple[int, str]]:
+        return [
+            (
+                self.shared_ids,
+                f"{self.shared_id_rows:,} document rows share {_many(self.shared_ids, 'id')}: "
+                "BM25 indexes every row, dense retrieval keeps the last one of an id.",
+            ),
+            (
+                self.repeated_texts,
+                f"{self.repeated_texts:,} of {self.documents:,} documents repeat the text of "
+                "an earlier one.",
+            ),
+            (self.empty_documents, f"{_many(self.empty_documents, 'document')} without text."),
+            (
+                self.repaired_texts,
+                f"{_many(self.repaired_texts, 'text')} with half a surrogate pair, "
+                "replaced by U+FFFD.",
+            ),
+        ]
+
+    def _about_queries(self) -> list[tuple[int, str]]:
+        return [
+            (self.empty_queries, f"{_many(self.empty_queries, 'query')} without text."),
+            (
+                self.unjudged_queries,
+                f"{_many(self.unjudged_queries, 'query')} without judgements, "
+                "left out of all means.",
+            ),
+            (
+                self.other_split_queries,
+                f"{_many(self.other_split_queries, 'query')} without judgements in this split, "
+                "left out of the task.",
+            ),
+        ]
+
+    def _about_judgements(self) -> list[tuple[int, str]]:
+        return [
+            (
+                self.unknown_queries,
+                f"{_many(self.unknown_queries, 'judgement')} with an unknown query id, dropped; "
+                f"the first is {self.unknown_query_example}.",
+            ),
+            (
+                self.unknown_documents,
+                f"{_many(self.unknown_documents, 'judgement')} with an unknown document id, kept: "
+                "trec_eval counts such documents too, though none can be found; "
+                f"the first is {self.unknown_document_example}.",
+            ),
+            (
+                self.repeated_judgements,
+                f"{_many(self.repeated_judgements, 'judgement')} given more than once with the "
+                "same score, counted once.",
+            ),
+        ]
+
+
+def _many(count: int, noun: str) -> str:
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"1 {noun}" if count == 1 else f"{count:,} {plural}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,3 +269,64 @@ def _codes(values: pa.Array) -> NDArray[np.int64]:
     codes = values.dictionary_encode().indices.to_numpy(zero_copy_only=False)
     wide: NDArray[np.int64] = codes.astype(np.int64)
     return wide
+
+
+def read_collection(source: Source) -> Collection:
+    """The task in its files, checked; every error names file, line or row, and field."""
+    documents, queries, judgements = _READERS[source.layout](source)
+    _check_not_empty(documents, source.corpus[0], "documents")
+    _check_not_empty(queries, source.queries[0], "queries")
+    _check_not_empty(judgements, source.judgements[0], "judgements")
+    return collect(documents, queries, judgements, only_judged=source.layout == "beir")
+
+
+def _read_r2med(source: Source) -> tuple[Rows, Rows, Rows]:
+    return (
+        read_jsonl(source.corpus[0], fields.DOCUMENT),
+        read_jsonl(source.queries[0], fields.QUERY),
+        _read_judgements(source.judgements[0]),
+    )
+
+
+def _read_judgements(path: Path) -> Rows:
+    """By name, or by content where a text file may hold either form."""
+    if ".jsonl" in path.suffixes or holds_json(path):
+        return read_jsonl(path, fields.JUDGEMENT)
+    return read_judgement_lines(path)
+
+
+def _read_beir(source: Source) -> tuple[Rows, Rows, Rows]:
+    documents = read_jsonl(source.corpus[0], fields.BEIR_DOCUMENT)
+    columns = {"id": documents.columns["id"], "text": _titled(documents)}
+    return (
+        Rows(columns, documents.place, documents.repaired),
+        read_jsonl(source.queries[0], fields.BEIR_QUERY),
+        read_judgement_lines(source.judgements[0]),
+    )
+
+
+def _titled(documents: Rows) -> pa.LargeStringArray:
+    """Title, a space and the text, as BEIR's own tools join them; either may be empty."""
+    texts, titles = documents.columns["text"], documents.columns["title"]
+    alone = pc.or_(pc.is_null(titles), pc.equal(texts, ""))
+    gaps = pc.if_else(alone, "", " ").cast(pa.large_string())
+    nothing = pa.scalar("", pa.large_string())
+    return pc.binary_join_element_wise(pc.fill_null(titles, ""), gaps, texts, nothing)
+
+
+def _read_parquet(source: Source) -> tuple[Rows, Rows, Rows]:
+    from r2med.tasks.reading.parquet import read_parquet
+
+    return (
+        read_parquet(source.corpus, fields.BEIR_QUERY[:2], fields.DOCUMENT),
+        read_parquet(source.queries, fields.BEIR_QUERY, fields.QUERY),
+        read_parquet(source.judgements, fields.BEIR_JUDGEMENT, fields.JUDGEMENT),
+    )
+
+
+_READERS = {"r2med": _read_r2med, "beir": _read_beir, "parquet": _read_parquet}
+
+
+def _check_not_empty(rows: Rows, file: Path, what: str) -> None:
+    if not len(rows):
+        raise DataError(f"{file} holds no {what}.")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from r2med.errors import DataError, MissingError, R2MedError, UsageError
 from r2med.home import home
-from r2med.tasks import bundle
-from r2med.tasks.archive import import_from
-from r2med.tasks.location import data_folder, is_present
+from r2med.tasks.fetch import local
+from r2med.tasks.fetch.local import import_from
+from r2med.tasks.fetch.provenance import data_folder, is_present
 from r2med.tasks.registry import find_task
 from tests.tasks.small_registry import BIOLOGY, MEDQA, NANO, small_registry, task_files, write
 
@@ -259,10 +259,10 @@ def test_an_archive_that_lists_too_much_is_refused(
 ) -> None:
     source = zipped(tmp_path / "Biology.zip", BIOLOGY)
 
-    monkeypatch.setattr(bundle, "MAX_BYTES", 10)
+    monkeypatch.setenv("R2MED_MAX_FILE_BYTES", "10")
     with pytest.raises(DataError, match="more than 10"):
         import_from(source)
-    monkeypatch.setattr(bundle, "MAX_MEMBERS", 2)
+    monkeypatch.setattr(local, "MAX_MEMBERS", 2)
     with pytest.raises(DataError, match="it lists 3 files"):
         import_from(source)
 
@@ -275,6 +275,50 @@ def test_a_damaged_member_is_named(tmp_path: Path) -> None:
     source.write_bytes(source.read_bytes().replace(b"text 1", b"texx 1"))
 
     with pytest.raises(DataError, match=r"member 'corpus.jsonl' cannot be read: Bad CRC"):
+        import_from(source)
+
+    assert everything_under(home()) == []
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl.gz", "query.jsonl.gz"])
+def test_a_packed_file_inside_an_archive_is_bounded_too(tmp_path: Path, name: str) -> None:
+    """Neither telling which task it is nor checking its content unpacks it whole."""
+    bomb = gzip.compress(b'{"id": "1", "text": "' + b"x" * (1 << 22) + b'"}\n') * 40
+    files = {**BIOLOGY, name: bomb}
+    del files[name.removesuffix(".gz")]
+    for source in (
+        zipped(tmp_path / "unnamed.zip", inside("x", files)),
+        zipped(tmp_path / "Biology.zip", files),
+    ):
+        with pytest.raises(
+            DataError, match="is refused: it unpacks to more than 100 times"
+        ) as told:
+            import_from(source)
+        assert str(told.value).startswith(f"{source}, ")
+
+    assert everything_under(home()) == []
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        lambda raw: raw[: len(raw) // 2],
+        lambda raw: raw.replace(b"PK\x01\x02", b"PK\x01\x03"),
+        lambda raw: raw.replace(b"\x08\x00", b"\x63\x00"),
+        lambda raw: raw.replace(b"\x08\x00", b"\x0c\x00"),
+        lambda raw: raw.replace(b"\x08\x00", b"\x0e\x00"),
+        lambda raw: b"PK\x05\x06" + bytes(18),
+        lambda raw: bytes(100),
+    ],
+    ids=["cut", "directory", "unknown method", "bz2", "lzma", "empty", "zeros"],
+)
+def test_an_archive_that_cannot_be_read_is_named(
+    tmp_path: Path, altered: Callable[[bytes], bytes]
+) -> None:
+    source = zipped(tmp_path / "Biology.zip", BIOLOGY)
+    source.write_bytes(altered(source.read_bytes()))
+
+    with pytest.raises(DataError, match=r"Biology\.zip"):
         import_from(source)
 
     assert everything_under(home()) == []

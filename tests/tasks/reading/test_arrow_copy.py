@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from r2med.home import shelf
-from r2med.tasks import arrow_copy
-from r2med.tasks.arrow_copy import load_copy
 from r2med.tasks.load import load_task
-from r2med.tasks.reading.read import read_collection
+from r2med.tasks.reading import arrow_copy
+from r2med.tasks.reading.arrow_copy import load_copy
+from r2med.tasks.reading.collection import read_collection
 from r2med.tasks.reading.source import find_source
 from r2med.tasks.task import Task, column_hash
 from tests.tasks.writing import LAYOUTS, Written, write_lines, write_r2med

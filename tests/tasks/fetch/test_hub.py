@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from r2med.errors import DataError, MissingError
-from r2med.tasks.hub import fetch
-from r2med.tasks.location import data_folder, is_present
+from r2med.tasks.fetch.hub import fetch
+from r2med.tasks.fetch.provenance import data_folder, is_present
 from r2med.tasks.registry import FileFact, HubSource, TaskEntry, find_task
 from tests.hub_server import Hub, running_hub, sha256
 
@@ -124,6 +125,16 @@ def test_what_is_here_and_sound_is_not_fetched_again(hub: Hub, entry: TaskEntry)
     assert hub.seen == []
 
 
+def test_fetches_at_the_same_time_download_each_file_once(hub: Hub, entry: TaskEntry) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: fetch([entry])[0], range(4)))
+
+    downloads = [seen.path for seen in hub.seen if seen.path.startswith("/signed/")]
+    assert sorted(each.downloaded for each in found) == [0, 0, 0, 3]
+    assert len(downloads) == len(set(downloads))
+    assert is_present(entry)
+
+
 def test_a_file_damaged_since_is_fetched_again(hub: Hub, entry: TaskEntry) -> None:
     fetch([entry])
     corpus = data_folder(entry) / "corpus.jsonl"
@@ -131,7 +142,7 @@ def test_a_file_damaged_since_is_fetched_again(hub: Hub, entry: TaskEntry) -> No
 
     [found] = fetch([entry])
 
-    assert found.downloaded == 3
+    assert found.downloaded == 1
     assert corpus.read_bytes() == FILES["corpus.jsonl"]
 
 

@@ -19,6 +19,7 @@ _DOCUMENT_NAMES = {
     *("document", "doc", "passage_id"),
 }
 _SCORE_NAMES = {"score", "relevance", "rel", "label"}
+_OBJECT = re.compile(rb'\s*\{\s*["}]')
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _HINT = (
     "A line is `query 0 document score` (TREC), or follows a header such as "
@@ -68,8 +69,9 @@ def read_judgement_lines(path: Path) -> Rows:
 
 
 def holds_json(path: Path) -> bool:
-    """Whether the first line is an object: qrels.txt is found in both forms."""
-    return next((line.lstrip().startswith(b"{") for _, line in lines(path)), False)
+    """Whether the first line begins like an object: qrels.txt is found in both forms."""
+    first = next((line for _, line in lines(path)), b"")
+    return _OBJECT.match(first) is not None
 
 
 def _shape(line: str, where: str) -> tuple[_Shape, bool]:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from r2med.tasks.reading.judgement_lines import read_judgement_lines
-from tests.tasks.writing import write_lines
+from r2med.tasks.load import load_task
+from r2med.tasks.reading.judgements import read_judgement_lines
+from tests.tasks.writing import Written, write_lines, write_r2med
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,11 @@ def test_a_header_without_a_score_makes_every_row_positive(tmp_path: Path) -> No
 
     assert rows.columns["document"].to_pylist() == ["a b", "c"]
     assert rows.columns["score"].to_pylist() == [1, 1]
+
+
+def test_a_query_id_may_begin_like_an_object(tmp_path: Path) -> None:
+    write_r2med(tmp_path, Written(queries=(("{1}", "one"),), judgements=(("{1}", "d1", 1),)))
+    (tmp_path / "qrels.jsonl").unlink()
+    write_lines(tmp_path / "qrels.txt", ["{1} 0 d1 1"])
+
+    assert load_task(tmp_path).judgements.query_ids.to_pylist() == ["{1}"]

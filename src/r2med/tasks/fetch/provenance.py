@@ -1,14 +1,24 @@
-"""Where the data of a registered task lies, and whether all of it is there."""
+"""The data folder of a registered task: which files belong in it, and where each came from.
+
+`provenance.json` beside the data says of every file that was fetched or taken over what it was.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from r2med.atomic import atomic_folder, seal, unseal
+from r2med.errors import DamagedError
 from r2med.home import shelf
 from r2med.tasks.registry import TaskEntry
 
-DEMO = Path(__file__).parent / "demo"
+DEMO = Path(__file__).parents[1] / "demo"
+FILE = "provenance.json"
 
 #: What a task in the R2MED layout consists of; of each row one file must exist.
 R2MED_FILES: dict[str, tuple[str, ...]] = {
@@ -72,3 +82,54 @@ def task_files(entry: TaskEntry, folder: Path) -> list[Path]:
         configs = (*NANO_CONFIGS, *NANO_CANDIDATES)
         return [file for config in configs for file in split_files(folder, config, entry.split)]
     return [folder / n for names in R2MED_FILES.values() for n in names if (folder / n).is_file()]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One file as it was when it was put in place; `commit` where it came from the hub."""
+
+    source: str
+    sha256: str
+    bytes: int
+    commit: str | None = None
+
+
+def origin_of(file: Path, source: str, commit: str | None = None) -> Origin:
+    """Describe a file that is about to be installed."""
+    return Origin(source, sha256_of(file), file.stat().st_size, commit)
+
+
+def sha256_of(file: Path) -> str:
+    """The checksum the manifests and the hub use."""
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def read_provenance(folder: Path) -> dict[str, Origin]:
+    """What is recorded, by path; an unreadable record counts as none, a new fetch rewrites it."""
+    try:
+        record = unseal((folder / FILE).read_bytes(), folder / FILE)
+        return {path: Origin(**origin) for path, origin in record["files"].items()}
+    except (OSError, DamagedError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def install(staged: Path, folder: Path, origins: Mapping[str, Origin]) -> None:
+    """Put checked files from a staging folder into place, and record where they came from.
+
+    All change in one step. Another form of the same file (corpus.jsonl beside corpus.jsonl.gz)
+    is retired, so that a reader never has two to choose from.
+    """
+    forms = {name for names in R2MED_FILES.values() if {*names} & {*origins} for name in names}
+    retired = {FILE, *forms}
+    with atomic_folder(folder, keep=lambda path: path not in retired) as draft:
+        for path in origins:
+            (draft / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(staged / path, draft / path)
+        kept = {
+            path: origin
+            for path, origin in read_provenance(folder).items()
+            if path not in retired and (folder / path).is_file()
+        }
+        files = {path: asdict(origin) for path, origin in sorted({**kept, **origins}.items())}
+        (draft / FILE).write_text(seal({"files": files}), encoding="utf-8")

@@ -22,8 +22,7 @@ import pyarrow as pa
 from r2med.atomic import atomic_file, read_sealed, seal_file
 from r2med.errors import DamagedError
 from r2med.home import shelf
-from r2med.tasks.reading.collection import Collection
-from r2med.tasks.reading.findings import Findings
+from r2med.tasks.reading.collection import Collection, Findings
 from r2med.tasks.reading.source import Source
 from r2med.tasks.task import Corpus, Judgements, Queries
 

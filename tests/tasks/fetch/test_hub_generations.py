@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import DataError, MissingError, UsageError
-from r2med.tasks.hub import fetch_generations
-from r2med.tasks.location import data_folder
+from r2med.tasks.fetch.hub import fetch_generations
+from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.registry import HubSource, TaskEntry, find_task
 from tests.hub_server import Hub, running_hub
 
