@@ -1,4 +1,4 @@
-"""generate and show, as a user would type them."""
+"""generate, as a user would type it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from tests.cli.running import run
 from tests.llm_server import LLMServer, fails, running_llm_server, says
-from tests.tasks.writing import Written, write_r2med
 
 TASK = "demo/biology"
 
@@ -155,99 +154,3 @@ def test_a_prompts_folder_that_is_not_there_is_an_error() -> None:
 
     assert failed.code == 1
     assert "--prompts nowhere: there is no such folder" in failed.err
-
-
-def test_show_tells_the_query_the_generation_and_what_moved_and_why() -> None:
-    file = given_generations()
-
-    shown = run("show", TASK, "1", "--system", f"hyde:qwen-7b[generations={file}] | bm25")
-
-    assert shown.code == 0, shown.err
-    assert "half an hour in the bath" in shown.out
-    assert "sympathetic vasoconstriction of the pulp" in shown.out
-    assert "biology-054" in shown.out and "▲" in shown.out
-    assert "gained  pulp" in shown.out
-    assert max(map(len, shown.out.splitlines())) <= 80
-
-
-def test_show_gives_an_agent_s_trace_step_by_step(server: LLMServer) -> None:
-    server.script += [says("Nerves? <search>digital nerve"), says("<answer>vasoconstriction")]
-
-    shown = run("show", TASK, "1", "--system", "search-r1:qwen-7b | bm25")
-
-    assert "thinks" in shown.out and "Nerves?" in shown.out
-    assert "searches" in shown.out and "digital nerve" in shown.out
-    assert "reads" in shown.out
-    assert "1 search" in shown.out and "stopped because it answered" in shown.out
-    assert len(server.seen) == 2
-
-
-def test_text_of_a_model_cannot_steer_the_terminal() -> None:
-    file = given_generations("\x1b[31mred\x07 [bold]not markup[/bold] \u202eturned")
-
-    shown = run("show", TASK, "1", "--system", f"hyde:qwen-7b[generations={file}] | bm25")
-
-    assert not set(shown.out) & set("\x1b\x07\u202e")
-    assert "[bold]not markup[/bold]" in shown.out
-
-
-def test_show_as_json_holds_both_ranks_and_the_terms() -> None:
-    file = given_generations()
-
-    shown = run("show", TASK, "1", "--system", f"hyde:qwen-7b[generations={file}] | bm25", "--json")
-
-    movement = json.loads(shown.out)["movements"][0]
-    assert movement["rank_before"] and movement["rank_after"]
-    assert {"term", "before", "after"} == movement["changes"][0].keys()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ((TASK, "99", "hyde:qwen-7b | bm25"), "demo/biology has no query '99'"),
-        ((TASK, "1", "bm25"), "show explains an expander and one retriever"),
-    ],
-)
-def test_wrong_usage_of_show_is_said_in_words(
-    arguments: tuple[str, str, str], complaint: str
-) -> None:
-    task, query, system = arguments
-
-    failed = run("show", task, query, "--system", system)
-
-    assert failed.code == 2
-    assert complaint in failed.err
-
-
-def test_terms_of_bm25_add_up_to_the_score() -> None:
-    from r2med.engine.showing import show
-    from r2med.systems.build import System
-    from r2med.tasks.load import load_task
-
-    system = System.from_spec(f"hyde:qwen-7b[generations={given_generations()}] | bm25")
-
-    shown = show(system, load_task(TASK), "1")
-
-    for movement in shown.movements:
-        assert movement.changes is not None
-        before = sum(change.before for change in movement.changes)
-        after = sum(change.after for change in movement.changes)
-        assert movement.score_before == pytest.approx(before)
-        assert movement.score_after == pytest.approx(after)
-
-
-def test_show_and_diagnose_give_a_document_the_same_rank() -> None:
-    documents = tuple((f"d{number:02}", "one text for all") for number in range(30))
-    folder = str(
-        write_r2med(Path("tied"), Written(documents, (("1", "text"),), (("1", "d10", 1),)))
-    )
-    Path("same.jsonl").write_text(json.dumps({"id": "1", "hy_doc": "text"}) + "\n")
-    run("eval", "bm25", "--task", folder)
-
-    shown = run("show", folder, "1", "-s", "hyde:gpt4[generations=same.jsonl] | bm25", "--json")
-    told = run("diagnose", "bm25", "--task", folder, "--query", "1", "--json")
-
-    assert shown.code == 0, shown.err
-    [movement] = json.loads(shown.out)["movements"]
-    [query] = json.loads(told.out)["tasks"][0]["queries"]
-    assert movement["rank_before"] == query["positives"][0]["rank"] == 20

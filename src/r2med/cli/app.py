@@ -19,7 +19,6 @@ from r2med.cli.plot import plot
 from r2med.cli.reproduce import reproduce
 from r2med.cli.results import results
 from r2med.cli.run import run
-from r2med.cli.show import show
 from r2med.cli.tasks import fetch, tasks
 
 #: Commands that moved, and what to type now.
@@ -55,7 +54,6 @@ app.add_typer(cache, name="cache", rich_help_panel="Store")
 app.add_typer(info, name="info", rich_help_panel="Store")
 app.command(hidden=True)(run)
 app.command(hidden=True)(analyze)
-app.command(hidden=True)(show)
 
 
 def _version(wanted: bool) -> None:

@@ -119,7 +119,7 @@ def _overlap(
 ) -> Any:
     from r2med.report.console import notice
     from r2med.report.plots.queries import overlap
-    from r2med.results.diagnosis import diagnose
+    from r2med.results.diagnosis import diagnose_ranking
     from r2med.results.diagnosis.lexicon import Lexicon
     from r2med.results.ranking import find_ranking
     from r2med.tasks.load import load_tasks
@@ -131,7 +131,9 @@ def _overlap(
         lexicon = Lexicon(loaded.corpus)
         for system in systems:
             ranking = find_ranking(system, stored, loaded, folder, notice)
-            found.setdefault(ranking.name, []).append(diagnose(ranking, loaded, lexicon=lexicon))
+            found.setdefault(ranking.name, []).append(
+                diagnose_ranking(ranking, loaded, lexicon=lexicon)
+            )
     return overlap(found, theme)
 
 

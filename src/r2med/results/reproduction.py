@@ -20,7 +20,7 @@ from r2med.results.record import Result
 from r2med.runs.ties import TieOrder
 from r2med.systems.registry import Entry, entries
 from r2med.systems.spec import Spec, Unit, mapped, parse, units_of
-from r2med.tabular import Tabular, table_of
+from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.registry import find_task
 from r2med.tasks.task import Judgements
 
@@ -48,22 +48,9 @@ class Reproduction(Tabular):
 
     def to_arrow(self) -> pa.Table:
         """One row per task, values 0 to 1."""
-        return table_of(
-            {
-                "task": str,
-                "queries": int,
-                "ours": float,
-                "published": float,
-                "difference": float,
-                "verdict": str,
-                "equal": int,
-                "compared": int,
-                "reasons": str,
-                "missing": str,
-                "origin": str,
-            },
-            [{**row, "reasons": "; ".join(row["reasons"])} for row in self._rows()],
-        )
+        more = {"verdict": str, "difference": float, "reasons": str, "origin": str}
+        rows = [{**row, "reasons": "; ".join(row["reasons"])} for row in self._rows()]
+        return table_of(columns_of(Reproduced) | more, rows)
 
     def to_json(self) -> dict[str, Any]:
         """Everything, values 0 to 1."""

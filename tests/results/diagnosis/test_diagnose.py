@@ -7,9 +7,8 @@ import pytest
 
 import r2med
 from r2med.errors import DataError
-from r2med.report.diagnosis_export import to_arrow, to_json
-from r2med.results.diagnosis import CAUSES, diagnose
-from r2med.results.diagnosis.slices import slices
+from r2med.results.diagnosis import CAUSES, Diagnosis, diagnose, diagnose_ranking
+from r2med.results.diagnosis.findings import slices
 from r2med.results.ranking import find_ranking
 from tests.results.diagnosis.collections import ranking_of, task_of
 
@@ -27,7 +26,7 @@ def test_an_answer_in_other_words_is_missed_for_few_shared_terms(tmp_path: Path)
     task = task_of(tmp_path, CORPUS, QUERY, {"q1": {"porphyria": 1, "decoy": 0}})
     ranking = ranking_of({"q1": ["decoy", *FILLER, "porphyria"]})
 
-    found = diagnose(ranking, task).queries[0]
+    found = diagnose_ranking(ranking, task).queries[0]
 
     (positive,) = found.positives
     assert (positive.rank, positive.cause, positive.witness) == (14, "few-shared-terms", "decoy")
@@ -41,7 +40,7 @@ def test_an_unjudged_copy_in_the_top_is_a_twin(tmp_path: Path) -> None:
     task = task_of(tmp_path, CORPUS, QUERY, {"q1": {"porphyria": 1}})
     ranking = ranking_of({"q1": ["porphyria-copy", *FILLER]})
 
-    diagnosis = diagnose(ranking, task)
+    diagnosis = diagnose_ranking(ranking, task)
 
     (positive,) = diagnosis.queries[0].positives
     assert (positive.rank, positive.cause) == (None, "twin-retrieved")
@@ -53,14 +52,14 @@ def test_a_copy_that_is_judged_not_relevant_is_no_twin(tmp_path: Path) -> None:
     task = task_of(tmp_path, CORPUS, QUERY, {"q1": {"porphyria": 1, "porphyria-copy": 0}})
     ranking = ranking_of({"q1": ["porphyria-copy", *FILLER]})
 
-    assert diagnose(ranking, task).queries[0].cause == "same-subject"
+    assert diagnose_ranking(ranking, task).queries[0].cause == "same-subject"
 
 
 def test_a_query_that_the_run_lacks_has_all_its_positives_out_of_reach(tmp_path: Path) -> None:
     queries = {**QUERY, "q2": "haem defect"}
     task = task_of(tmp_path, CORPUS, queries, {"q1": {"decoy": 1}, "q2": {"porphyria": 2}})
 
-    diagnosis = diagnose(ranking_of({"q1": ["decoy"]}), task)
+    diagnosis = diagnose_ranking(ranking_of({"q1": ["decoy"]}), task)
 
     assert [query.outcome for query in diagnosis.queries] == ["all found", "none found"]
     assert diagnosis.out_of_reach == 1
@@ -71,14 +70,15 @@ def test_queries_without_positives_are_an_error_that_says_so(tmp_path: Path) -> 
     task = task_of(tmp_path, CORPUS, QUERY, {"q1": {"decoy": 0}})
 
     with pytest.raises(DataError, match="no query has a positive"):
-        diagnose(ranking_of({"q1": ["decoy"]}), task)
+        diagnose_ranking(ranking_of({"q1": ["decoy"]}), task)
 
 
 def test_the_data_forms_say_the_same(tmp_path: Path) -> None:
     task = task_of(tmp_path, CORPUS, QUERY, {"q1": {"porphyria": 1, "decoy": 2}})
-    diagnosis = diagnose(ranking_of({"q1": ["decoy", *FILLER, "porphyria"]}), task)
+    diagnosis = diagnose_ranking(ranking_of({"q1": ["decoy", *FILLER, "porphyria"]}), task)
 
-    table, told = to_arrow([diagnosis]), to_json([diagnosis])
+    whole = Diagnosis(diagnosis.system, (diagnosis,))
+    table, told = whole.to_arrow(), whole.to_json()
 
     (query,) = told["tasks"][0]["queries"]
     assert table["document_id"].to_pylist() == [p["document_id"] for p in query["positives"]]
@@ -102,8 +102,8 @@ def test_what_a_reranker_lost_is_told_from_what_it_never_got(tmp_path: Path) -> 
     result = r2med.evaluate("bm25 | mine@20", task, results=tmp_path, models={"mine": ByLength()})
     ranking = find_ranking(result.system, [result], task, tmp_path)
 
-    alone = diagnose(ranking, task, results=[result])
-    beside = diagnose(ranking, task, results=[result, first])
+    alone = diagnose_ranking(ranking, task, results=[result])
+    beside = diagnose_ranking(ranking, task, results=[result, first])
 
     positives = [each for query in beside.queries for each in query.missed]
     assert {each.cause for each in positives if (each.rank or 99) > 20} == {"not-offered"}
@@ -120,9 +120,21 @@ def test_slices_cover_every_query_once(tmp_path: Path) -> None:
     task = task_of(tmp_path, CORPUS, queries, judged)
     ranking = ranking_of({name: ["filler1", "decoy"] for name in queries})
 
-    found = slices([diagnose(ranking, task)])
+    found = slices([diagnose_ranking(ranking, task)])
 
     lengths = [each for each in found if each.by == "query length"]
     assert [each.queries for each in lengths] == [3, 3, 3]
     assert [each.value for each in lengths] == ["1 to 3 words", "4 to 6 words", "7 to 9 words"]
     assert all(each.interval is None for each in lengths)
+
+
+def test_a_result_is_diagnosed_on_its_own_task_and_prints_as_on_the_command_line(
+    tmp_path: Path,
+) -> None:
+    result = r2med.evaluate("bm25", "demo/medqa-diag", results=tmp_path)
+
+    found = diagnose(result, results=tmp_path)
+
+    assert found.causes == found.tasks[0].causes
+    assert "14 of 33 positives stand in the top 10, 19 are missed" in str(found)
+    assert found.to_arrow().num_rows == 33

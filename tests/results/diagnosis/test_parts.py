@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
+from r2med.results.diagnosis.diagnose import Limits, limits_of
 from r2med.results.diagnosis.lexicon import Lexicon
-from r2med.results.diagnosis.limits import Limits, limits_of
 from tests.building import texts
 from tests.results.diagnosis.collections import task_of
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.results.diagnosis.causes import CAUSES, TOP
-from r2med.results.diagnosis.rules import Case, cause_of
+from r2med.results.diagnosis.causes import CAUSES, TOP, Case, cause_of
 
 MISSED = Case(
     rank=40,

@@ -13,7 +13,7 @@ from r2med.measure.intervals import mean_interval
 from r2med.report.plots.theme import Theme
 from r2med.report.table import task_label
 from r2med.results.compare import Aligned
-from r2med.results.diagnosis import Diagnosis
+from r2med.results.diagnosis import TaskDiagnosis
 
 _GROUPS = 4
 #: Pixels between the marks of two systems at the same overlap.
@@ -25,7 +25,7 @@ _DEMO = "demo suite: not comparable with published figures"
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
 
-def overlap(diagnoses: Mapping[str, Sequence[Diagnosis]], theme: Theme) -> Any:
+def overlap(diagnoses: Mapping[str, Sequence[TaskDiagnosis]], theme: Theme) -> Any:
     """One faint mark per query, and means of groups of equal size with their intervals."""
     points = [
         {"system": system, "overlap": 100 * query.overlap, "score": 100 * query.score}
@@ -89,7 +89,7 @@ def _groups(system: str, points: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     return found
 
 
-def _told(diagnoses: Mapping[str, Sequence[Diagnosis]]) -> list[str]:
+def _told(diagnoses: Mapping[str, Sequence[TaskDiagnosis]]) -> list[str]:
     first = next(iter(diagnoses.values()))
     tasks = [diagnosis.task for diagnosis in first]
     queries = sum(len(diagnosis.queries) for diagnosis in first)

@@ -1,32 +1,37 @@
-"""Look into a ranking query by query: where its positives stand, and why the missed were missed."""
+"""Where a ranking fails and why, query by query: where positives stand, why some were missed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import DataError
+from r2med.errors import DataError, UsageError
 from r2med.measure import measure
-from r2med.results.diagnosis.causes import TOP
+from r2med.results.diagnosis.causes import TOP, Case, cause_of
 from r2med.results.diagnosis.findings import (
     Diagnosis,
     Label,
     PositiveFinding,
     QueryFinding,
     RankedFinding,
+    TaskDiagnosis,
 )
 from r2med.results.diagnosis.lexicon import Lexicon, Numbers, QueryTerms
-from r2med.results.diagnosis.limits import Limits, limits_of
-from r2med.results.diagnosis.rules import Case, cause_of
 from r2med.results.lineage import first_stage, kind_of
+from r2med.results.lookup import stored_results
 from r2med.results.ranking import Ranking, find_ranking, grades, listed
 from r2med.results.record import Result
+from r2med.results.store import DEFAULT_FOLDER
+from r2med.retrieve.conditions import Tell, log
 from r2med.runs import Run
 from r2med.systems.spec import parse
+from r2med.tasks.load import load_tasks
 from r2med.tasks.task import Task, sources_of
 
 METRIC = "ndcg@10"
@@ -34,27 +39,68 @@ _SHARED_WORDS = 12
 
 
 def diagnose(
+    system: str | Path | Result,
+    task: str | Path | Task | None = None,
+    *,
+    results: str | Path = DEFAULT_FOLDER,
+    root: str | Path | None = None,
+    tell: Tell = log,
+) -> Diagnosis:
+    """Say where a stored system fails on tasks, and why.
+
+    A system is a `Result`, a run file, the folder of a stored result, or a text as in `evaluate`
+    that has results stored in `results`. A `Result` knows its task; everything else needs one, or a
+    suite, or a list with commas.
+    """
+    folder = Path(results)
+    if isinstance(system, Result) and task is None:
+        task = system.task
+    if task is None:
+        raise UsageError("diagnose needs a task or a suite, e.g. diagnose('bm25', 'demo').")
+    loaded = [task] if isinstance(task, Task) else load_tasks(str(task), root=root)
+    stored = stored_results(folder, tell) if folder.is_dir() else []
+    found = []
+    for each in loaded:
+        ranking = (
+            Ranking(system.system, system.ranked, system)
+            if isinstance(system, Result)
+            else find_ranking(str(system), stored, each, folder, tell)
+        )
+        found.append(diagnose_ranking(ranking, each, results=stored))
+    return Diagnosis(found[0].system, tuple(found))
+
+
+def diagnose_ranking(
     ranking: Ranking,
     task: Task,
     *,
     results: Sequence[Result] = (),
+    below: Run | None = None,
     lexicon: Lexicon | None = None,
-) -> Diagnosis:
-    """Diagnose every query that has a positive; `results` may hold the system's first stage."""
-    below, told = _first_stage(ranking, task, results)
+    only: str | None = None,
+) -> TaskDiagnosis:
+    """Diagnose every query that has a positive, or `only` one.
+
+    `below` is the ranking of the first stage; without it, `results` may hold one.
+    """
+    missing: list[str] = []
+    if below is None:
+        below, missing = _first_stage(ranking, task, results)
     scene = _Scene(task, ranking, lexicon or Lexicon(task.corpus), below)
     scores = measure(ranking.run, task.judgements, [METRIC, f"hit@{TOP}"], ties="list")
     by_query = {row["query_id"]: row for row in scores.to_arrow().to_pylist()}
-    found = [
+    findings = [
         scene.query(query, terms, row=place, scores=by_query[query])
         for place, (query, terms) in enumerate(
             zip(task.queries.ids.to_pylist(), scene.query_terms, strict=True)
         )
-        if any(relevance > 0 for relevance in scene.judged.get(query, {}).values())
+        if only in (None, query)
+        and any(relevance > 0 for relevance in scene.judged.get(query, {}).values())
     ]
-    if not found:
-        raise DataError(f"{task.name}: no query has a positive, so there is nothing to diagnose.")
-    return Diagnosis(
+    if not findings:
+        which = "no query has a positive" if only is None else f"query {only!r} has no positive"
+        raise DataError(f"{task.name}: {which}, so there is nothing to diagnose.")
+    return TaskDiagnosis(
         system=ranking.name,
         task=task.name,
         suite=task.suite,
@@ -62,8 +108,8 @@ def diagnose(
         data=task.hash,
         metric=METRIC,
         depth=int(ranking.run.lengths.max(initial=0)),
-        queries=tuple(found),
-        open=(*told, *scene.untold()),
+        queries=tuple(findings),
+        open=(*missing, *scene.undetectable()),
     )
 
 
@@ -100,14 +146,14 @@ class _Scene:
         reranking = result.record.reranking if result else None
         self.reranked = reranking.depth if reranking else None
 
-    def untold(self) -> list[str]:
-        """What this data or result does not allow to see."""
-        told = []
+    def undetectable(self) -> list[str]:
+        """Causes that this data or result does not allow to see."""
+        causes = []
         if not self.sources:
-            told.append("same-source: the document ids do not name source documents.")
-        if self.ranking.result is None:
-            told.append("cut texts, demotions: a run file does not say which system made it.")
-        return told
+            causes.append("same-source: the document ids do not name source documents.")
+        if self.ranking.result is None and self.below is None:
+            causes.append("cut texts, demotions: a run file does not say which system made it.")
+        return causes
 
     def query(
         self, query: str, terms: QueryTerms, *, row: int, scores: Mapping[str, float]
@@ -295,3 +341,58 @@ def _below(result: Result) -> str | None:
     spec = parse(result.system)
     below = first_stage(spec, kind_of(spec))
     return None if below is None else str(below)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Tokens; a text with more *words* than that was certainly cut, whatever the tokenizer."""
+
+    query: int | None = None
+    document: int | None = None
+    pair: int | None = None
+    """Query and document together, for a reranker."""
+
+
+def limits_of(identity: Mapping[str, Any]) -> Limits:
+    """The limits of the last stage that read whole texts.
+
+    A fusion reads as much as its most patient member, and an expanded query is not the query.
+    """
+    if "reranker" in identity:
+        return Limits(pair=_number(_flat(identity["reranker"]).get("max_length")))
+    if "expander" in identity:
+        return Limits(document=limits_of(identity.get("first", {})).document)
+    if "members" in identity:
+        members = [limits_of(member) for member in identity["members"]]
+        return Limits(
+            _most([each.query for each in members]), _most([each.document for each in members])
+        )
+    retriever = _flat(identity.get("retriever", {}))
+    return Limits(_side(retriever, "query"), _side(retriever, "document"))
+
+
+def _flat(built: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Settings, and what was read besides them, as one mapping."""
+    return {**built.get("settings", {}), **built}
+
+
+def _side(retriever: Mapping[str, Any], side: str) -> int | None:
+    encoder = retriever.get(f"{side}_encoder") or retriever.get(side)
+    own = encoder if isinstance(encoder, Mapping) else {}
+    lengths = (
+        retriever.get(f"{side}_max_length"),
+        retriever.get("max_length"),
+        own.get("max_length"),
+        own.get("limit"),
+    )
+    return next((number for value in lengths if (number := _number(value))), None)
+
+
+def _number(value: object) -> int | None:
+    """A limit; 0 means that the model's own is used, which the identity does not tell."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _most(limits: list[int | None]) -> int | None:
+    known = [limit for limit in limits if limit is not None]
+    return max(known) if known and len(known) == len(limits) else None

@@ -1,12 +1,19 @@
-"""What a diagnosis consists of: plain values, the same in tables, JSON and Parquet."""
+"""What a diagnosis consists of, from the whole down to one positive, and slices of the queries."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
+import numpy as np
+import pyarrow as pa
+
+from r2med.errors import UsageError, nearest
+from r2med.measure.intervals import Interval, mean_interval
 from r2med.results.diagnosis.causes import CAUSES
+from r2med.tabular import Tabular, columns_of, table_of
 
 Outcome = Literal["all found", "some found", "none found"]
 Label = Literal["positive", "not relevant", "unjudged"]
@@ -97,10 +104,15 @@ class QueryFinding:
         """Unjudged documents in the top 10."""
         return sum(each.label == "unjudged" for each in self.top)
 
+    def to_json(self) -> dict[str, Any]:
+        """Everything about the query."""
+        own = {"outcome": self.outcome, "cause": self.cause, "holes": self.holes}
+        return {**asdict(self), **own}
+
 
 @dataclass(frozen=True)
-class Diagnosis:
-    """One system on one task; `open` says what could not be told, and why."""
+class TaskDiagnosis:
+    """One system on one task; `open` says what cannot be detected here, and why."""
 
     system: str
     task: str
@@ -138,3 +150,194 @@ class Diagnosis:
     def looked_at(self) -> int:
         """Documents in all the top 10s."""
         return sum(len(query.top) for query in self.queries)
+
+    def query(self, query_id: str) -> QueryFinding:
+        """One query by its id."""
+        for query in self.queries:
+            if query.query_id == query_id:
+                return query
+        known = [query.query_id for query in self.queries]
+        raise UsageError(
+            f"{self.task} has no query {query_id!r} with a positive. {nearest(query_id, known)}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything about the task and its queries."""
+        return {
+            "task": self.task,
+            "suite": self.suite,
+            "family": self.family,
+            "data": self.data,
+            "metric": self.metric,
+            "depth": self.depth,
+            "positives": self.positives,
+            "missed": self.causes,
+            "out_of_reach": self.out_of_reach,
+            "holes": self.holes,
+            "looked_at": self.looked_at,
+            "open": list(self.open),
+            "queries": [query.to_json() for query in self.queries],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis(Tabular):
+    """One system on one or more tasks."""
+
+    system: str
+    tasks: tuple[TaskDiagnosis, ...]
+
+    drawn_by = "r2med.report.diagnosis"
+
+    @property
+    def causes(self) -> dict[str, int]:
+        """Missed positives by cause over all tasks, in the order of the list."""
+        counts = Counter[str]()
+        for task in self.tasks:
+            counts.update(task.causes)
+        return {name: counts[name] for name in CAUSES if counts[name]}
+
+    @property
+    def slices(self) -> list[Slice]:
+        """How the system fares on some of the queries."""
+        return slices(self.tasks)
+
+    def to_arrow(self) -> pa.Table:
+        """One row per positive; the columns of its query are repeated."""
+        return table_of(
+            {**_QUERY_COLUMNS, self.tasks[0].metric: float, **columns_of(PositiveFinding)},
+            [
+                {
+                    "system": self.system,
+                    "task": task.task,
+                    "family": task.family,
+                    "query_id": query.query_id,
+                    task.metric: query.score,
+                    "outcome": query.outcome,
+                    "query_cause": query.cause,
+                    "query_words": query.words,
+                    "query_terms": query.terms,
+                    "overlap": query.overlap,
+                    "holes": query.holes,
+                    "answer": query.answer,
+                    "body_system": query.body_system,
+                    **asdict(positive),
+                }
+                for task in self.tasks
+                for query in task.queries
+                for positive in query.positives
+            ],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything: causes with their meanings, tasks, queries, positives and slices."""
+        return {
+            "system": self.system,
+            "causes": {cause.name: cause.meaning for cause in CAUSES.values()},
+            "tasks": [task.to_json() for task in self.tasks],
+            "slices": [asdict(each) for each in self.slices],
+        }
+
+
+_QUERY_COLUMNS: dict[str, type] = {
+    "system": str,
+    "task": str,
+    "family": str,
+    "query_id": str,
+    "outcome": str,
+    "query_cause": str,
+    "query_words": int,
+    "query_terms": int,
+    "overlap": float,
+    "holes": int,
+    "answer": str,
+    "body_system": str,
+}
+
+
+_Member = tuple[TaskDiagnosis, QueryFinding]
+#: Too few queries for an interval that means anything.
+_FEW = 5
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some of the queries and how they fare."""
+
+    by: str
+    value: str
+    queries: int
+    score: float
+    interval: Interval | None
+    """None below five queries."""
+    hit: float
+
+
+def slices(diagnoses: Sequence[TaskDiagnosis]) -> list[Slice]:
+    """All slices of one system's diagnoses; a slicing that says nothing is left out."""
+    members = [(each, query) for each in diagnoses for query in each.queries]
+    found = [
+        *_thirds("query length", members, lambda m: m[1].words, lambda n: f"{n:.0f}", "words"),
+        *_grouped("positives", members, lambda m: _count(len(m[1].positives))),
+        *_thirds(
+            "lexical overlap",
+            members,
+            lambda m: m[1].overlap,
+            lambda n: f"{100 * n:.0f} %",
+            "of its terms",
+        ),
+        *_grouped("body system", members, lambda m: m[1].body_system or "not known"),
+        *_grouped("family", members, lambda m: m[0].family or "not known"),
+    ]
+    if len(diagnoses) > 1:
+        found += _grouped("task", members, lambda m: m[0].task)
+    sizes: dict[str, list[int]] = {}
+    for each in found:
+        sizes.setdefault(each.by, []).append(each.queries)
+    return [each for each in found if each.by == "family" or _telling(sizes[each.by])]
+
+
+def _telling(sizes: Sequence[int]) -> bool:
+    """Whether a slicing has several groups and at least one with more than a single query."""
+    return len(sizes) > 1 and max(sizes) > 1
+
+
+def _count(positives: int) -> str:
+    return "1" if positives == 1 else "2 to 3" if positives <= 3 else "4 or more"
+
+
+def _grouped(by: str, members: Sequence[_Member], value: Callable[[_Member], str]) -> list[Slice]:
+    groups: dict[str, list[QueryFinding]] = {}
+    for member in members:
+        groups.setdefault(value(member), []).append(member[1])
+    return [_slice(by, name, queries) for name, queries in sorted(groups.items())]
+
+
+def _thirds(
+    by: str,
+    members: Sequence[_Member],
+    value: Callable[[_Member], float],
+    written: Callable[[float], str],
+    unit: str,
+) -> Iterator[Slice]:
+    """Three groups of about equal size, named by the values at their ends."""
+    values = np.array([value(member) for member in members], dtype=np.float64)
+    low, high = np.quantile(values, [1 / 3, 2 / 3])
+    for chosen in (values <= low, (values > low) & (values <= high), values > high):
+        if chosen.any():
+            least, most = written(values[chosen].min()), written(values[chosen].max())
+            span = least if least == most else f"{least} to {most}"
+            queries = [members[place][1] for place in np.flatnonzero(chosen).tolist()]
+            yield _slice(by, f"{span} {unit}", queries)
+
+
+def _slice(by: str, value: str, queries: Sequence[QueryFinding]) -> Slice:
+    scores = np.array([query.score for query in queries])
+    return Slice(
+        by=by,
+        value=value,
+        queries=len(queries),
+        score=float(scores.mean()),
+        interval=mean_interval(scores) if len(queries) >= _FEW else None,
+        hit=sum(query.hit for query in queries) / len(queries),
+    )

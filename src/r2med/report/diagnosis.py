@@ -1,0 +1,371 @@
+"""A diagnosis on a terminal: causes, the worst queries, weak slices; and one query's whole page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from r2med.engine.explain import Change, Explained
+from r2med.expand.agents import Step, Trace
+from r2med.expand.answers import Sample
+from r2med.report.console import visible
+from r2med.report.table import Column, Grid, percent, snippet
+from r2med.results.diagnosis.causes import CAUSES, TOP
+from r2med.results.diagnosis.findings import (
+    Diagnosis,
+    PositiveFinding,
+    QueryFinding,
+    RankedFinding,
+    Slice,
+    TaskDiagnosis,
+)
+from r2med.tasks.task import Task
+
+_QUERIES_SHOWN = 20
+_RANKS_SHOWN = 5
+#: Words of a long text that are shown unless all are asked for, and how many more may follow.
+_WORDS = 120
+_SLACK = 20
+_TERMS = 5
+_VERBS = {
+    "thought": "thinks",
+    "search": "searches",
+    "passages": "reads",
+    "reminder": "is told",
+    "answer": "answers",
+}
+_STOPS = {
+    "answer": "it answered",
+    "turns": "its turns were used up",
+    "tokens": "its tokens were used up",
+    "silence": "it said nothing",
+}
+
+
+def draw(value: Diagnosis | Explained, out: Console, *, limit: int = _QUERIES_SHOWN) -> None:
+    """Every task with its causes and worst queries, then slices; or one query's page."""
+    if isinstance(value, Explained):
+        draw_query(value, out)
+        return
+    for place, task in enumerate(value.tasks):
+        if place:
+            out.print()
+        _draw_task(task, out, limit)
+    if found := value.slices:
+        out.print()
+        out.print(_slices(found, value.tasks[0].metric))
+
+
+def _draw_task(task: TaskDiagnosis, out: Console, limit: int) -> None:
+    out.print(f"{task.task} · {snippet(task.system, 60)}", style="bold")
+    for line in _summary(task):
+        out.print(line)
+    if task.causes:
+        out.print()
+        out.print(_causes(task))
+    out.print()
+    out.print(_queries(task, out.width, limit))
+    _draw_open(task, out)
+
+
+def _draw_open(task: TaskDiagnosis, out: Console) -> None:
+    for line in task.open:
+        out.print(f"cannot be detected here: {line}", style="dim")
+
+
+def _summary(task: TaskDiagnosis) -> list[str]:
+    score = 100 * fmean(query.score for query in task.queries)
+    missed = sum(task.causes.values())
+    lines = [
+        f"{task.metric} × 100 = {score:.2f} over {len(task.queries)} queries",
+        f"{task.positives - missed} of {task.positives} positives stand in the top {TOP}, "
+        f"{missed} are missed",
+    ]
+    if task.out_of_reach:
+        lines.append(
+            f"{task.out_of_reach} are not among the {task.depth} listed at all: "
+            "no reranker of this list could help"
+        )
+    share = percent(task.holes / max(1, task.looked_at))
+    return [
+        *lines,
+        f"{task.holes} of {task.looked_at} documents in the top {TOP} are unjudged "
+        f"(holes, {share})",
+    ]
+
+
+def _causes(task: TaskDiagnosis) -> Grid:
+    columns = [Column("cause", right=False), Column("missed"), Column("that is", right=False)]
+    rows = [
+        [CAUSES[name].title, str(count), CAUSES[name].meaning]
+        for name, count in sorted(task.causes.items(), key=lambda pair: -pair[1])
+    ]
+    return Grid(columns, rows)
+
+
+def _queries(task: TaskDiagnosis, width: int, limit: int) -> Grid:
+    """The worst queries first; the last column takes what room is left."""
+    worst = sorted(task.queries, key=lambda query: query.score)
+    shown = worst[:limit]
+    titles = ["query", task.metric, "positives at", "cause"]
+    cells = [_query_cells(query) for query in shown]
+    taken = sum(
+        max([len(title), *(Text(row[place]).cell_len for row in cells)]) + 2
+        for place, title in enumerate(titles)
+    )
+    columns = [Column(title, right=title == task.metric) for title in titles]
+    if any(query.answer for query in shown) and width - taken >= 12:
+        columns.append(Column("asked for", right=False))
+        for row, query in zip(cells, shown, strict=True):
+            row.append(snippet(query.answer or "", width - taken))
+    left = len(worst) - len(shown)
+    caption = f"{left} better queries are not shown; --limit, --json or --out" if left else None
+    return Grid(columns, cells, caption=caption)
+
+
+def _query_cells(query: QueryFinding) -> list[str]:
+    cause = CAUSES[query.cause].title if query.cause else "all found"
+    return [snippet(query.query_id, 16), f"{100 * query.score:.1f}", ranks(query), cause]
+
+
+def ranks(query: QueryFinding) -> str:
+    """The ranks of a query's positives; a dash is below the list."""
+    places = [str(each.rank) if each.rank else "–" for each in query.positives]
+    more = len(places) - _RANKS_SHOWN
+    return " ".join(places[:_RANKS_SHOWN]) + (f" +{more}" if more > 0 else "")
+
+
+def _slices(found: Sequence[Slice], metric: str) -> Grid:
+    rows, ends = [], []
+    for place, each in enumerate(found):
+        first = place == 0 or found[place - 1].by != each.by
+        if first and place:
+            ends.append(place - 1)
+        interval = each.interval
+        rows.append(
+            [
+                each.by if first else "",
+                snippet(each.value, 36),
+                str(each.queries),
+                f"{100 * each.score:.1f}",
+                f"{100 * interval.low:.0f} to {100 * interval.high:.0f}" if interval else "",
+                f"{100 * each.hit:.0f}",
+            ]
+        )
+    names = ["slice", "", "queries", metric, "95 %", f"hit@{TOP}"]
+    columns = [Column(name, right=place > 1) for place, name in enumerate(names)]
+    return Grid(columns, rows, ends=frozenset(ends), caption="all values × 100")
+
+
+def draw_query(page: Explained, out: Console, *, full: bool = False) -> None:
+    """The whole story of one query; long texts are cut unless `full`."""
+    diagnosis, query, task = page.diagnosis, page.query, page.task
+    title = f"{diagnosis.task} · query {snippet(query.query_id, 30)} · {diagnosis.system}"
+    out.print(snippet(title, out.width), style="bold")
+    _indented(task.query(query.query_id).strip(), out)
+    if query.answer:
+        of = f" ({query.body_system})" if query.body_system else ""
+        out.print(f"asked for: {query.answer}{of}")
+    out.print(f"{diagnosis.metric} × 100 = {100 * query.score:.2f}, {query.outcome}")
+    if page.expanded is not None:
+        _draw_generations(page, out, full)
+    out.print("\npositives", style="bold")
+    for positive in query.positives:
+        _draw_positive(query, positive, page, out)
+    out.print(f"\ntop {TOP}, {query.holes} unjudged", style="bold")
+    for ranked in query.top:
+        _draw_ranked(ranked, task, out)
+    _draw_open(diagnosis, out)
+
+
+def _draw_generations(page: Explained, out: Console, full: bool) -> None:
+    expanded = page.expanded
+    assert expanded is not None
+    method = page.diagnosis.system.partition(" | ")[0]
+    for number, sample in enumerate(expanded.samples, start=1):
+        several = f" · sample {number} of {len(expanded.samples)}"
+        which = several if len(expanded.samples) > 1 else ""
+        out.print()
+        heading = visible(f"{method} · {page.source}{which}")
+        out.print(Rule(Text(heading, style="bold"), align="left", characters="─"))
+        if number <= len(expanded.traces):
+            _draw_trace(expanded.traces[number - 1], out, full)
+        else:
+            _draw_sample(sample, out, full)
+        if sample.outcome != "ok":
+            unused = "" if sample.useful else ": not searched with"
+            _indented(f"({sample.outcome}{unused})", out, style="yellow")
+
+
+def _draw_sample(sample: Sample, out: Console, full: bool) -> None:
+    if full and sample.raw.strip() != sample.answer.strip():
+        _indented("as the model wrote it:", out, style="dim")
+        _indented(sample.raw.strip(), out)
+        _indented("the answer in it:", out, style="dim")
+    _indented(_cut(sample.answer.strip(), full), out)
+
+
+def _draw_trace(trace: Trace, out: Console, full: bool) -> None:
+    table = Table(box=None, show_header=False, padding=(0, 1), expand=True)
+    table.add_column(style="dim", justify="right", width=3)
+    table.add_column(style="bold", width=8)
+    table.add_column(ratio=1)
+    for number, step in enumerate(trace.steps, start=1):
+        table.add_row(str(number), _VERBS[step.kind], _step(step, full))
+    out.print(table)
+    searches = len(trace.searches)
+    line = f"{searches} {'search' if searches == 1 else 'searches'}, {trace.tokens:,} new tokens; "
+    line += f"stopped because {_STOPS[trace.stop]}"
+    if trace.malformed:
+        line += f"; {trace.malformed} unreadable turns"
+    _indented(f"{line}.", out, style="dim")
+
+
+def _step(step: Step, full: bool) -> Text:
+    if step.kind == "passages" and not full:
+        return Text(", ".join(step.documents) or "nothing was found")
+    return Text(_cut(step.text.strip(), full))
+
+
+def _cut(text: str, full: bool) -> str:
+    pieces = re.findall(r"\s*\S+", text)
+    if full or len(pieces) <= _WORDS + _SLACK:
+        return text
+    return "".join(pieces[:_WORDS]) + f" … ({len(pieces) - _WORDS} more words; --full shows all)"
+
+
+def _draw_positive(
+    query: QueryFinding, positive: PositiveFinding, page: Explained, out: Console
+) -> None:
+    rank = f"rank {positive.rank}" if positive.rank else "not listed"
+    moved = "" if positive.first_stage_rank is None else f", {_moved(positive)}"
+    title = CAUSES[positive.cause].title if positive.cause else "found"
+    out.print(f"{rank}{moved} · {positive.document_id} · {title}")
+    _indented(_document(page.task, positive.document_id, out.width - 4), out, style="dim")
+    _indented(evidence(query, positive), out)
+    changes = page.changes.get(positive.document_id, ())
+    for name, sign in (("gained", 1), ("lost", -1)):
+        own = [change for change in changes if sign * change.difference > 0]
+        if own:
+            out.print(Padding(_terms(name, own), (0, 2)))
+
+
+def _moved(positive: PositiveFinding) -> str:
+    """How far the expansion or reranker moved it from its rank in the first stage alone."""
+    alone, now = positive.first_stage_rank or 0, positive.rank
+    if alone == now:
+        return "as in the first stage alone"
+    arrow = "▲" if now is not None and now < alone else "▼"
+    return f"{arrow} from {alone} in the first stage alone"
+
+
+def _terms(name: str, changes: Sequence[Change]) -> Text:
+    line = Text(f"{name:<7}", style="green" if name == "gained" else "red")
+    for change in changes[:_TERMS]:
+        line.append(f" {change.term}", style="default")
+        line.append(f" {change.difference:+.2f}", style="dim")
+    more = len(changes) - _TERMS
+    if more > 0:
+        rest = sum(change.difference for change in changes[_TERMS:])
+        line.append(f" and {more} more {rest:+.2f}", style="dim")
+    return line
+
+
+def _draw_ranked(ranked: RankedFinding, task: Task, out: Console) -> None:
+    covered = f"{percent(ranked.coverage)} of the query"
+    out.print(f"{ranked.rank} · {ranked.document_id} · {ranked.label} · {covered}")
+    _indented(_document(task, ranked.document_id, out.width - 4), out, style="dim")
+    if ranked.answers and ranked.label != "positive":
+        _indented(f"evidence for: {'; '.join(ranked.answers)}", out)
+    if ranked.shared:
+        _indented(snippet(f"shares: {', '.join(ranked.shared)}", out.width - 4), out)
+
+
+def _document(task: Task, document_id: str, width: int) -> str:
+    try:
+        return snippet(task.document(document_id), width)
+    except KeyError:
+        return "(not in the corpus)"
+
+
+def _indented(text: str, out: Console, style: str = "") -> None:
+    out.print(Padding(Text(text, style=style), (0, 2)))
+
+
+def evidence(query: QueryFinding, positive: PositiveFinding) -> str:
+    """The numbers behind a positive's cause, as a sentence a reader can check."""
+    return _SENTENCES.get(positive.cause or "", _sharing)(query, positive)
+
+
+def _sharing(query: QueryFinding, positive: PositiveFinding) -> str:
+    return (
+        f"holds {positive.shared_terms} of {query.terms} query terms, "
+        f"{percent(positive.coverage)} by weight"
+    )
+
+
+def _few(query: QueryFinding, positive: PositiveFinding) -> str:
+    return (
+        f"{_sharing(query, positive)}; {percent(positive.as_well)} of the corpus hold as much, "
+        f"the wrong documents of the top {TOP} hold {percent(positive.top_coverage)}"
+    )
+
+
+def _outranked(query: QueryFinding, positive: PositiveFinding) -> str:
+    return (
+        f"{_sharing(query, positive)}; the wrong documents of the top {TOP} hold "
+        f"{percent(positive.top_coverage)}"
+    )
+
+
+def _surface(query: QueryFinding, positive: PositiveFinding) -> str:
+    return (
+        f"{_outranked(query, positive)} (most: {positive.witness}) but at most "
+        f"{percent(positive.subject)} of its key terms"
+    )
+
+
+def _subject(query: QueryFinding, positive: PositiveFinding) -> str:
+    return (
+        f"{positive.witness} in the top {TOP} holds {percent(positive.subject)} of its key terms, "
+        "none of which is in the query"
+    )
+
+
+def _twin(query: QueryFinding, positive: PositiveFinding) -> str:
+    return (
+        f"{positive.witness} in the top {TOP} has {percent(positive.likeness)} of its terms "
+        "and is not judged"
+    )
+
+
+def _demoted(query: QueryFinding, positive: PositiveFinding) -> str:
+    now = "not in the list" if positive.rank is None else f"{positive.rank} now"
+    return f"rank {positive.first_stage_rank} in the first stage alone, {now}"
+
+
+_Sentence = Callable[[QueryFinding, PositiveFinding], str]
+_SENTENCES: Mapping[str, _Sentence] = {
+    "not-in-corpus": lambda query, positive: "the corpus does not hold it",
+    "twin-retrieved": _twin,
+    "not-offered": lambda query, positive: "not among the documents given to the reranker",
+    "demoted": _demoted,
+    "query-cut": lambda query, positive: (
+        f"the query has {query.words} words, more than the encoder reads tokens"
+    ),
+    "document-cut": lambda query, positive: (
+        f"it has {positive.words} words; at most {positive.limit} tokens of it are read"
+    ),
+    "same-source": lambda query, positive: f"{positive.witness} is of the same source",
+    "same-subject": _subject,
+    "few-shared-terms": _few,
+    "surface-match": _surface,
+    "outranked": _outranked,
+}

@@ -1,0 +1,145 @@
+"""diagnose --query: one query's whole page, from stored results or run anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import run
+from tests.llm_server import LLMServer, running_llm_server, says
+from tests.tasks.writing import Written, write_r2med
+
+TASK = "demo/biology"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
+    pytest.importorskip("aiohttp")
+    with running_llm_server() as running:
+        monkeypatch.setenv("R2MED_LLM_URL", running.url)
+        running.reply = lambda body: "A passage about sympathetic vasoconstriction."
+        yield running
+
+
+def given_system(text: str = "sympathetic vasoconstriction of the pulp") -> str:
+    """A system whose generations were made elsewhere."""
+    rows = [{"id": str(number), "hy_doc": text} for number in range(1, 14)]
+    Path("given.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return "hyde:qwen-7b[generations=given.jsonl] | bm25"
+
+
+def page(system: str, *options: str, task: str = TASK) -> str:
+    shown = run("diagnose", system, "--task", task, "--query", "1", *options)
+    assert shown.code == 0, shown.err
+    return shown.out
+
+
+def test_the_page_tells_the_query_the_generation_and_what_moved_and_why() -> None:
+    shown = page(given_system(), "--run")
+
+    assert "half an hour in the bath" in shown
+    assert "sympathetic vasoconstriction of the pulp" in shown
+    assert "biology-054" in shown and "▲ from" in shown
+    assert "gained  pulp" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_stored_result_is_explained_with_its_generations_and_no_model(server: LLMServer) -> None:
+    run("eval", "hyde:qwen-7b | bm25", "bm25", "--task", TASK)
+    asked = len(server.seen)
+
+    shown = page("hyde:qwen-7b | bm25")
+
+    assert "A passage about sympathetic vasoconstriction." in shown
+    assert "in the first stage alone" in shown
+    assert "gained " in shown
+    assert len(server.seen) == asked
+
+
+def test_generations_that_are_gone_are_said_to_be(server: LLMServer) -> None:
+    run("eval", "hyde:qwen-7b | bm25", "--task", TASK)
+    run("cache", "clear", "expansions", "--yes")
+
+    shown = " ".join(page("hyde:qwen-7b | bm25").split())
+
+    assert "the texts are no longer kept; --run asks the model" in shown
+
+
+def test_a_system_without_results_is_run_only_when_asked(server: LLMServer) -> None:
+    failed = run("diagnose", "hyde:qwen-7b | bm25", "--task", TASK, "--query", "1")
+
+    assert failed.code == 1
+    assert "Or run this query alone with --run." in failed.err
+    assert not server.seen
+    assert "sympathetic" in page("hyde:qwen-7b | bm25", "--run")
+    assert len(server.seen) == 1
+
+
+def test_an_agent_s_trace_is_given_step_by_step(server: LLMServer) -> None:
+    server.script += [says("Nerves? <search>digital nerve"), says("<answer>vasoconstriction")]
+
+    shown = page("search-r1:qwen-7b | bm25", "--run")
+
+    assert "thinks" in shown and "Nerves?" in shown
+    assert "searches" in shown and "digital nerve" in shown
+    assert "reads" in shown
+    assert "1 search" in shown and "stopped because it answered" in shown
+    assert len(server.seen) == 2
+
+
+def test_text_of_a_model_cannot_steer_the_terminal() -> None:
+    shown = page(given_system("\x1b[31mred\x07 [bold]not markup[/bold] \u202eturned"), "--run")
+
+    assert not set(shown) & set("\x1b\x07\u202e")
+    assert "[bold]not markup[/bold]" in shown
+
+
+def test_the_page_as_json_holds_both_ranks_and_the_terms() -> None:
+    told = json.loads(page(given_system(), "--run", "--json"))
+
+    positive = told["positives"][0]
+    assert positive["rank"] and positive["first_stage_rank"]
+    changes = told["changes"][positive["document_id"]]
+    assert {"term", "before", "after"} == changes[0].keys()
+    assert told["expansion"]["samples"][0]["answer"].startswith("sympathetic")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["hyde:qwen-7b | bm25", "--query", "99", "--run"], "--query '99': no such query"),
+        (["bm25", "--query", "1", "--run"], "--run explains an expander and one retriever"),
+        (["bm25", "--run"], "go with --query"),
+    ],
+)
+def test_wrong_usage_is_said_in_words(arguments: list[str], complaint: str) -> None:
+    failed = run("diagnose", *arguments, "--task", TASK)
+
+    assert failed.code == 2
+    assert complaint in failed.err
+
+
+def test_show_answers_with_its_new_name() -> None:
+    failed = run("show", TASK, "1")
+
+    assert failed.code == 2
+    assert "is now `r2med diagnose SYSTEM --task TASK --query ID`" in failed.err
+
+
+def test_a_document_has_one_rank_stored_and_run() -> None:
+    documents = tuple((f"d{number:02}", "one text for all") for number in range(30))
+    folder = str(
+        write_r2med(Path("tied"), Written(documents, (("1", "text"),), (("1", "d10", 1),)))
+    )
+    Path("same.jsonl").write_text(json.dumps({"id": "1", "hy_doc": "text"}) + "\n")
+    run("eval", "bm25", "--task", folder)
+
+    anew = json.loads(
+        page("hyde:gpt4[generations=same.jsonl] | bm25", "--run", "--json", task=folder)
+    )
+    stored = json.loads(page("bm25", "--json", task=folder))
+
+    assert anew["positives"][0]["first_stage_rank"] == stored["positives"][0]["rank"] == 20
