@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from r2med.tasks.load import load_task
-from r2med.tasks.statistics import counts, differences, distinct, statistics
-from tests.building import texts
+from r2med.tasks.statistics import counts, differences, statistics
 from tests.tasks.writing import Written, write_r2med
-
-_TEXTS = st.text("ab\u00e9", max_size=3).flatmap(lambda part: st.sampled_from([part, part * 9]))
 
 
 def test_lengths_are_in_characters_and_relevant_documents_have_a_positive_score(
@@ -50,20 +44,6 @@ def test_lengths_are_in_characters_and_relevant_documents_have_a_positive_score(
             "unique_relevant_docs": 2,
         },
     }
-
-
-@given(st.lists(_TEXTS, min_size=1, max_size=30), st.integers(0, 5))
-def test_distinct_counts_texts_exactly(values: list[str], skipped: int) -> None:
-    column = texts(*values)[skipped:]
-
-    assert distinct(column) == len(set(values[skipped:]))
-
-
-def test_texts_that_agree_in_length_and_samples_are_compared_whole() -> None:
-    start, middle, end = "s" * 20, "m" * 20, "e" * 20
-    alike = [start + "x" * 20 + middle + filler * 20 + end for filler in "abc"]
-
-    assert distinct(texts(*alike, alike[0])) == 3
 
 
 def test_only_figures_known_to_both_are_compared_and_rounding_is_forgiven() -> None:

@@ -26,7 +26,7 @@ from r2med.expand.method import Method
 from r2med.home import user_path
 from r2med.tasks.fetch.provenance import GENERATIONS as FILE
 from r2med.tasks.fetch.provenance import data_folder
-from r2med.tasks.reading.exact import described, json_object
+from r2med.tasks.reading.jsonl import described, json_object
 from r2med.tasks.reading.lines import lines
 from r2med.tasks.registry import find_task
 from r2med.tasks.task import Task

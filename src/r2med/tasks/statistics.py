@@ -9,16 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Corpus, Judgements, Queries
-
-_WORD = 8
-#: Odd 64-bit constants: any will do, they only spread the keys of `distinct`.
-_SPREAD = np.array(
-    [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64
-)
 
 
 class Measured(Protocol):
@@ -47,7 +40,7 @@ def counts(task: Measured) -> dict[str, int]:
 
 
 def statistics(task: Measured) -> dict[str, Any]:
-    """Text lengths in characters, distinct texts, and relevant documents a query."""
+    """Text lengths in characters, distinct texts, and relevant documents per query."""
     return {
         "documents": len(task.corpus),
         "documents_text": _text_statistics(task.corpus.texts),
@@ -85,40 +78,6 @@ def figures(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{name}", value
 
 
-def distinct(texts: pa.LargeStringArray) -> int:
-    """How many different texts there are.
-
-    Hashing every byte of a corpus takes longer than reading it, so texts are first told apart
-    by length and three samples of their bytes; only those that agree are compared whole.
-    """
-    keys = _sample_keys(texts)
-    _, inverse, sizes = np.unique(keys, return_inverse=True, return_counts=True)
-    alike = np.flatnonzero(sizes[inverse] > 1)
-    return int((sizes == 1).sum()) + int(pc.count_distinct(texts.take(pa.array(alike))).as_py())
-
-
-def _sample_keys(texts: pa.LargeStringArray) -> NDArray[np.uint64]:
-    """One number a text, equal for equal texts; all texts shorter than a word share theirs."""
-    _, offsets_buffer, data = texts.buffers()
-    offsets = np.frombuffer(offsets_buffer, dtype=np.int64)
-    offsets = offsets[texts.offset : texts.offset + len(texts) + 1]
-    lengths = np.diff(offsets)
-    keys = np.zeros(len(texts), dtype=np.uint64)
-    long = np.flatnonzero(lengths >= _WORD)
-    if long.size:
-        raw = np.frombuffer(data, dtype=np.uint8)
-        starts, room = offsets[long], lengths[long] - _WORD
-        mixed = lengths[long].astype(np.uint64) * _SPREAD[0]
-        for place, factor in zip(
-            (starts, starts + room // 2, starts + room), _SPREAD[1:], strict=True
-        ):
-            word = raw[place[:, None] + np.arange(_WORD)].view(np.uint64)[:, 0]
-            mixed = (mixed ^ word) * factor
-            mixed ^= mixed >> np.uint64(29)
-        keys[long] = mixed
-    return keys
-
-
 def _text_statistics(texts: pa.LargeStringArray) -> dict[str, int | float]:
     lengths = pc.utf8_length(texts).to_numpy(zero_copy_only=False)
     total = int(lengths.sum())
@@ -127,7 +86,7 @@ def _text_statistics(texts: pa.LargeStringArray) -> dict[str, int | float]:
         "min_text_length": int(lengths.min(initial=np.iinfo(np.int64).max)) if total else 0,
         "average_text_length": total / max(len(lengths), 1),
         "max_text_length": int(lengths.max(initial=0)),
-        "unique_texts": distinct(texts),
+        "unique_texts": len(texts.unique()),
     }
 
 

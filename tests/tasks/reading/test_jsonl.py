@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r2med.tasks.reading import lines
-from r2med.tasks.reading.exact import read_exactly
 from r2med.tasks.reading.fields import JUDGEMENT, QUERY
-from r2med.tasks.reading.jsonl import read_jsonl
+from r2med.tasks.reading.jsonl import read_exactly, read_jsonl
 
 _WHOLE = st.characters(codec="utf-8")
 _IDS = st.one_of(st.text(_WHOLE, min_size=1, max_size=5), st.integers(-(10**20), 10**20))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from r2med.errors import DataError, MissingError, UsageError, nearest
-from r2med.tasks.reading.exact import decoded, described
+from r2med.tasks.reading.jsonl import decoded, described
 from r2med.tasks.reading.lines import file_errors
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from r2med.tasks.reading.fields import Rows
 from r2med.tasks.reading.jsonl import read_jsonl
 from r2med.tasks.reading.judgements import holds_json, read_judgement_lines
 from r2med.tasks.reading.source import Source
-from r2med.tasks.statistics import distinct, statistics
+from r2med.tasks.statistics import statistics
 from r2med.tasks.task import Corpus, Judgements, Queries
 
 
@@ -248,7 +248,7 @@ def _corpus_findings(corpus: Corpus) -> dict[str, int]:
         "documents": len(corpus),
         "shared_ids": int((rows > 1).sum()),
         "shared_id_rows": int(rows[rows > 1].sum()),
-        "repeated_texts": len(corpus) - distinct(corpus.texts),
+        "repeated_texts": len(corpus) - len(corpus.texts.unique()),
         "empty_documents": _count_empty(corpus.texts),
     }
 

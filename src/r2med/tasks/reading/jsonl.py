@@ -1,8 +1,12 @@
-"""JSON lines as columns: Arrow's parser for files that are as they should be, else line by line."""
+"""JSON lines as columns: Arrow's parser for files that are as they should be, else line by line.
+
+Line by line is slower, but it names the line and field of whatever is wrong.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from r2med.tasks.reading.exact import read_exactly
-from r2med.tasks.reading.fields import LARGEST_SCORE, Field, Rows
+from r2med.errors import DataError
+from r2med.tasks.reading.fields import LARGEST_SCORE, NUMBER_WORDS, Field, Rows, record_hint
 from r2med.tasks.reading.lines import blocks, lines
-from r2med.tasks.reading.text_column import TextColumn
 
 _PARSE_BYTES = 1 << 20
-_USUAL_GZIP_RATIO = 4
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class _OddError(Exception):
@@ -31,43 +35,41 @@ def read_jsonl(path: Path, fields: Sequence[Field]) -> Rows:
     line is read again with the standard library, which decides.
     """
     try:
-        return Rows(_fast(path, fields), lambda row: _place(path, row))
+        return Rows(_parsed(path, fields), lambda row: _place(path, row))
     except (pa.ArrowInvalid, _OddError):
         return read_exactly(path, fields)
 
 
-def _fast(path: Path, fields: Sequence[Field]) -> dict[str, pa.Array]:
-    parts = _Parts(fields, capacity=_text_bytes(path))
+def _parsed(path: Path, fields: Sequence[Field]) -> dict[str, pa.Array]:
+    tables: list[pa.Table] = []
     options = None
     for block in blocks(path):
         if b"\0" in block:
             raise _OddError
         options = options or _parse_options(block, fields)
-        parts.append(_parse(block, options))
-    return parts.finish()
-
-
-def _text_bytes(path: Path) -> int:
-    """Room for all texts; untouched room costs nothing, and too little is mended by growing."""
-    size = path.stat().st_size
-    return size * _USUAL_GZIP_RATIO if path.suffix == ".gz" else size
+        tables.append(
+            pj.read_json(
+                pa.BufferReader(block),
+                read_options=pj.ReadOptions(use_threads=True, block_size=_PARSE_BYTES),
+                parse_options=options,
+            )
+        )
+    if not tables:
+        raise _OddError
+    table = pa.concat_tables(tables)
+    return {field.column: _column(table[field.name], field) for field in fields}
 
 
 def _parse_options(block: bytes, fields: Sequence[Field]) -> pj.ParseOptions:
-    first = _first_record(block)
-    schema = [(field.name, _arrow_type(field, first.get(field.name))) for field in fields]
-    return pj.ParseOptions(explicit_schema=pa.schema(schema), unexpected_field_behavior="ignore")
-
-
-def _first_record(block: bytes) -> dict[str, object]:
-    line = block.lstrip().partition(b"\n")[0]
+    """The types to expect, after the first line; ids may be numbers."""
     try:
-        record = json.loads(line)
+        first = json.loads(block.lstrip().partition(b"\n")[0])
     except (ValueError, RecursionError):
         raise _OddError from None
-    if not isinstance(record, dict):
+    if not isinstance(first, dict):
         raise _OddError
-    return record
+    schema = [(field.name, _arrow_type(field, first.get(field.name))) for field in fields]
+    return pj.ParseOptions(explicit_schema=pa.schema(schema), unexpected_field_behavior="ignore")
 
 
 def _arrow_type(field: Field, first_value: object) -> pa.DataType:
@@ -76,69 +78,154 @@ def _arrow_type(field: Field, first_value: object) -> pa.DataType:
     return pa.int64() if field.kind == "id" and type(first_value) is int else pa.large_string()
 
 
-def _parse(block: bytes, options: pj.ParseOptions) -> pa.Table:
-    """One block as a table; the system's allocator reuses the memory of the block before."""
-    return pj.read_json(
-        pa.BufferReader(block),
-        read_options=pj.ReadOptions(use_threads=True, block_size=_PARSE_BYTES),
-        parse_options=options,
-        memory_pool=pa.system_memory_pool(),
-    )
-
-
-class _Parts:
-    """The columns under construction."""
-
-    def __init__(self, fields: Sequence[Field], capacity: int) -> None:
-        self._fields = fields
-        self._texts = {
-            field.column: TextColumn(capacity if field.kind == "text" else capacity // 16)
-            for field in fields
-            if field.kind in ("id", "text")
-        }
-        self._chunks: dict[str, list[pa.Array]] = {
-            field.column: [] for field in fields if field.column not in self._texts
-        }
-
-    def append(self, table: pa.Table) -> None:
-        for field in self._fields:
-            column = table[field.name]
-            if field.column in self._chunks:
-                self._chunks[field.column].extend(column.chunks)
-                continue
-            if column.null_count:
-                raise _OddError
-            for chunk in column.chunks:
-                self._texts[field.column].append(chunk.cast(pa.large_string()))
-
-    def finish(self) -> dict[str, pa.Array]:
-        return {field.column: self._finished(field) for field in self._fields}
-
-    def _finished(self, field: Field) -> pa.Array:
-        if field.kind == "score":
-            return _scores(pa.chunked_array(self._chunks[field.column], pa.float64()))
-        if field.kind == "note":
-            return _notes(pa.chunked_array(self._chunks[field.column], pa.large_string()))
-        column = self._texts[field.column].finish()
-        if field.kind == "id" and pc.min(pc.binary_length(column)).as_py() == 0:
+def _column(values: pa.ChunkedArray, field: Field) -> pa.Array:
+    column = pa.concat_arrays(values.chunks)
+    column.validate(full=True)
+    if field.kind == "score":
+        scores = pc.fill_null(column, 1.0).to_numpy()
+        if not np.all((np.abs(scores) <= LARGEST_SCORE) & (scores == np.floor(scores))):
             raise _OddError
-        return column
-
-
-def _scores(values: pa.ChunkedArray) -> pa.Array:
-    scores = pc.fill_null(values, 1.0).to_numpy()
-    if not np.all((np.abs(scores) <= LARGEST_SCORE) & (scores == np.floor(scores))):
+        return pa.array(scores.astype(np.int32))
+    texts = column.cast(pa.large_string())
+    if field.kind == "note":
+        return pc.if_else(pc.equal(texts, ""), None, texts)
+    if texts.null_count or (field.kind == "id" and pc.any(pc.equal(texts, "")).as_py()):
         raise _OddError
-    return pa.array(scores.astype(np.int32))
-
-
-def _notes(values: pa.ChunkedArray) -> pa.Array:
-    notes = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-    notes.validate(full=True)
-    return pc.if_else(pc.equal(notes, ""), None, notes)
+    return texts
 
 
 def _place(path: Path, row: int) -> str:
     """The line of a row; where objects share or span lines, only the row is sure."""
     numbers = [number for number, line in lines(path) if line.lstrip().startswith(b"{")]
     return f"{path}, line {numbers[row]}" if row < len(numbers) else f"{path}, row {row + 1}"
+
+
+def read_exactly(path: Path, fields: Sequence[Field]) -> Rows:
+    """The same columns as the fast way, or the error of the first line that is wrong."""
+    values: dict[str, list[str | int | None]] = {field.column: [] for field in fields}
+    numbers: list[int] = []
+    repaired = 0
+    for number, line in lines(path):
+        where = f"{path}, line {number}"
+        record = json_object(line, where, record_hint(tuple(fields)))
+        numbers.append(number)
+        for field in fields:
+            value = _value(record, field, where, fields)
+            if isinstance(value, str) and _LONE_SURROGATE.search(value):
+                value = _without_surrogates(value, field, where)
+                repaired += 1
+            values[field.column].append(value)
+    columns = {field.column: pa.array(values[field.column], _type(field)) for field in fields}
+    return Rows(columns, lambda row: f"{path}, line {numbers[row]}", repaired)
+
+
+def decoded(line: bytes, where: str) -> str:
+    """The line as text; an error names the first byte that is not UTF-8."""
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        byte = line[error.start]
+        raise DataError(
+            f"{where}: byte {error.start + 1} of the line (0x{byte:02x}) is not UTF-8.\n"
+            f"{_encoding_advice(line)}"
+        ) from None
+
+
+def json_object(line: bytes, where: str, hint: str) -> dict[str, object]:
+    """The object that a line is; `hint` says in an error how a line should look."""
+    text = decoded(line, where)
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(_broken(error, line, where, hint)) from None
+    except RecursionError:
+        raise DataError(f"{where}: not readable as JSON (nested too deeply).") from None
+    except ValueError:
+        raise DataError(f"{where}: not readable as JSON (a number is too long).") from None
+    if not isinstance(record, dict):
+        raise DataError(f"{where}: the line is {described(record)}, expected an object.\n{hint}")
+    return record
+
+
+def described(value: object) -> str:
+    """What a JSON value is, in the words of an error."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"the number {value}" if len(str(value)) < 30 else "a very long number"
+    if isinstance(value, str):
+        return f"the string {json.dumps(value)}" if len(value) < 30 else "a string"
+    return "a list" if isinstance(value, list) else "an object"
+
+
+def whole_number(value: float) -> int | None:
+    """The score as a judgement can have it, or None."""
+    fits = abs(value) <= LARGEST_SCORE and value == int(value)
+    return int(value) if fits else None
+
+
+def _broken(error: json.JSONDecodeError, line: bytes, where: str, hint: str) -> str:
+    if b"\0" in line:
+        return f"{where}: the line holds NUL bytes.\n{_encoding_advice(_UTF16_MARKS[0])}"
+    reason = error.msg[:1].lower() + error.msg[1:]
+    return f"{where}: not valid JSON ({reason}, column {error.colno}).\n{hint}"
+
+
+def _encoding_advice(line: bytes) -> str:
+    if line.startswith(_UTF16_MARKS):
+        return "The file looks like UTF-16; save it as UTF-8."
+    return "Save the file as UTF-8 (it may be Latin-1 or Windows-1252)."
+
+
+def _value(
+    record: dict[str, object], field: Field, where: str, fields: Sequence[Field]
+) -> str | int | None:
+    value = record.get(field.name)
+    if field.kind == "note":
+        return _note(value)
+    if field.kind == "score" and value is None:
+        return 1
+    if field.name not in record:
+        have = ", ".join(f'"{name}"' for name in record) or "no fields"
+        problem = f"is missing (the line has {have})"
+    elif field.kind == "score":
+        score = whole_number(value) if _is_number(value) else None  # type: ignore[arg-type]
+        if score is not None:
+            return score
+        problem = f"is {described(value)}, expected {NUMBER_WORDS}"
+    elif isinstance(value, str) and (value or field.kind == "text"):
+        return value
+    elif field.kind == "id":
+        if type(value) is int:
+            return str(value)
+        problem = "is empty" if value == "" else f"is {described(value)}"
+        problem += ", expected a string or an integer"
+    else:
+        problem = f"is {described(value)}, expected a string"
+    raise DataError(f'{where}: field "{field.name}" {problem}.\n{record_hint(tuple(fields))}')
+
+
+def _note(value: object) -> str | None:
+    """Annotations are kept whatever they are, since nothing is computed from them."""
+    if value is None or value == "":
+        return None
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def _without_surrogates(value: str, field: Field, where: str) -> str:
+    if field.kind == "id":
+        raise DataError(
+            f'{where}: field "{field.name}" holds half a surrogate pair, '
+            "which no other file could refer to."
+        )
+    return _LONE_SURROGATE.sub("\ufffd", value)
+
+
+def _type(field: Field) -> pa.DataType:
+    return pa.int32() if field.kind == "score" else pa.large_string()

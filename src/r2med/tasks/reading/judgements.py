@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from r2med.errors import DataError
-from r2med.tasks.reading.exact import decoded, whole_number
 from r2med.tasks.reading.fields import NUMBER_WORDS, Rows
+from r2med.tasks.reading.jsonl import decoded, whole_number
 from r2med.tasks.reading.lines import lines
 
 _QUERY_NAMES = {"query-id", "query_id", "q_id", "qid", "query"}
