@@ -230,7 +230,7 @@ def _manifest_differences(collection: Collection, wanted: _Wanted) -> tuple[str,
     if entry is None:
         return ()
     if wanted.own_copy:
-        found = manifest_differences(collection, entry, collection.statistics)
+        found = manifest_differences(collection, entry)
     else:
         found = differences(counts(collection), entry.counts)
     return tuple(f"{name} {_figure(have)} instead of {_figure(want)}" for name, have, want in found)

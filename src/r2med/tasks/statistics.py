@@ -61,11 +61,9 @@ def differences(
     return [pair for pair in pairs if not math.isclose(*pair[1:], rel_tol=1e-9, abs_tol=1e-6)]
 
 
-def manifest_differences(
-    task: Measured, entry: TaskEntry, found: Mapping[str, Any]
-) -> list[tuple[str, float, float]]:
-    """Where a task, with its statistics, is not what its manifest entry says."""
-    text = differences(found, entry.statistics)
+def manifest_differences(task: Measured, entry: TaskEntry) -> list[tuple[str, float, float]]:
+    """Where a task is not what its manifest entry says."""
+    text = differences(statistics(task), entry.statistics)
     return differences(counts(task), entry.counts) + [d for d in text if d[0] != "documents"]
 
 

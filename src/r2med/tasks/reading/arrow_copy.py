@@ -26,7 +26,7 @@ from r2med.tasks.reading.collection import Collection, Findings
 from r2med.tasks.reading.source import Source
 from r2med.tasks.task import Corpus, Judgements, Queries
 
-FORMAT = 2
+FORMAT = 3
 #: Smaller tasks are parsed faster than a copy is opened.
 SMALLEST_BYTES = 1 << 18
 #: A file changed this recently could change again under the same time stamp.
@@ -66,7 +66,6 @@ def load_copy(source: Source) -> Collection | None:
         ),
         judgements=Judgements(judged["query"], judged["document"], judged["score"].to_numpy()),
         findings=Findings(**about["findings"]),
-        known_statistics=about["statistics"],
     )
 
 
@@ -115,11 +114,7 @@ def _digest(value: object) -> str:
 
 def _batches(collection: Collection) -> list[pa.RecordBatch]:
     corpus, queries, judged = collection.corpus, collection.queries, collection.judgements
-    about = {
-        "corpus_hash": corpus.hash,
-        "statistics": collection.statistics,
-        "findings": asdict(collection.findings),
-    }
+    about = {"corpus_hash": corpus.hash, "findings": asdict(collection.findings)}
     documents = _batch(id=corpus.ids, text=corpus.texts)
     return [
         documents.replace_schema_metadata({"about": json.dumps(about)}),

@@ -5,11 +5,8 @@ What does not stop a load but matters to a reader of the scores is counted in `F
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +19,6 @@ from r2med.tasks.reading.fields import Rows
 from r2med.tasks.reading.jsonl import read_jsonl
 from r2med.tasks.reading.judgements import holds_json, read_judgement_lines
 from r2med.tasks.reading.source import Source
-from r2med.tasks.statistics import statistics
 from r2med.tasks.task import Corpus, Judgements, Queries
 
 
@@ -35,6 +31,7 @@ class Findings:
     shared_id_rows: int = 0
     repeated_texts: int = 0
     empty_documents: int = 0
+    repaired_texts: int = 0
     empty_queries: int = 0
     unjudged_queries: int = 0
     other_split_queries: int = 0
@@ -43,12 +40,34 @@ class Findings:
     unknown_documents: int = 0
     unknown_document_example: str = ""
     repeated_judgements: int = 0
-    repaired_texts: int = 0
 
     def notices(self) -> tuple[str, ...]:
         """A sentence for each, with what follows from it."""
-        told = [*self._about_documents(), *self._about_queries(), *self._about_judgements()]
-        return tuple(sentence for count, sentence in told if count)
+        sentences = (
+            f"{self.shared_id_rows:,} document rows share {_many(self.shared_ids, 'id')}: "
+            "BM25 indexes every row, dense retrieval keeps the last one of an id.",
+            f"{self.repeated_texts:,} of {self.documents:,} documents repeat the text of "
+            "an earlier one.",
+            f"{_many(self.empty_documents, 'document')} without text.",
+            f"{_many(self.repaired_texts, 'text')} with half a surrogate pair, replaced by U+FFFD.",
+            f"{_many(self.empty_queries, 'query')} without text.",
+            f"{_many(self.unjudged_queries, 'query')} without judgements, left out of all means.",
+            f"{_many(self.other_split_queries, 'query')} without judgements in this split, "
+            "left out of the task.",
+            f"{_many(self.unknown_queries, 'judgement')} with an unknown query id, dropped; "
+            f"the first is {self.unknown_query_example}.",
+            f"{_many(self.unknown_documents, 'judgement')} with an unknown document id, kept: "
+            "trec_eval counts such documents too, though none can be found; "
+            f"the first is {self.unknown_document_example}.",
+            f"{_many(self.repeated_judgements, 'judgement')} given more than once with the "
+            "same score, counted once.",
+        )
+        counts = (
+            *(self.shared_ids, self.repeated_texts, self.empty_documents, self.repaired_texts),
+            *(self.empty_queries, self.unjudged_queries, self.other_split_queries),
+            *(self.unknown_queries, self.unknown_documents, self.repeated_judgements),
+        )
+        return tuple(sentence for count, sentence in zip(counts, sentences, strict=True) if count)
 
     def check_strict(self) -> None:
         """Fail where a judgement is for something that is not there."""
@@ -62,222 +81,28 @@ class Findings:
                     f"{example}.\nLeave --strict (strict=True) out to go on with a notice."
                 )
 
-    def _about_documents(self) -> list[tuple[int, str]]:
-        return [
-            (
-                self.shared_ids,
-                f"{self.shared_id_rows:,} document rows share {_many(self.shared_ids, 'id')}: "
-                "BM25 indexes every row, dense retrieval keeps the last one of an id.",
-            ),
-            (
-                self.repeated_texts,
-                f"{self.repeated_texts:,} of {self.documents:,} documents repeat the text of "
-                "an earlier one.",
-            ),
-            (self.empty_documents, f"{_many(self.empty_documents, 'document')} without text."),
-            (
-                self.repaired_texts,
-                f"{_many(self.repaired_texts, 'text')} with half a surrogate pair, "
-                "replaced by U+FFFD.",
-            ),
-        ]
-
-    def _about_queries(self) -> list[tuple[int, str]]:
-        return [
-            (self.empty_queries, f"{_many(self.empty_queries, 'query')} without text."),
-            (
-                self.unjudged_queries,
-                f"{_many(self.unjudged_queries, 'query')} without judgements, "
-                "left out of all means.",
-            ),
-            (
-                self.other_split_queries,
-                f"{_many(self.other_split_queries, 'query')} without judgements in this split, "
-                "left out of the task.",
-            ),
-        ]
-
-    def _about_judgements(self) -> list[tuple[int, str]]:
-        return [
-            (
-                self.unknown_queries,
-                f"{_many(self.unknown_queries, 'judgement')} with an unknown query id, dropped; "
-                f"the first is {self.unknown_query_example}.",
-            ),
-            (
-                self.unknown_documents,
-                f"{_many(self.unknown_documents, 'judgement')} with an unknown document id, kept: "
-                "trec_eval counts such documents too, though none can be found; "
-                f"the first is {self.unknown_document_example}.",
-            ),
-            (
-                self.repeated_judgements,
-                f"{_many(self.repeated_judgements, 'judgement')} given more than once with the "
-                "same score, counted once.",
-            ),
-        ]
-
-
-def _many(count: int, noun: str) -> str:
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"1 {noun}" if count == 1 else f"{count:,} {plural}"
-
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """The data of a task, whatever it is called, with what was found while reading it."""
+    """The data of a task, whatever it is called, and what is odd about it."""
 
     corpus: Corpus
     queries: Queries
     judgements: Judgements
     findings: Findings
-    known_statistics: Mapping[str, Any] | None = None
-
-    @cached_property
-    def statistics(self) -> Mapping[str, Any]:
-        """Counts and text statistics; a stored copy brings its own."""
-        return self.known_statistics or statistics(self)
-
-
-def collect(
-    documents: Rows, queries: Rows, judgements: Rows, *, only_judged: bool = False
-) -> Collection:
-    """Check the three against each other; `only_judged` leaves out queries of other splits."""
-    corpus = Corpus(documents.columns["id"], documents.columns["text"])
-    _check_unique_queries(queries)
-    kept, repeated = _without_repeats(judgements)
-    unknown = _unknown(judgements, "query", queries.columns["id"], kept)
-    kept = kept[~np.isin(kept, unknown)]
-    if not len(kept):
-        raise DataError(f"{judgements.place(0)}: no judgement is for a query of this task.")
-    unfound = _unknown(judgements, "document", corpus.document_ids, kept)
-    judged = _taken(judgements, kept)
-    asked, unjudged = _asked(queries, judged, only_judged=only_judged)
-    findings = Findings(
-        **_corpus_findings(corpus),
-        empty_queries=_count_empty(asked.texts),
-        unjudged_queries=0 if only_judged else unjudged,
-        other_split_queries=unjudged if only_judged else 0,
-        unknown_queries=len(unknown),
-        unknown_query_example=_example(judgements, "query", unknown),
-        unknown_documents=len(unfound),
-        unknown_document_example=_example(judgements, "document", unfound),
-        repeated_judgements=repeated,
-        repaired_texts=documents.repaired + queries.repaired,
-    )
-    return Collection(corpus, asked, judged, findings)
-
-
-def _check_unique_queries(queries: Rows) -> None:
-    encoded = queries.columns["id"].dictionary_encode()
-    if len(encoded.dictionary) == len(queries):
-        return
-    codes = encoded.indices.to_numpy(zero_copy_only=False)
-    _, first = np.unique(codes, return_index=True)
-    again = int(np.setdiff1d(np.arange(len(codes)), first)[0])
-    earlier = int(np.flatnonzero(codes == codes[again])[0])
-    query = queries.columns["id"][again].as_py()
-    raise DataError(
-        f'{queries.place(again)}: query id "{query}" was already used '
-        f"({queries.place(earlier)}).\nEvery query needs an id of its own."
-    )
-
-
-def _without_repeats(judgements: Rows) -> tuple[NDArray[np.int64], int]:
-    """The first row of every pair, in file order, and how many rows said the same again."""
-    documents = judgements.columns["document"].dictionary_encode()
-    queries = _codes(judgements.columns["query"])
-    pairs = queries * len(documents.dictionary) + documents.indices.to_numpy(zero_copy_only=False)
-    _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
-    scores = judgements.columns["score"].to_numpy()
-    conflicts = np.flatnonzero(scores != scores[first[inverse]])
-    if conflicts.size:
-        row = int(conflicts[0])
-        raise _conflict(judgements, row, int(first[inverse[row]]))
-    return np.sort(first), len(pairs) - len(first)
-
-
-def _conflict(judgements: Rows, row: int, earlier: int) -> DataError:
-    columns = judgements.columns
-    return DataError(
-        f'{judgements.place(row)}: query "{columns["query"][row]}" and document '
-        f'"{columns["document"][row]}" are judged {columns["score"][row]} here, '
-        f"but {columns['score'][earlier]} before ({judgements.place(earlier)}).\n"
-        "Keep one of the two judgements."
-    )
-
-
-def _unknown(
-    judgements: Rows, column: str, known: pa.Array, rows: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    values = judgements.columns[column].take(pa.array(rows))
-    missing: NDArray[np.bool_] = pc.invert(pc.is_in(values, value_set=known)).to_numpy(
-        zero_copy_only=False
-    )
-    return rows[missing]
-
-
-def _taken(judgements: Rows, rows: NDArray[np.int64]) -> Judgements:
-    chosen = pa.array(rows)
-    return Judgements(
-        query_ids=judgements.columns["query"].take(chosen),
-        document_ids=judgements.columns["document"].take(chosen),
-        scores=judgements.columns["score"].to_numpy()[rows],
-    )
-
-
-def _asked(queries: Rows, judged: Judgements, *, only_judged: bool) -> tuple[Queries, int]:
-    columns = queries.columns
-    known = pc.is_in(columns["id"], value_set=judged.query_ids)
-    unjudged = len(queries) - int(pc.sum(known).as_py())
-    if only_judged:
-        columns = {name: column.filter(known) for name, column in columns.items()}
-    asked = Queries(
-        ids=columns["id"],
-        texts=columns["text"],
-        answers=columns["answer"],
-        body_systems=columns["body_system"],
-        reasonings=columns["reasoning"],
-    )
-    return asked, unjudged
-
-
-def _corpus_findings(corpus: Corpus) -> dict[str, int]:
-    rows = np.bincount(corpus.codes, minlength=len(corpus.document_ids))
-    return {
-        "documents": len(corpus),
-        "shared_ids": int((rows > 1).sum()),
-        "shared_id_rows": int(rows[rows > 1].sum()),
-        "repeated_texts": len(corpus) - len(corpus.texts.unique()),
-        "empty_documents": _count_empty(corpus.texts),
-    }
-
-
-def _count_empty(texts: pa.Array) -> int:
-    lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False)
-    return int((lengths == 0).sum())
-
-
-def _example(judgements: Rows, column: str, rows: NDArray[np.int64]) -> str:
-    if not len(rows):
-        return ""
-    row = int(rows[0])
-    return f'{judgements.place(row)}: {column} "{judgements.columns[column][row]}"'
-
-
-def _codes(values: pa.Array) -> NDArray[np.int64]:
-    codes = values.dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    wide: NDArray[np.int64] = codes.astype(np.int64)
-    return wide
 
 
 def read_collection(source: Source) -> Collection:
     """The task in its files, checked; every error names file, line or row, and field."""
     documents, queries, judgements = _READERS[source.layout](source)
-    _check_not_empty(documents, source.corpus[0], "documents")
-    _check_not_empty(queries, source.queries[0], "queries")
-    _check_not_empty(judgements, source.judgements[0], "judgements")
-    return collect(documents, queries, judgements, only_judged=source.layout == "beir")
+    for rows, files, what in (
+        (documents, source.corpus, "documents"),
+        (queries, source.queries, "queries"),
+        (judgements, source.judgements, "judgements"),
+    ):
+        if not len(rows):
+            raise DataError(f"{files[0]} holds no {what}.")
+    return _collect(documents, queries, judgements, only_judged=source.layout == "beir")
 
 
 def _read_r2med(source: Source) -> tuple[Rows, Rows, Rows]:
@@ -327,6 +152,115 @@ def _read_parquet(source: Source) -> tuple[Rows, Rows, Rows]:
 _READERS = {"r2med": _read_r2med, "beir": _read_beir, "parquet": _read_parquet}
 
 
-def _check_not_empty(rows: Rows, file: Path, what: str) -> None:
+def _collect(documents: Rows, queries: Rows, judgements: Rows, *, only_judged: bool) -> Collection:
+    """Check the three against each other; `only_judged` leaves out queries of other splits."""
+    corpus = Corpus(documents.columns["id"], documents.columns["text"])
+    _check_unique_queries(queries)
+    kept, repeated = _without_repeats(judgements)
+    strange = _unknown(judgements, "query", queries.columns["id"], kept)
+    kept = kept[~np.isin(kept, strange)]
+    if not len(kept):
+        raise DataError(f"{judgements.place(0)}: no judgement is for a query of this task.")
+    missing = _unknown(judgements, "document", corpus.document_ids, kept)
+    judged = Judgements(
+        query_ids=judgements.columns["query"].take(pa.array(kept)),
+        document_ids=judgements.columns["document"].take(pa.array(kept)),
+        scores=judgements.columns["score"].to_numpy()[kept],
+    )
+    asked, unjudged = _asked(queries, judged, only_judged=only_judged)
+    rows = np.bincount(corpus.codes, minlength=len(corpus.document_ids))
+    findings = Findings(
+        documents=len(corpus),
+        shared_ids=int((rows > 1).sum()),
+        shared_id_rows=int(rows[rows > 1].sum()),
+        repeated_texts=len(corpus) - len(corpus.texts.unique()),
+        empty_documents=_count_empty(corpus.texts),
+        repaired_texts=documents.repaired + queries.repaired,
+        empty_queries=_count_empty(asked.texts),
+        unjudged_queries=0 if only_judged else unjudged,
+        other_split_queries=unjudged if only_judged else 0,
+        unknown_queries=len(strange),
+        unknown_query_example=_example(judgements, "query", strange),
+        unknown_documents=len(missing),
+        unknown_document_example=_example(judgements, "document", missing),
+        repeated_judgements=repeated,
+    )
+    return Collection(corpus, asked, judged, findings)
+
+
+def _check_unique_queries(queries: Rows) -> None:
+    encoded = queries.columns["id"].dictionary_encode()
+    if len(encoded.dictionary) == len(queries):
+        return
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    _, first = np.unique(codes, return_index=True)
+    again = int(np.setdiff1d(np.arange(len(codes)), first)[0])
+    earlier = int(np.flatnonzero(codes == codes[again])[0])
+    raise DataError(
+        f'{queries.place(again)}: query id "{queries.columns["id"][again]}" was already used '
+        f"({queries.place(earlier)}).\nEvery query needs an id of its own."
+    )
+
+
+def _without_repeats(judgements: Rows) -> tuple[NDArray[np.int64], int]:
+    """The first row of every pair, in file order, and how many rows said the same again."""
+    columns = judgements.columns
+    queries, documents = (columns[name].dictionary_encode() for name in ("query", "document"))
+    pairs = queries.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    pairs = pairs * len(documents.dictionary) + documents.indices.to_numpy(zero_copy_only=False)
+    _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
+    scores = columns["score"].to_numpy()
+    conflicts = np.flatnonzero(scores != scores[first[inverse]])
+    if conflicts.size:
+        row = int(conflicts[0])
+        earlier = int(first[inverse[row]])
+        raise DataError(
+            f'{judgements.place(row)}: query "{columns["query"][row]}" and document '
+            f'"{columns["document"][row]}" are judged {scores[row]} here, '
+            f"but {scores[earlier]} before ({judgements.place(earlier)}).\n"
+            "Keep one of the two judgements."
+        )
+    return np.sort(first), len(pairs) - len(first)
+
+
+def _unknown(
+    judgements: Rows, column: str, known: pa.Array, rows: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The rows whose id is not among the known ones."""
+    values = judgements.columns[column].take(pa.array(rows))
+    unknown = pc.invert(pc.is_in(values, value_set=known)).to_numpy(zero_copy_only=False)
+    chosen: NDArray[np.int64] = rows[unknown]
+    return chosen
+
+
+def _asked(queries: Rows, judged: Judgements, *, only_judged: bool) -> tuple[Queries, int]:
+    """The queries, or only the judged ones, and how many have no judgement."""
+    columns = queries.columns
+    known = pc.is_in(columns["id"], value_set=judged.query_ids)
+    unjudged = len(queries) - int(pc.sum(known).as_py())
+    if only_judged:
+        columns = {name: column.filter(known) for name, column in columns.items()}
+    asked = Queries(
+        ids=columns["id"],
+        texts=columns["text"],
+        answers=columns["answer"],
+        body_systems=columns["body_system"],
+        reasonings=columns["reasoning"],
+    )
+    return asked, unjudged
+
+
+def _count_empty(texts: pa.Array) -> int:
+    return int(pc.sum(pc.equal(texts, "")).as_py() or 0)
+
+
+def _example(judgements: Rows, column: str, rows: NDArray[np.int64]) -> str:
     if not len(rows):
-        raise DataError(f"{file} holds no {what}.")
+        return ""
+    row = int(rows[0])
+    return f'{judgements.place(row)}: {column} "{judgements.columns[column][row]}"'
+
+
+def _many(count: int, noun: str) -> str:
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"1 {noun}" if count == 1 else f"{count:,} {plural}"
