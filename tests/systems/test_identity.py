@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from r2med.settings import identity_of
-from r2med.systems.build import ENGINES, System, read_settings
+from r2med.systems.build import System, read_settings
 from r2med.systems.registry import Entry, entries
 from r2med.tasks.load import load_task
 
@@ -50,10 +50,6 @@ ARGUMENTS: dict[str, object] = {
 }
 
 
-def declared() -> list[Entry]:
-    return [entry for entry in entries().values() if ":" in ENGINES[entry.engine]]
-
-
 def filled(entry: Entry) -> Entry:
     fields = dict(entry.fields)
     if entry.argument and not fields[entry.argument]:
@@ -77,7 +73,7 @@ def other(value: object, hint: Any, choices: tuple[str, ...]) -> object:
     return 7 if int in get_args(hint) else f"{value}x"
 
 
-@pytest.mark.parametrize("entry", declared(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", entries().values(), ids=lambda entry: entry.name)
 def test_every_option_changes_the_identity(entry: Entry) -> None:
     settings: Any = read_settings(filled(entry))
     hints = get_type_hints(type(settings))
@@ -94,7 +90,7 @@ def test_every_option_changes_the_identity(entry: Entry) -> None:
     assert unchanged == WITHOUT_EFFECT.get(engine, set()) | BY_CONTENT.get(engine, set())
 
 
-@pytest.mark.parametrize("entry", declared(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", entries().values(), ids=lambda entry: entry.name)
 def test_every_field_of_an_entry_is_a_setting_of_its_engine(entry: Entry) -> None:
     settings: Any = read_settings(filled(entry))
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from r2med.measure.significance import SIGNIFICANT
 from r2med.report.table import Cell, Column, Grid, dollars, points, print_fitting, signed
 from r2med.results.leaderboard import Leaderboard, Standing
-from r2med.results.lineage import KIND_TITLES
+from r2med.systems.registry import KIND_TITLES
 
 #: Short forms of the eight tasks, for columns of four characters.
 SHORT_NAMES = {

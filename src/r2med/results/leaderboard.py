@@ -23,13 +23,13 @@ from r2med.measure.intervals import Averaging, Column, Interval, pooled_interval
 from r2med.measure.scores import Aggregates, aggregate
 from r2med.measure.significance import SIGNIFICANT, draws_for, holm, letters, pairwise_p
 from r2med.results.cost import Cost, cost_of
-from r2med.results.lineage import KINDS, Kind, first_stage, kind_of
 from r2med.results.lookup import stored_results
 from r2med.results.published import is_micro, published_systems
 from r2med.results.record import Result
 from r2med.results.reproduction import measured_value, other_data, tie_range
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
+from r2med.systems.registry import KINDS, Kind, first_stage, kind_of
 from r2med.systems.spec import parse
 from r2med.tabular import Tabular, table_of
 from r2med.tasks.load import load_task

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from r2med.errors import UsageError
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.fusion import Fusion
 from r2med.retrieve.given.candidates import CandidateSettings
 from r2med.retrieve.given.files import RunSettings, locate_run
 from r2med.settings import identity_of, read
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 #: By engine: the module that builds its stages, and the class of its settings. Each module has
 #: `build(settings, conditions)`, for rerankers `build(name, settings, conditions)`.
-#: An engine without such a class reads the fields of its entries itself.
 ENGINES: Mapping[str, str] = {
     "bm25": "r2med.retrieve.bm25:Bm25Retriever",
     "dense": "r2med.retrieve.dense:Settings",
@@ -155,7 +153,7 @@ class Builder:
         entry = _configured(unit)
         settings = read_settings(entry)
         expander = _module(entry).build(settings, self.conditions)
-        stage = Expanding(str(unit), expander, first, self._finder, declared(settings))
+        stage = Expanding(str(unit), expander, first, self._finder, identity_of(settings))
         text = str(Spec(part.fused, (searching,)))
         published = dict(unit.options) == {"generations": "published"} and first.published_as
         name = f"{unit.name}:{unit.argument} | {first.published_as}" if published else None
@@ -192,7 +190,7 @@ class Builder:
         settings = read_settings(entry)
         retriever = _module(entry).build(settings, self.conditions)
         depth = unit.depth or entry.depth
-        stage = Retrieval(str(unit), entry, retriever, depth, declared(settings))
+        stage = Retrieval(str(unit), entry, retriever, depth, identity_of(settings))
         plain = not unit.options and unit.depth is None
         if not plain:
             return Part(str(unit), stage)
@@ -206,7 +204,7 @@ class Builder:
         return Part(str(unit), Retrieval(str(unit), entry, retriever, unit.depth or entry.depth))
 
     def _fused(self, text: str, members: Sequence[Part], unit: Unit) -> Part:
-        fusion = cast(Fusion, read_settings(_configured(unit)))
+        fusion = read_settings(_configured(unit))
         depth = unit.depth or max(member.stage.depth for member in members)
         return Part(text, Fused(str(unit), tuple(members), fusion, depth))
 
@@ -243,20 +241,13 @@ class Builder:
 
             return reranker_of(unit.name, self.models[unit.name], self.conditions), {}
         settings = read_settings(entry)
-        return _module(entry).build(str(unit), settings, self.conditions), declared(settings)
+        return _module(entry).build(str(unit), settings, self.conditions), identity_of(settings)
 
 
-def read_settings(entry: Entry) -> object:
+def read_settings(entry: Entry) -> Any:
     """An entry's settings as its engine declares them."""
-    named = ENGINES[entry.engine].partition(":")[2]
-    if not named:
-        return entry.fields
-    return read(getattr(_module(entry), named), entry.fields, name=entry.name)
-
-
-def declared(settings: object) -> Mapping[str, object]:
-    """The part of an identity that settings are."""
-    return identity_of(settings) if is_dataclass(settings) else {}
+    declared = getattr(_module(entry), ENGINES[entry.engine].partition(":")[2])
+    return read(declared, entry.fields, name=entry.name)
 
 
 def _module(entry: Entry) -> Any:

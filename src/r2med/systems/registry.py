@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, cast
+from typing import Any, Literal, get_args
 
 from r2med.errors import UsageError, nearest
 from r2med.runs.ties import TieOrder
@@ -34,19 +34,14 @@ SOURCES: tuple[str, ...] = (
     "rerank/rerankers.toml",
 )
 
-_SHARED = (
-    "stage",
-    "engine",
-    "argument",
-    "description",
-    "published_as",
-    "published_first",
-    "published_depths",
-    "deviations",
-    "depth",
-    "ties",
-    "tail",
-)
+#: What a system is, by its outermost stage.
+Kind = Literal["base", "gar", "reranker"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+KIND_TITLES: Mapping[Kind, str] = {
+    "base": "retrieval alone",
+    "gar": "expansion",
+    "reranker": "reranking",
+}
 
 
 @dataclass(frozen=True)
@@ -71,17 +66,17 @@ class Entry:
     fields: Mapping[str, object] = field(default_factory=dict)
 
     def overridden(self, options: Mapping[str, str]) -> Entry:
-        """The entry with some fields replaced; values take the type of what they replace."""
+        """The entry with some fields replaced by texts, which its engine's settings read."""
         changed = dict(self.fields)
         if self.stage == "reranker":
             changed["tail"] = self.tail
         for key, text in options.items():
             if key not in changed:
                 raise UsageError(
-                    f"{self.name}[{key}={text}]: {self.name} has no option {key!r}. "
+                    f"{self.name}[{key}={text[:60]}]: {self.name} has no option {key!r}. "
                     f"{nearest(key, changed)}"
                 )
-            changed[key] = _typed(text, changed[key], f"{self.name}[{key}={text}]")
+            changed[key] = text
         tail = str(changed.pop("tail", self.tail))
         return replace(self, fields=MappingProxyType(changed), tail=tail)
 
@@ -111,6 +106,35 @@ def _registered(unit: Unit) -> Unit:
     return replace(unit, name=entry.name, argument=argument)
 
 
+def kind_of(spec: Spec) -> Kind:
+    """What the outermost stage is: a reranker at the end, an expander in front, or neither."""
+    if spec.stages and _stage_of(spec.stages[-1]) == "reranker":
+        return "reranker"
+    if spec.stages and len(spec.fused) == 1 and _stage_of(spec.fused[0]) == "expander":
+        return "gar"
+    return "base"
+
+
+def first_stage(spec: Spec, kind: Kind) -> Spec | None:
+    """The system without its outermost stage; None where there is nothing below it."""
+    if kind == "base" or not spec.stages:
+        return None
+    if kind == "reranker":
+        return _flat(Spec(spec.fused, spec.stages[:-1]))
+    return _flat(Spec((spec.stages[0],), spec.stages[1:]))
+
+
+def _flat(spec: Spec) -> Spec:
+    """Drop parentheses that say nothing, so that equal systems have equal texts."""
+    alone = spec.fused[0] if len(spec.fused) == 1 else None
+    return Spec(alone.fused, alone.stages + spec.stages) if isinstance(alone, Spec) else spec
+
+
+def _stage_of(part: Unit | Spec) -> str | None:
+    known = entries().get(part.name.lower()) if isinstance(part, Unit) else None
+    return known.stage if known else None
+
+
 @cache
 def entries() -> Mapping[str, Entry]:
     """All registered names."""
@@ -123,32 +147,14 @@ def entries() -> Mapping[str, Entry]:
     return MappingProxyType(found)
 
 
-def _entry(name: str, table: dict[str, object]) -> Entry:
-    return Entry(
-        name=name,
-        stage=cast(StageKind, table.get("stage", "retriever")),
-        engine=str(table["engine"]),
-        description=str(table["description"]),
-        argument=cast("str | None", table.get("argument")),
-        published_as=cast("str | None", table.get("published_as")),
-        published_first=cast("str | None", table.get("published_first")),
-        published_depths=tuple(cast("list[int]", table.get("published_depths", []))),
-        deviations=tuple(cast("list[str]", table.get("deviations", []))),
-        depth=cast(int, table.get("depth", 100)),
-        ties=cast(TieOrder, table.get("ties", "trec")),
-        tail=str(table.get("tail", "keep")),
-        fields=MappingProxyType({k: v for k, v in table.items() if k not in _SHARED}),
-    )
-
-
-def _typed(text: str, replaced: object, where: str) -> object:
-    """Read an option's text as the type of the value it replaces."""
-    try:
-        if isinstance(replaced, bool):
-            return {"true": True, "false": False}[text.lower()]
-        if isinstance(replaced, int | float):
-            return type(replaced)(text)
-    except (KeyError, ValueError):
-        wanted = "true or false" if isinstance(replaced, bool) else "a number"
-        raise UsageError(f"{where}: expected {wanted}, as in {replaced!r}.") from None
-    return text
+def _entry(name: str, table: Mapping[str, Any]) -> Entry:
+    """An entry: its own fields are shared by all engines, the others are its engine's settings."""
+    own = {each.name for each in fields(Entry)} - {"name", "fields"}
+    shared: dict[str, Any] = {"stage": "retriever"}
+    settings = {}
+    for key, value in table.items():
+        if key in own:
+            shared[key] = tuple(value) if isinstance(value, list) else value
+        else:
+            settings[key] = value
+    return Entry(name=name, fields=MappingProxyType(settings), **shared)

@@ -10,7 +10,7 @@ import altair as alt
 from r2med.errors import MissingError
 from r2med.report.plots.theme import Theme
 from r2med.results.leaderboard import Leaderboard, Standing
-from r2med.results.lineage import KIND_TITLES
+from r2med.systems.registry import KIND_TITLES
 
 ORIGINS = {"published": "published figures", "measured": "measured here"}
 _MARKS = 2

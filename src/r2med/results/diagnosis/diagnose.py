@@ -23,13 +23,13 @@ from r2med.results.diagnosis.findings import (
     TaskDiagnosis,
 )
 from r2med.results.diagnosis.lexicon import Lexicon, Numbers, QueryTerms
-from r2med.results.lineage import first_stage, kind_of
 from r2med.results.lookup import stored_results
 from r2med.results.ranking import Ranking, find_ranking, grades, listed
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
 from r2med.runs import Run
+from r2med.systems.registry import first_stage, kind_of
 from r2med.systems.spec import parse
 from r2med.tasks.load import load_tasks
 from r2med.tasks.task import Task, sources_of

@@ -14,7 +14,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import cast
 
-from r2med.results.lineage import Kind
+from r2med.systems.registry import Kind
 from r2med.tasks.registry import find_suite
 
 #: Collections of another benchmark, run for contrast; never part of a mean.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from r2med.cli.run import ReferenceCall
 from r2med.errors import UsageError
-from r2med.systems.reference import ReferenceCall
 
 
 @pytest.mark.parametrize(

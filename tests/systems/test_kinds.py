@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from r2med.results.lineage import Kind, first_stage, kind_of
+from r2med.systems.registry import Kind, first_stage, kind_of
 from r2med.systems.spec import parse
 
 
