@@ -161,11 +161,12 @@ def _estimate(systems: Sequence[System], tasks: str, root: Path | None, *, as_js
     from r2med.report.generation_table import estimate_row, estimate_table
     from r2med.tasks.load import load_tasks
 
-    rows: list[dict[str, object]] = []
+    unique: dict[tuple[str, str], dict[str, object]] = {}
     for task in load_tasks(tasks, root=root):
         for system in systems:
-            for part, estimate, turns in estimates(system.stage, task):
-                rows.append({"part": part, **estimate_row(task.name, estimate, turns)})
+            for paid in estimates(system.part, task):
+                unique[paid.part, task.name] = estimate_row(task.name, paid)
+    rows = list(unique.values())
     if as_json:
         echo_json(rows)
     elif not rows:

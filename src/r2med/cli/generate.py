@@ -121,7 +121,7 @@ def _tasks(names: str, root: Path | None) -> list[LoadedTask]:
 def _estimated(generating: Generating, task: LoadedTask) -> dict[str, object]:
     from r2med.report.generation_table import estimate_row
 
-    return estimate_row(task.name, *generating.estimate(task))
+    return estimate_row(task.name, generating.estimate(task))
 
 
 def _written(generating: Generating, task: LoadedTask, folder: Path) -> dict[str, object]:

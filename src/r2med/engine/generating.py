@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from r2med.engine.estimating import Paid, of_generating
 from r2med.errors import UsageError, nearest
 from r2med.expand.combining import Expansion
 from r2med.expand.generations import place, write_generations
 from r2med.expand.writing import FromModel
-from r2med.remote.budget import Estimate
 from r2med.retrieve.conditions import Conditions
 from r2med.systems.build import System
 from r2med.systems.registry import entries
@@ -37,11 +37,9 @@ class Generating:
         assert isinstance(system.stage, Expanding)
         return cls(unit.name, str(unit.argument), system.stage)
 
-    def estimate(self, task: Task) -> tuple[Estimate, int]:
-        """What the first requests would use, and how many turns a query may take at most."""
-        bound = self._live(task)
-        plan = bound.plan
-        return bound.chat.estimate(plan.requests), plan.most_turns
+    def estimate(self, task: Task) -> Paid:
+        """What generating would use."""
+        return of_generating(self._live(task), self.stage.name)
 
     def write(self, task: Task, out: Path) -> tuple[Expansion, Path]:
         """Generate, and write `<out>/<task>/<method>/<llm>/query_with_hydoc.jsonl`."""

@@ -8,13 +8,15 @@ such as a search result it made up itself, is cut off.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal, cast, get_args
 
 from r2med.errors import DataError
-from r2med.expand.prompts import Prompt
+from r2med.expand.prompts import Prompt, longest
+from r2med.remote.budget import most_tokens_of
 from r2med.remote.chat import ChatAnswer, ChatRequest, Message
+from r2med.remote.completions import MOST_FRAME
 
 StepKind = Literal["thought", "search", "passages", "reminder", "answer"]
 Stop = Literal["answer", "turns", "tokens", "silence"]
@@ -255,6 +257,13 @@ class Loop:
     def most_turns(self) -> int:
         """Requests that an agent may take at most: its searches, reminders and last words."""
         return self.budget.turns + _PATIENCE + 1
+
+    def longest_results(self, texts: Iterable[str]) -> int:
+        """The most tokens that one turn's results, reminders and frames add to a conversation."""
+        passages = longest(texts, self.budget.passages, words=self.budget.words)
+        shown = self.prompt.passages(passages, words=self.budget.words)
+        said = [self.prompt.says("results", passages=shown), *self.prompt.texts.values()]
+        return sum(map(most_tokens_of, said)) + 2 * MOST_FRAME
 
     def run(
         self, openings: Sequence[tuple[str, int]], ask: Ask, *, strip: Callable[[str], str]

@@ -30,6 +30,7 @@ from r2med.expand.generations import FromFile, find_file, place, write_generatio
 from r2med.expand.method import Method
 from r2med.expand.prompts import Prompt, called, kind_of, read_prompt
 from r2med.home import shelf
+from r2med.remote.budget import Estimate, Tokens
 from r2med.remote.chat import Chat, ChatAnswer, ChatProgress, ChatRequest, Message
 from r2med.retrieve.conditions import Conditions, Progress
 from r2med.retrieve.interface import Retriever, Searcher
@@ -178,6 +179,27 @@ class FromModel:
         return Plan(
             openings, method, Loop(TAGS[method.style], self.prompt, budget, self.finder, most)
         )
+
+    def estimate(self) -> Estimate:
+        """What asking would use, before anything is asked; of agents, the first turns only.
+
+        The most it can come to counts every turn that an agent may take, each with all that was
+        said before it.
+        """
+        plan, chat = self.plan, self.chat
+        estimate = chat.estimate(plan.requests)
+        first = chat.most(plan.requests)
+        if plan.loop is None or first is None:
+            return estimate
+        turns, answer = plan.most_turns, first.completion // max(1, len(plan.requests))
+        answers = min(turns * answer, self.method.tokens + answer) if self.method.tokens else 0
+        answers = answers or turns * answer
+        texts = self.task.corpus.texts.take(pa.array(self.task.corpus.last_rows)).to_pylist()
+        shown = plan.loop.longest_results(texts)
+        before = sum(min(turn * answer, answers) + turn * shown for turn in range(turns))
+        count = len(plan.requests)
+        most = Tokens(turns * first.prompt + count * before, count * answers)
+        return estimate.at_most(most, chat.price)
 
     def expand(self) -> Expansion:
         """Ask for what is not on disk yet; the texts and traces are also kept for reading."""

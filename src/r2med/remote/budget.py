@@ -7,8 +7,8 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
 
 from r2med.errors import LimitError, UsageError
 
@@ -114,6 +114,35 @@ class Estimate:
     completion_tokens: int
     money: float | None
     basis: str
+    most_tokens: int | None = None
+    """The most tokens it can come to, prompts included; None where answers have no known limit."""
+    most_money: float | None = None
+
+    def at_most(self, most: Tokens | None, price: Price | None) -> Estimate:
+        """With the most tokens that it can come to."""
+        if most is None:
+            return replace(self, most_tokens=None, most_money=None)
+        return replace(self, most_tokens=sum(most), most_money=price.of(*most) if price else None)
+
+    def __add__(self, other: Estimate) -> Estimate:
+        """Both together; a sum with an unknown part is unknown, and the basis is the first's."""
+        return Estimate(
+            self.calls + other.calls,
+            self.cached + other.cached,
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            _sum(self.money, other.money),
+            self.basis,
+            _sum(self.most_tokens, other.most_tokens),
+            _sum(self.most_money, other.most_money),
+        )
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _sum(one: Number | None, other: Number | None) -> Number | None:
+    return None if one is None or other is None else one + other
 
 
 def tokens_of(text: str) -> int:

@@ -18,6 +18,7 @@ from r2med.remote.budget import (
     Cost,
     Estimate,
     Limits,
+    Tokens,
 )
 from r2med.remote.completions import (
     PATH,
@@ -25,6 +26,7 @@ from r2med.remote.completions import (
     ChatRequest,
     Message,
     declined,
+    most_tokens,
     prompt_tokens,
     read_answer,
     to_job,
@@ -191,8 +193,11 @@ class Chat:
         answers = self._stored({request.key: request for request in requests})
         return [answers.get(request.key) for request in requests]
 
-    def estimate(self, requests: Sequence[ChatRequest]) -> Estimate:
-        """What completing the requests would use; answers on disk are free."""
+    def estimate(self, requests: Sequence[ChatRequest], *, length: int | None = None) -> Estimate:
+        """What completing the requests would use; answers on disk are free.
+
+        `length` is how many tokens an answer needs that says no more than it was asked for.
+        """
         wanted = {request.key: request for request in requests}
         answers = self._stored(wanted)
         todo = [request for key, request in wanted.items() if key not in answers]
@@ -202,9 +207,11 @@ class Chat:
             basis = f"{mean} new tokens per answer, the mean of {len(answers)} on disk"
         else:
             mean = self.llm.expected_tokens
+            if length is not None and not self.llm.reasoning:
+                mean = min(mean, length)
             basis = f"{mean} new tokens per answer, expected of {self.llm.name}"
         new = sum(min(mean, request.max_tokens or mean) for request in todo)
-        return Estimate(
+        estimate = Estimate(
             calls=len(todo),
             cached=len(answers),
             prompt_tokens=prompts,
@@ -212,6 +219,14 @@ class Chat:
             money=self.price.of(prompts, new) if self.price else None,
             basis=f"4 characters per token; {basis}",
         )
+        return estimate.at_most(self.most(todo), self.price)
+
+    def most(self, requests: Sequence[ChatRequest]) -> Tokens | None:
+        """The most tokens that requests may use; None where an answer has no known limit."""
+        if not self.llm.longest_answer and any(not request.max_tokens for request in requests):
+            return None
+        most = [most_tokens(self.llm, request) for request in requests]
+        return Tokens(sum(m.prompt for m in most), sum(m.completion for m in most))
 
     def close(self) -> None:
         """End connections, the local server if there is one, and this process's file."""

@@ -19,7 +19,7 @@ PATH = "chat/completions"
 #: Tokens that a chat format puts around a message, on average.
 _FRAME = 4
 #: The most that it puts around a message, and before a conversation: a system prompt of its own.
-_MOST_FRAME, _MOST_PREFACE = 16, 128
+MOST_FRAME, _MOST_PREFACE = 16, 128
 #: Codes and types by which servers say that a prompt does not fit.
 _TOO_LONG = frozenset(
     {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"}
@@ -88,16 +88,18 @@ def to_job(llm: LLM, request: ChatRequest, *, limited: bool) -> Job:
         sent[llm.max_tokens_as] = request.max_tokens
     if request.stop:
         sent["stop"] = list(request.stop)
-    if not limited:
-        return Job(sent)
-    prompt = sum(most_tokens_of(m.role + m.content) + _MOST_FRAME for m in request.messages)
-    new = request.max_tokens or most_new_tokens(llm)
-    return Job(sent, Tokens(_MOST_PREFACE + prompt, new))
+    return Job(sent, most_tokens(llm, request)) if limited else Job(sent)
+
+
+def most_tokens(llm: LLM, request: ChatRequest) -> Tokens:
+    """The most tokens that a request and its answer may have."""
+    prompt = sum(most_tokens_of(m.role + m.content) + MOST_FRAME for m in request.messages)
+    return Tokens(_MOST_PREFACE + prompt, request.max_tokens or most_new_tokens(llm))
 
 
 def most_new_tokens(llm: LLM) -> int:
     """The most new tokens that one answer may have; a limit cannot be kept without it."""
-    most = llm.max_tokens or llm.output_limit
+    most = llm.longest_answer
     if most is None:
         raise UsageError(
             f"nobody knows how long an answer of {llm.name} may become, so a limit cannot be kept. "

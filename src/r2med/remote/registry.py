@@ -60,6 +60,11 @@ class LLM:
             return None
         return Price(self.price_in, self.price_out)
 
+    @property
+    def longest_answer(self) -> int | None:
+        """The most new tokens of one answer; None where nobody knows."""
+        return self.max_tokens or self.output_limit
+
     def parameters(self) -> dict[str, object]:
         """What is sent with every request besides the conversation."""
         sent: dict[str, object | None] = {

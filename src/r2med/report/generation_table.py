@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from r2med.remote.budget import Estimate
+from r2med.engine.estimating import Paid
 
 Row = Mapping[str, object]
 
@@ -21,12 +21,16 @@ _WRITTEN = {
     "calls": "calls",
     "cached": "reused",
     "completion_tokens": "tokens",
+    "money": "cost",
 }
 _ESTIMATED = {
     "calls": "calls",
     "already_here": "here",
     "prompt_tokens": "prompt tok.",
     "completion_tokens": "new tok.",
+    "money": "cost",
+    "most_tokens": "most tok.",
+    "most_money": "at most",
 }
 
 
@@ -36,28 +40,38 @@ def generation_table(rows: Sequence[Row], title: str) -> RenderableType:
     return Group(_table(rows, title, _WRITTEN), Text("written to", style="dim"), *files)
 
 
-def estimate_row(task: str, estimate: Estimate, turns: int) -> dict[str, object]:
-    """What one task would use, for the table and as JSON."""
+def estimate_row(task: str, paid: Paid) -> dict[str, object]:
+    """What one part would use on one task, for the table and as JSON."""
+    estimate = paid.estimate
     return {
+        "part": paid.part,
         "task": task,
         "calls": estimate.calls,
         "already_here": estimate.cached,
         "prompt_tokens": estimate.prompt_tokens,
         "completion_tokens": estimate.completion_tokens,
         "money": estimate.money,
+        "most_tokens": estimate.most_tokens,
+        "most_money": estimate.most_money,
         "basis": estimate.basis,
-        "most_turns": turns,
+        "most_turns": paid.turns,
     }
 
 
 def estimate_table(rows: Sequence[Row], title: str) -> RenderableType:
     """What would be used; agents take several turns, and only the first is known beforehand."""
-    notes = [Text(f"Estimated: {rows[0]['basis']}.", style="dim")] if rows else []
+    notes = [f"Estimated: {rows[0]['basis']}."] if rows else []
     turns = max((int(str(row["most_turns"])) for row in rows), default=1)
     if turns > 1:
-        told = f"First turns only: an agent takes up to {turns} turns, each with a longer prompt."
-        notes.append(Text(told, style="dim"))
-    return Group(_table(rows, f"{title}: nothing is asked yet", _ESTIMATED), *notes)
+        notes.append(
+            f"First turns only, but for the most: an agent takes up to {turns} turns, each with a "
+            "longer prompt."
+        )
+    if any(row["most_tokens"] is None for row in rows):
+        notes.append("Nobody knows how long an answer may become: a max_tokens sets a limit.")
+    notes.append("At most: every answer as long as it may be, every text of one token per byte.")
+    table = _table(rows, f"{title}: nothing is asked yet", _ESTIMATED)
+    return Group(table, *(Text(note, style="dim") for note in notes))
 
 
 def _table(rows: Sequence[Row], title: str, columns: Mapping[str, str]) -> Table:
@@ -69,7 +83,7 @@ def _table(rows: Sequence[Row], title: str, columns: Mapping[str, str]) -> Table
         padding=(0, 1, 0, 0),
     )
     table.add_column("task", overflow="fold")
-    for label in (*columns.values(), "cost"):
+    for label in columns.values():
         table.add_column(label, justify="right")
     for row in rows:
         table.add_row(Text(str(row["task"])), *_cells(row, columns))
@@ -80,9 +94,13 @@ def _table(rows: Sequence[Row], title: str, columns: Mapping[str, str]) -> Table
 
 
 def _cells(row: Row, columns: Mapping[str, str]) -> list[str]:
-    money = row["money"]
-    cost = "unknown" if money is None else _dollars(float(str(money)))
-    return [*(f"{int(str(row[name])):,}" for name in columns), cost]
+    return [_cell(name, row[name]) for name in columns]
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None:
+        return "unknown"
+    return _dollars(float(str(value))) if name.endswith("money") else f"{int(str(value)):,}"
 
 
 def _dollars(money: float) -> str:
@@ -91,7 +109,11 @@ def _dollars(money: float) -> str:
 
 
 def _sum(rows: Sequence[Row], columns: Mapping[str, str]) -> Row:
-    total: dict[str, object] = {name: sum(int(str(row[name])) for row in rows) for name in columns}
-    money = [row["money"] for row in rows]
-    total["money"] = None if None in money else sum(float(str(value)) for value in money)
+    """All rows together; a sum with an unknown part is unknown."""
+    total: dict[str, object] = {}
+    for name in columns:
+        values = [row[name] for row in rows]
+        total[name] = None if None in values else sum(float(str(value)) for value in values)
+        if not name.endswith("money") and total[name] is not None:
+            total[name] = int(float(str(total[name])))
     return total

@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from r2med.errors import DataError, UsageError
-from r2med.expand.prompts import Prompt, Shape, read_file, trimmed
+from r2med.expand.prompts import Prompt, Shape, longest, read_file, trimmed
+from r2med.remote.budget import Estimate
 from r2med.remote.chat import Chat, ChatRequest, Message
 from r2med.remote.registry import find_llm
 from r2med.rerank.llm_answers import read_grade, read_order
 from r2med.rerank.scores import Candidates, ListScores
 from r2med.retrieve.conditions import Conditions, Progress
 from r2med.settings import setting
+from r2med.tasks.task import Task
 
 #: Lists that are asked about side by side, so that memory stays small.
 _LISTS = 256
@@ -53,6 +56,11 @@ class Style:
     temperature: float | Literal["auto"] = setting(least=0)
     max_tokens: int = setting(least=0)
 
+    @property
+    def answer_tokens(self) -> int:
+        """About how long an answer is that says what was asked for and no more."""
+        raise NotImplementedError
+
     def rank(self, one: Candidates, prompt: Prompt, tally: Tally) -> Ranking:
         """Score one list."""
         raise NotImplementedError
@@ -65,6 +73,11 @@ class Listwise(Style):
     name = "listwise"
     window: int = setting(least=2)
     step: int = setting(least=1)
+
+    @property
+    def answer_tokens(self) -> int:
+        """Some tokens for every passage of a window."""
+        return 5 * self.window
 
     def rank(self, one: Candidates, prompt: Prompt, tally: Tally) -> Ranking:
         """Ask about one window after another; what an answer leaves out keeps its order below."""
@@ -91,6 +104,7 @@ class Pointwise(Style):
     """A model grades each passage by itself; equal grades keep the order of the first stage."""
 
     name = "pointwise"
+    answer_tokens = 5
 
     def rank(self, one: Candidates, prompt: Prompt, tally: Tally) -> Ranking:
         """Ask about all passages at once; one without a grade keeps its place in the list."""
@@ -154,6 +168,26 @@ class LlmReranker:
     def facts(self) -> Mapping[str, object]:
         """Costs, and how many answers could not be read."""
         return self._facts
+
+    def estimate(self, task: Task, depth: int) -> Estimate:
+        """What reranking the first `depth` documents of every query would use.
+
+        The documents are not known before the first stage ran: expected are documents from all over
+        the corpus, and the most is reached with its longest.
+        """
+        texts = task.corpus.texts.take(pa.array(task.corpus.last_rows)).fill_null("").to_pylist()
+        depth = min(depth, len(texts))
+        typical = [texts[place * len(texts) // depth] for place in range(depth)]
+        largest = longest(texts, depth, words=self.style.words)
+        estimate = self.chat.estimate([], length=self.style.answer_tokens)
+        for query_id, query in task.queries.items():
+            asked = [
+                list(self.requests([Candidates(query_id, query, documents, documents)]))
+                for documents in (typical, largest)
+            ]
+            expected = self.chat.estimate(asked[0], length=self.style.answer_tokens)
+            estimate += expected.at_most(self.chat.most(asked[1]), self.chat.price)
+        return replace(estimate, basis=f"{estimate.basis}; passages as they are in the corpus")
 
     def requests(self, lists: Sequence[Candidates]) -> Iterator[ChatRequest]:
         """What would be asked about lists if no answer changed their order; nothing is asked."""

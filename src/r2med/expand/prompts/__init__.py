@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import heapq
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -47,6 +48,19 @@ def trimmed(text: str, words: int) -> str:
     """The first words of a text, single-spaced; ` ...` says that there was more."""
     split = text.split(maxsplit=words)
     return " ".join(split[:words]) + (" ..." if len(split) > words else "")
+
+
+def longest(texts: Iterable[str], count: int, *, words: int) -> list[str]:
+    """The texts that are longest once trimmed, for what a prompt may come to at most."""
+    best: list[tuple[int, str]] = []
+    for text in sorted(texts, key=len, reverse=True):
+        if len(best) == count and len(text.encode()) + len(" ...") <= best[0][0]:
+            continue
+        shown = trimmed(text, words)
+        heapq.heappush(best, (len(shown.encode()), shown))
+        if len(best) > count:
+            heapq.heappop(best)
+    return [shown for _, shown in best]
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from r2med.retrieve.api import wire
 from r2med.retrieve.api.settings import ApiSettings
 from r2med.retrieve.api.wire import ApiInputs
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import SIDES, Encoder, Form, Inputs, Side
+from r2med.retrieve.dense.embed import SIDES, Encoded, Encoder, Form, Inputs, Side
 from r2med.retrieve.dense.retriever import DenseRetriever, Search
 from r2med.retrieve.dense.settings import worded
 from r2med.tasks.task import Task
@@ -65,18 +65,46 @@ def build(settings: ApiSettings, conditions: Conditions) -> ApiRetriever:
 class ApiRetriever(DenseRetriever):
     """A dense retriever that can say beforehand what it would cost."""
 
-    def estimate(self, task: Task) -> Estimate:
-        """What a task would use: texts in the store are free, tokens are approximate."""
-        calls = held = tokens = 0
+    def encode(
+        self,
+        task: Task,
+        side: Side,
+        texts: Sequence[str],
+        name: Callable[[int], str] | None = None,
+        *,
+        instructed: bool = True,
+    ) -> Encoded:
+        """As any dense retriever's; what the server billed for it stands in the facts."""
+        encoder = cast("ApiEncoder", self.encoders[side])
+        before = replace(encoder.bill)
+        encoded = super().encode(task, side, texts, name, instructed=instructed)
+        tokens, price = encoder.bill.tokens - before.tokens, encoder.settings.known_price()
+        bill = {
+            "calls": encoder.bill.calls - before.calls,
+            "billed_tokens": tokens,
+            "money": price.of(tokens) if price else None,
+        }
+        return replace(encoded, facts={**encoded.facts, **bill})
+
+    def estimate(self, task: Task, queries: Sequence[str] | None = None) -> Estimate:
+        """What a task would use: texts in the store are free, tokens are approximate.
+
+        `queries` are the texts to search with, where they are not the task's own.
+        """
+        calls = held = tokens = most = 0
         encoder = cast("ApiEncoder", self.encoders["document"])
+        corpus = task.corpus.texts.take(pa.array(task.corpus.last_rows))
+        texts = {"query": task.queries.texts.to_pylist() if queries is None else queries}
+        texts["document"] = corpus.fill_null("").to_pylist()
         for side in SIDES:
-            missing, known = self._missing(task, side)
+            missing, known = self._missing(task, side, texts[side])
             inputs = encoder.inputs(missing, self.form(task, side))
             calls += len(encoder.planned(inputs))
             held += known
             tokens += int(inputs.tokens.sum())
+            most += sum(most_tokens_of(text) + _SPARE for text in inputs.sent)
         price = encoder.settings.known_price()
-        return Estimate(
+        estimate = Estimate(
             calls=calls,
             cached=held,
             prompt_tokens=tokens,
@@ -84,13 +112,27 @@ class ApiRetriever(DenseRetriever):
             money=price.of(tokens) if price else None,
             basis="4 characters per token; long texts are counted",
         )
+        return estimate.at_most(Tokens(most), price)
 
-    def _missing(self, task: Task, side: Side) -> tuple[list[str], int]:
+    def estimate_generated(self, count: int, tokens: int, most: int | None) -> Estimate:
+        """What so many texts would use that a model has not written yet."""
+        settings = cast("ApiEncoder", self.encoders["query"]).settings
+        price, limit = settings.known_price(), settings.max_length
+        expected = count * (min(tokens, limit) if limit else tokens)
+        estimate = Estimate(
+            calls=-(-count // settings.most_texts),
+            cached=0,
+            prompt_tokens=expected,
+            completion_tokens=0,
+            money=price.of(expected) if price else None,
+            basis="texts as long as the model's answers are expected to be",
+        )
+        longest = limit or most
+        return estimate.at_most(None if longest is None else Tokens(count * longest), price)
+
+    def _missing(self, task: Task, side: Side, texts: Sequence[str]) -> tuple[list[str], int]:
         """The distinct texts of a side that the store lacks, and how many it has."""
-        column = task.queries.texts
-        if side == "document":
-            column = task.corpus.texts.take(pa.array(task.corpus.last_rows))
-        distinct = list(dict.fromkeys(column.fill_null("").to_pylist()))
+        distinct = list(dict.fromkeys(texts))
         places = self.shelf(self.encoders[side]).find(self.form(task, side).addresses(distinct))
         missing = [text for text, place in zip(distinct, places, strict=True) if place < 0]
         return missing, len(distinct) - len(missing)
@@ -169,16 +211,8 @@ class ApiEncoder:
             session.close()
 
     def facts(self) -> Mapping[str, object]:
-        """What was sent where, and what it cost in this process, both sides together."""
-        price = self.settings.known_price()
-        return {
-            "backend": "api",
-            "model": self.settings.model,
-            "url": self.server.url,
-            "calls": self.bill.calls,
-            "billed_tokens": self.bill.tokens,
-            "money": price.of(self.bill.tokens) if price else None,
-        }
+        """What was sent where."""
+        return {"backend": "api", "model": self.settings.model, "url": self.server.url}
 
     def planned(self, inputs: ApiInputs) -> list[Rows]:
         """Requests within the limits of texts and tokens, texts of like length together."""

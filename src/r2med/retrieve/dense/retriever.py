@@ -248,9 +248,13 @@ class Index:
 
 
 def costs(facts: Mapping[str, object]) -> dict[str, object]:
-    """What was really encoded, over all sides: texts, and tokens where they are known."""
+    """What was really encoded, over all sides: texts, tokens and a server's bill where known."""
     sides = [side for side in facts.values() if isinstance(side, Mapping)]
-    tokens = sum(side.get("encoded_tokens") or 0 for side in sides)
+    tokens = sum(side.get("billed_tokens", side.get("encoded_tokens")) or 0 for side in sides)
     reused = sum(side["reused"] for side in sides if "reused" in side)
     texts = sum(side["distinct"] for side in sides if "reused" in side) - reused
-    return {"texts": texts, "tokens": tokens or None, "cached": reused}
+    found: dict[str, object] = {"texts": texts, "tokens": tokens or None, "cached": reused}
+    for name in ("calls", "money"):
+        bills = [side[name] for side in sides if side.get(name) is not None]
+        found |= {name: sum(bills)} if bills else {}
+    return found
