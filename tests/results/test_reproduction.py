@@ -100,7 +100,9 @@ def test_a_folder_of_a_contrast_collection_meets_its_published_figures() -> None
     ("text", "suite", "spec"),
     [
         ("bm25", "full", "bm25"),
+        ("BM25", "full", "bm25"),
         ("nv|rankllama@100", "full", "nv | rankllama@100"),
+        ("NV | RankLlama@100", "full", "nv | rankllama@100"),
         ("hyde:gpt4[generations=published] | nv", "full", "hyde:gpt4 | nv"),
         ("bm25-nano", "nano", "candidates:bm25"),
         ("candidates:reranking_hybrid", "nano", "candidates:reranking_hybrid"),

@@ -16,6 +16,7 @@ from scipy.stats import kendalltau, rankdata
 
 from r2med.errors import DataError, MissingError
 from r2med.measure.intervals import CONFIDENCE, RESAMPLES, SEED, Interval
+from r2med.results.lookup import newest_by_system
 from r2med.results.record import Result
 
 Matrix = NDArray[np.float64]
@@ -108,16 +109,15 @@ class _Side:
 def _on_one_data(results: Sequence[Result], task: str) -> _Side:
     own = [result for result in results if result.task == task]
     data = own[0].record.task.hash if own else ""
-    newest: dict[str, Result] = {}
-    for result in own:
-        if result.record.task.hash == data:
-            newest.setdefault(result.system, result)
-    other = sum(result.record.task.hash != data for result in own)
-    note = (
-        f"{task}: {other} stored {'result is' if other == 1 else 'results are'} on other data "
-        f"than the newest ({data[:12]}) and not counted."
-    )
-    return _Side(task, newest, note if other else "")
+    same = [result for result in own if result.record.task.hash == data]
+    notes: list[str] = []
+    newest = newest_by_system(same, notes.append)
+    if other := len(own) - len(same):
+        notes.append(
+            f"{task}: {other} stored {'result is' if other == 1 else 'results are'} on other data "
+            f"than the newest ({data[:12]}) and not counted."
+        )
+    return _Side(task, newest, "\n".join(notes))
 
 
 def _check(sides: Sequence[_Side], systems: Sequence[str], metric: str) -> None:

@@ -18,7 +18,7 @@ from r2med.measure.bounds import tie_bounds
 from r2med.results.published import PublishedSystem, is_micro, published_systems
 from r2med.results.record import Result
 from r2med.runs.ties import TieOrder
-from r2med.systems.registry import Entry, entries
+from r2med.systems.registry import Entry, entries, registered
 from r2med.systems.spec import Spec, Unit, mapped, parse, units_of
 from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.registry import find_task
@@ -101,7 +101,7 @@ class Reproduced:
 def find_published(text: str, suite: str) -> PublishedSystem:
     """The published system that a text runs; the error says why there is none."""
     known = published_systems(suite)
-    spec = parse(text)
+    spec = registered(parse(text))
     name = str(_as_published(spec))
     for system in known.values():
         if name == system.spec or name in system.runs_as:
