@@ -32,6 +32,12 @@ def test_a_split_is_part_of_a_tasks_name(tmp_path: Path) -> None:
     assert load_task(folder, name="mine").name == "mine"
 
 
+@pytest.mark.parametrize("name", ["", "..", "../x", "/x", "a/../b", "a//b", "a\\\\b", "a\0"])
+def test_a_name_that_leads_out_of_a_folder_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="a task's name is"):
+        load_task(write_r2med(tmp_path), name=name)
+
+
 def test_tasks_of_one_name_are_told_apart_by_their_parents(tmp_path: Path) -> None:
     folders = [write_r2med(tmp_path / place) for place in ("a/x/data", "b/x/data", "b/y/data")]
     own = [*folders, write_beir(tmp_path / "beir"), write_beir(tmp_path / "other/beir")]

@@ -47,6 +47,8 @@ def load_task(
     registered task. `strict` makes judgements for unknown queries or documents an error.
     `use_copy=False` neither reads nor writes the local Arrow copy.
     """
+    if name is not None:
+        _check_name(name)
     wanted = _find(name_or_path, root)
     collection = _collection(wanted.source, use_copy=use_copy)
     if strict:
@@ -139,6 +141,14 @@ def _place(task: TaskEntry | Task | Path | str) -> _Place:
 def _own_name(folder: Path, split: str | None) -> str:
     name = folder.resolve().name
     return f"{name}#{split}" if split else name
+
+
+def _check_name(name: str) -> None:
+    """Files of a task are written under its name, which must not lead out of their folder."""
+    if "\\" in name or "\0" in name or {"", ".", ".."} & {*name.split("/")}:
+        raise UsageError(
+            f"name {name!r}: a task's name is one or more words joined by '/', without '..'."
+        )
 
 
 def describe(task: Task) -> str:
