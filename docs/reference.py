@@ -17,7 +17,7 @@ import typer
 
 import r2med
 from r2med.cli import main as entry
-from r2med.cli.app import app
+from r2med.cli.app import COMMANDS, app
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- Written by `make docs` from the code: change it there. -->"
@@ -61,19 +61,22 @@ def commands_page() -> str:
         if panel != heading:
             heading = panel
             lines += ["", f"## {heading}"]
-        lines += ["", f"### r2med {path}", "", *_described(path, command, shared)]
+        same = COMMANDS[path].help if path in COMMANDS else ""
+        short = [same] if same.startswith("The same as") else _described(path, command, shared)
+        lines += ["", f"### r2med {path}", "", *short]
     return "\n".join(lines) + "\n"
 
 
 def _commands(group: Any, path: str = "", panel: str = "") -> Iterator[tuple[str, Any, str]]:
-    """Every command with its words and heading; hidden ones last."""
-    for name, command in sorted(group.commands.items(), key=lambda item: item[1].hidden):
-        own = getattr(command, "rich_help_panel", None) if not path else None
-        under = "Out of the main list" if command.hidden else panel or own or "Commands"
+    """Every command with its words and heading."""
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
+        listed = group.listed.get(name)
+        heading = panel or (listed.heading if listed else "") or "Out of the main list"
         if hasattr(command, "commands"):
-            yield from _commands(command, f"{path}{name} ", under)
+            yield from _commands(command, f"{path}{name} ", heading)
         else:
-            yield f"{path}{name}", command, under
+            yield f"{path}{name}", command, heading
 
 
 def _options(command: Any) -> dict[str, Any]:

@@ -20,7 +20,8 @@ def commands(
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every command with its words, groups taken apart."""
     group = typer.main.get_command(app) if group is None else group
-    for name, command in group.commands.items():
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
         if hasattr(command, "commands"):
             yield from commands(command, (*path, name))
         else:
@@ -75,3 +76,13 @@ def test_the_shell_completes_commands_options_tasks_and_systems(words: str, offe
     )
 
     assert offered in done.stdout.split()
+
+
+def test_a_command_loads_no_other_command() -> None:
+    code = "import sys; sys.argv = ['r2med', 'info']; from r2med.cli.main import run; run();"
+    code += "print(*(name for name in sys.modules if name.startswith('r2med.cli.')))"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    loaded = {name.removeprefix("r2med.cli.") for name in done.stdout.splitlines()[-1].split()}
+    assert loaded == {"app", "group", "info", "main", "options"}

@@ -6,21 +6,31 @@ from typing import Annotated, Any
 
 import typer
 
-from r2med.cli.cache import cache
-from r2med.cli.compare import compare
-from r2med.cli.diagnose import diagnose
-from r2med.cli.eval import evaluate
-from r2med.cli.generate import generate
-from r2med.cli.group import command_group
-from r2med.cli.info import analyze, info
-from r2med.cli.leaderboard import leaderboard
-from r2med.cli.nano import nano
-from r2med.cli.plot import plot
-from r2med.cli.reproduce import reproduce
-from r2med.cli.results import results
-from r2med.cli.run import run
-from r2med.cli.tasks import fetch, tasks
+from r2med.cli.group import Listed, command_group
 
+_RUN, _UNDERSTAND, _DATA, _STORE = "Run", "Understand", "Data", "Store"
+#: Every command under its heading; one without a heading is not in the main list.
+COMMANDS = {
+    "eval": Listed(_RUN, "eval:evaluate", "Run systems on tasks and show their scores."),
+    "generate": Listed(_RUN, "generate:generate", "Have a model write for the queries of tasks."),
+    "leaderboard": Listed(
+        _UNDERSTAND, "leaderboard:leaderboard", "Rank published and measured systems."
+    ),
+    "compare": Listed(_UNDERSTAND, "compare:compare", "Is one system really better than another?"),
+    "diagnose": Listed(_UNDERSTAND, "diagnose:diagnose", "Say where a system fails, and why."),
+    "reproduce": Listed(
+        _UNDERSTAND, "reproduce:reproduce", "Run a published system beside its figures."
+    ),
+    "plot": Listed(_UNDERSTAND, "plot:plot", "Draw a figure for screen or print."),
+    "tasks": Listed(_DATA, "tasks:tasks", "List, fetch, verify and describe tasks."),
+    "nano": Listed(_DATA, "nano:nano", "Build and judge Nano tasks."),
+    "fetch": Listed(_DATA, "tasks:fetch", "The same as `r2med tasks fetch`."),
+    "results": Listed(_STORE, "results:results", "List, show or export stored results."),
+    "cache": Listed(_STORE, "cache:cache", "Show or clear data and caches; never results."),
+    "info": Listed(_STORE, "info:info", "Show versions, known systems and language models."),
+    "run": Listed("", "run:run", "Run a command line of the reference scripts."),
+    "analyze": Listed("", "info:analyze", "Print the terms that BM25 indexes a text by."),
+}
 #: Commands that moved, and what to type now.
 RENAMED = {
     "diff": "r2med compare A B --task TASK --queries",
@@ -31,29 +41,7 @@ RENAMED = {
     "exclusions": "r2med tasks exclusions",
 }
 
-app = command_group(name="r2med", renamed=RENAMED, add_completion=True)
-
-app.command("eval", rich_help_panel="Run")(evaluate)
-app.command(short_help="Have a model write for the queries of tasks.", rich_help_panel="Run")(
-    generate
-)
-app.command(rich_help_panel="Understand")(leaderboard)
-app.command(short_help="Is one system really better than another?", rich_help_panel="Understand")(
-    compare
-)
-app.command(rich_help_panel="Understand")(diagnose)
-app.command(short_help="Run a published system beside its figures.", rich_help_panel="Understand")(
-    reproduce
-)
-app.command(rich_help_panel="Understand")(plot)
-app.add_typer(tasks, name="tasks", rich_help_panel="Data")
-app.add_typer(nano, name="nano", short_help="Build and judge Nano tasks.", rich_help_panel="Data")
-app.command(short_help="The same as `r2med tasks fetch`.", rich_help_panel="Data")(fetch)
-app.add_typer(results, name="results", rich_help_panel="Store")
-app.add_typer(cache, name="cache", rich_help_panel="Store")
-app.add_typer(info, name="info", rich_help_panel="Store")
-app.command(hidden=True)(run)
-app.command(hidden=True)(analyze)
+app = command_group(name="r2med", renamed=RENAMED, listed=COMMANDS, add_completion=True)
 
 
 def _version(wanted: bool) -> None:

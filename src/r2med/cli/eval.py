@@ -94,17 +94,17 @@ def evaluate(
         if dry_run:
             _estimate(built, task, data_root, as_json=as_json)
             return
-        found, stopped = _run(
+        finished, stopped = _run(
             built, task, data_root, results, asked, bar, force=force or fresh, strict=strict
         )
     if verbose:
-        for result in found:
+        for result in finished:
             for line in _seen_texts(result):
                 notice_console().print(line)
     if as_json:
-        echo_json([_json(result, names) for result in found])
-    elif found:
-        _show(found, asked, grouping)
+        echo_json([_json(result, names) for result in finished])
+    elif finished:
+        _show(finished, asked, grouping)
     if stopped is not None:
         raise stopped
 

@@ -1,8 +1,10 @@
-"""Groups of commands: headings in the help, a default command, and answers for renamed ones."""
+"""Groups of commands: headings in the help, default commands, and answers for renamed ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import typer
@@ -19,11 +21,26 @@ _EVERYWHERE: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True)
+class Listed:
+    """A command that is imported only when it is run: its heading, its place and its help."""
+
+    heading: str
+    target: str
+    """The module in this package and the function or group in it, as in `eval:evaluate`."""
+    help: str
+
+
 def command_group(
-    *, default: str = "--help", renamed: Mapping[str, str] | None = None, **settings: Any
+    *,
+    default: str = "--help",
+    renamed: Mapping[str, str] | None = None,
+    listed: Mapping[str, Listed] | None = None,
+    **settings: Any,
 ) -> CommandGroup:
     """A group that runs `default` when no command is named; `renamed` maps removed ones."""
-    cls = type("Commands", (_Commands,), {"default": default, "renamed": renamed or {}})
+    own = {"default": default, "renamed": renamed or {}, "listed": listed or {}}
+    cls = type("Commands", (_Commands,), own)
     return CommandGroup(cls=cls, **{**_EVERYWHERE, "add_completion": False, **settings})
 
 
@@ -51,6 +68,26 @@ class _Command(TyperCommand):
 class _Commands(TyperGroup):
     default: str
     renamed: Mapping[str, str]
+    listed: Mapping[str, Listed]
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands, in the order of the help."""
+        return [*self.listed, *(name for name in self.commands if name not in self.listed)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command, imported if need be."""
+        if cmd_name in self.listed and cmd_name not in self.commands:
+            self.commands[cmd_name] = _imported(cmd_name, self.listed[cmd_name])
+        return self.commands.get(cmd_name)
+
+    def _shown(self, width: int) -> Iterator[tuple[str, str, str]]:
+        """Heading, name and help of the commands that the help shows."""
+        for name, listed in self.listed.items():
+            if listed.heading:
+                yield listed.heading, name, listed.help
+        for name, command in self.commands.items():
+            if name not in self.listed:
+                yield "Commands", name, command.get_short_help_str(width)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Run the default command when the first word is none of ours but an option."""
@@ -70,7 +107,7 @@ class _Commands(TyperGroup):
         if self.get_command(ctx, word) is None and not ctx.resilient_parsing:
             if word in self.renamed:
                 raise UsageError(f"`{ctx.command_path} {word}` is now `{self.renamed[word]}`.")
-            shown = [name for name in self.commands if not self.commands[name].hidden]
+            shown = [name for _, name, _ in self._shown(80)]
             raise UsageError(
                 f"{ctx.command_path} has no command {word!r}. {nearest(word, shown)}\n"
                 f"See {ctx.command_path} --help{self._about(ctx, word)}."
@@ -83,14 +120,10 @@ class _Commands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, each under its heading."""
-        longest = max(map(len, self.commands))
-        width = formatter.width - 6 - longest
+        longest = max(map(len, self.list_commands(ctx)))
         sections: dict[str, list[tuple[str, str]]] = {}
-        for name, command in self.commands.items():
-            heading = getattr(command, "rich_help_panel", None) or "Commands"
-            if not command.hidden:
-                row = (f"{name:<{longest}}", command.get_short_help_str(width))
-                sections.setdefault(heading, []).append(row)
+        for heading, name, text in self._shown(formatter.width - 6 - longest):
+            sections.setdefault(heading, []).append((f"{name:<{longest}}", text))
         _write(formatter, sections)
 
     def make_context(self, *args: Any, **settings: Any) -> Any:
@@ -102,6 +135,18 @@ class _Commands(TyperGroup):
         """Run the command."""
         with told_apart():
             return super().invoke(ctx)
+
+
+def _imported(name: str, listed: Listed) -> Any:
+    module, _, attribute = listed.target.partition(":")
+    target = getattr(import_module(f"r2med.cli.{module}"), attribute)
+    if not isinstance(target, typer.Typer):
+        alone = CommandGroup(**_EVERYWHERE, add_completion=False)
+        alone.command(name, hidden=not listed.heading)(target)
+        target = alone
+    command = typer.main.get_command(target)
+    command.name = name
+    return command
 
 
 def _write(formatter: Any, sections: Mapping[str, list[tuple[str, str]]]) -> None:

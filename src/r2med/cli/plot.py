@@ -126,15 +126,15 @@ def _overlap(
 
     if not systems or task is None:
         raise UsageError("plot overlap needs a system and --task, e.g. plot overlap bm25 -t demo.")
-    found: dict[str, list[Any]] = {}
+    diagnoses: dict[str, list[Any]] = {}
     for loaded in load_tasks(task, root=root):
         lexicon = Lexicon(loaded.corpus)
         for system in systems:
             ranking = find_ranking(system, stored, loaded, folder, notice)
-            found.setdefault(ranking.name, []).append(
+            diagnoses.setdefault(ranking.name, []).append(
                 diagnose_ranking(ranking, loaded, lexicon=lexicon)
             )
-    return overlap(found, theme)
+    return overlap(diagnoses, theme)
 
 
 def _wins(

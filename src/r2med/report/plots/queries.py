@@ -29,8 +29,8 @@ def overlap(diagnoses: Mapping[str, Sequence[TaskDiagnosis]], theme: Theme) -> A
     """One faint mark per query, and means of groups of equal size with their intervals."""
     points = [
         {"system": system, "overlap": 100 * query.overlap, "score": 100 * query.score}
-        for system, found in diagnoses.items()
-        for diagnosis in found
+        for system, of_tasks in diagnoses.items()
+        for diagnosis in of_tasks
         for query in diagnosis.queries
     ]
     groups = [group for system in diagnoses for group in _groups(system, points)]
@@ -67,17 +67,17 @@ def overlap(diagnoses: Mapping[str, Sequence[TaskDiagnosis]], theme: Theme) -> A
     return alt.layer(*layers).properties(
         width=600,
         height=380,
-        title={"text": f"{metric} against lexical overlap", "subtitle": _told(diagnoses)},
+        title={"text": f"{metric} against lexical overlap", "subtitle": _subtitle(diagnoses)},
     )
 
 
 def _groups(system: str, points: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     own = sorted((p for p in points if p["system"] == system), key=lambda p: p["overlap"])
-    found = []
+    means = []
     for part in np.array_split(np.arange(len(own)), min(_GROUPS, max(1, len(own) // 4))):
         scores = np.array([own[place]["score"] for place in part])
         interval = mean_interval(scores)
-        found.append(
+        means.append(
             {
                 "system": system,
                 "overlap": float(np.mean([own[place]["overlap"] for place in part])),
@@ -86,10 +86,10 @@ def _groups(system: str, points: Sequence[Mapping[str, Any]]) -> list[dict[str, 
                 "high": interval.high,
             }
         )
-    return found
+    return means
 
 
-def _told(diagnoses: Mapping[str, Sequence[TaskDiagnosis]]) -> list[str]:
+def _subtitle(diagnoses: Mapping[str, Sequence[TaskDiagnosis]]) -> list[str]:
     first = next(iter(diagnoses.values()))
     tasks = [diagnosis.task for diagnosis in first]
     queries = sum(len(diagnosis.queries) for diagnosis in first)
