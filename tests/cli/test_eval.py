@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import r2med
 from tests.cli.running import run
 from tests.tasks.writing import Written, write_beir
 
@@ -109,7 +110,7 @@ def test_titles_show_options_and_odd_names_as_they_are() -> None:
 
 
 def test_a_suite_where_one_task_is_wanted_is_named_as_such() -> None:
-    done = run("show", "demo", "1", "--system", "hyde:expert | bm25")
+    message = "'demo' is a suite; name one task of it, such as demo/biology"
 
-    assert done.code == 2
-    assert "'demo' is a suite; name one task of it, such as demo/biology" in done.err
+    with pytest.raises(r2med.R2MedError, match=message):
+        r2med.load_task("demo")
