@@ -8,7 +8,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from r2med.errors import MissingError
 
@@ -62,10 +62,12 @@ def table_of(columns: Mapping[str, type], rows: Iterable[Mapping[str, object]]) 
 
 def columns_of(record: type) -> dict[str, type]:
     """The fields of a dataclass that hold one value or none, as columns of a table."""
-    columns = {}
+    columns: dict[str, type] = {}
     for name, hint in get_type_hints(record).items():
         kinds = [kind for kind in get_args(hint) or (hint,) if kind is not type(None)]
-        if len(kinds) == 1 and kinds[0] in (str, int, float, bool):
+        if get_origin(hint) is Literal:
+            columns[name] = str
+        elif len(kinds) == 1 and kinds[0] in (str, int, float, bool):
             columns[name] = kinds[0]
     return columns
 

@@ -10,7 +10,7 @@ import pytest
 import r2med
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.results.compare import Aligned, Shift, aligned, compare, movement
-from r2med.results.ranking import find_ranking
+from r2med.results.lookup import find_ranking
 from tests.results.diagnosis.collections import ranking_of, task_of
 from tests.results.storing import ranks, store
 

@@ -121,7 +121,7 @@ def _overlap(
     from r2med.report.plots.queries import overlap
     from r2med.results.diagnosis import diagnose_ranking
     from r2med.results.diagnosis.lexicon import Lexicon
-    from r2med.results.ranking import find_ranking
+    from r2med.results.lookup import find_ranking
     from r2med.tasks.load import load_tasks
 
     if not systems or task is None:

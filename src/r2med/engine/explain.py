@@ -19,7 +19,7 @@ from r2med.expand.generations import FromFile
 from r2med.expand.writing import FromModel
 from r2med.results.diagnosis.diagnose import diagnose_ranking
 from r2med.results.diagnosis.findings import QueryFinding, TaskDiagnosis
-from r2med.results.ranking import Ranking, find_ranking
+from r2med.results.lookup import Ranking, find_ranking
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.bm25.retriever import Bm25Retriever

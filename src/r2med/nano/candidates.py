@@ -151,17 +151,9 @@ def read_candidates(task: Task) -> Iterator[CandidateList]:
 
 def positives_of(judgements: Judgements) -> dict[str, list[str]]:
     """The positive documents of every query that has any, sorted."""
-    positives: dict[str, list[str]] = {}
-    rows = zip(
-        judgements.query_ids.to_pylist(),
-        judgements.document_ids.to_pylist(),
-        judgements.scores.tolist(),
-        strict=True,
-    )
-    for query, document, score in rows:
-        if score > 0:
-            positives.setdefault(query, []).append(document)
-    return {query: sorted(documents) for query, documents in positives.items()}
+    judged = judgements.by_query()
+    positives = {query: sorted(d for d in own if own[d] > 0) for query, own in judged.items()}
+    return {query: documents for query, documents in positives.items() if documents}
 
 
 def _role(config: str) -> Role:

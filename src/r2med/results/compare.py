@@ -6,7 +6,7 @@ that says what to run. Differences are A minus B everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -18,13 +18,21 @@ import pyarrow as pa
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.measure import Scores, measure, parse_metric
 from r2med.measure.significance import Difference, Matrix, Pair, compare_systems
-from r2med.results.lookup import find_named, is_run_file, newest, quoted, stored_results
-from r2med.results.ranking import Ranking, file_run, find_ranking, grades, listed
+from r2med.results.lookup import (
+    Ranking,
+    file_run,
+    find_named,
+    find_ranking,
+    is_run_file,
+    newest,
+    quoted,
+    stored_results,
+)
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
 from r2med.runs import Run
-from r2med.tabular import Tabular
+from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.load import load_tasks, task_names
 from r2med.tasks.registry import all_entries, resolve
 from r2med.tasks.task import Task
@@ -77,7 +85,9 @@ class Comparison(Tabular):
 
         `p_holm` is corrected over the tasks of a pair, of the task mean over the pairs.
         """
-        return pa.Table.from_pylist([row for pair in self.pairs for row in self._rows(pair)])
+        names = dict.fromkeys(("a", "b", "over"), str)
+        columns = names | columns_of(Difference) | dict.fromkeys(("low", "high", "p_holm"), float)
+        return table_of(columns, [row for pair in self.pairs for row in self._rows(pair)])
 
     def to_json(self) -> dict[str, Any]:
         """Everything, scores and differences 0 to 1."""
@@ -102,34 +112,16 @@ class Comparison(Tabular):
             ],
         }
 
-    def _rows(self, pair: Pair) -> list[dict[str, Any]]:
+    def _rows(self, pair: Pair) -> Iterator[dict[str, Any]]:
         lines: list[tuple[str, Difference, float | None]] = [
             (each.task, each.difference, each.p_holm) for each in pair.tasks
         ]
         if len(lines) > 1:
             lines.append(("task mean", pair.by_task, pair.p_holm))
             lines.append(("all queries", pair.by_query, None))
-        return [
-            {
-                "a": self.systems[pair.a],
-                "b": self.systems[pair.b],
-                "over": over,
-                "queries": found.queries,
-                "mean_a": found.mean_a,
-                "mean_b": found.mean_b,
-                "difference": found.difference,
-                "low": found.interval.low,
-                "high": found.interval.high,
-                "p_randomisation": found.p_randomisation,
-                "p_holm": p_holm,
-                "p_t": found.p_t,
-                "effect": found.effect,
-                "won": found.won,
-                "tied": found.tied,
-                "lost": found.lost,
-            }
-            for over, found, p_holm in lines
-        ]
+        names = {"a": self.systems[pair.a], "b": self.systems[pair.b]}
+        for over, found, p_holm in lines:
+            yield {**names, "over": over, **vars(found), **vars(found.interval), "p_holm": p_holm}
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,15 +173,11 @@ class _Trial:
     task: str
     suite: str | None
     data: str
-    result: Result | None = None
-    measured: Scores | None = None
+    source: Result | Scores
 
     @property
     def scores(self) -> Scores:
-        if self.measured is not None:
-            return self.measured
-        assert self.result is not None
-        return self.result.scores
+        return self.source.scores if isinstance(self.source, Result) else self.source
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +212,7 @@ def _side(
         )
     [task] = loaded
     scores = measure(file_run(named.file, task, tell), task.judgements, [metric])
-    return _Side(named.name, [_Trial(task.name, task.suite, task.hash, measured=scores)])
+    return _Side(named.name, [_Trial(task.name, task.suite, task.hash, scores)])
 
 
 def _trial(result: Result) -> _Trial:
@@ -270,8 +258,8 @@ def _same_data(sides: Sequence[_Side], task: str, tell: Tell) -> list[_Trial]:
             "Run all of them on the same files with r2med eval."
         )
     for side in sides:
-        same = [t.result for t in side.trials if (t.task, t.data) == (task, shared[0])]
-        if stored := [result for result in same if result]:
+        same = [t.source for t in side.trials if (t.task, t.data) == (task, shared[0])]
+        if stored := [source for source in same if isinstance(source, Result)]:
             newest(stored, tell)
     return [own[shared[0]] for own in by_data]
 
@@ -401,7 +389,7 @@ def movement(a: Ranking, b: Ranking, task: Task, metric: str = "ndcg@10") -> Mov
     scores_a, scores_b = (_by_query(each.run, task, metric) for each in (a, b))
     positives = {
         query: [name for name, grade in own.items() if grade > 0]
-        for query, own in grades(task).items()
+        for query, own in task.judgements.by_query().items()
     }
     queries = []
     for query in [query for query in task.queries.ids.to_pylist() if positives.get(query)]:
@@ -429,4 +417,4 @@ def _by_query(run: Run, task: Task, metric: str) -> Mapping[str, float]:
 
 def _ranks(run: Run, query: str) -> dict[str, int]:
     """Rank by document, in list order."""
-    return {name: rank for rank, name in enumerate(listed(run, query), start=1)}
+    return {name: rank for rank, name in enumerate(run.listed(query), start=1)}

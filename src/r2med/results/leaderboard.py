@@ -6,37 +6,35 @@ and tested against none. A gain is taken against the same kind of figure, or say
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 
 from r2med.errors import R2MedError, UsageError, nearest
 from r2med.measure import parse_metric
-from r2med.measure.intervals import Averaging, Column, Interval, pooled_interval
+from r2med.measure.intervals import Averaging, Interval, pooled_interval
 from r2med.measure.scores import Aggregates, aggregate
-from r2med.measure.significance import SIGNIFICANT, draws_for, holm, letters, pairwise_p
 from r2med.results.cost import Cost, cost_of
+from r2med.results.entrants import Entrant, Separation, entrants, separated
 from r2med.results.lookup import stored_results
 from r2med.results.published import is_micro, published_systems
 from r2med.results.record import Result
-from r2med.results.reproduction import measured_value, other_data, tie_range
+from r2med.results.reproduction import measured_value, tie_range
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
-from r2med.systems.registry import KINDS, Kind, first_stage, kind_of
+from r2med.systems.registry import KINDS, Kind, first_stage
 from r2med.systems.spec import parse
-from r2med.tabular import Tabular, table_of
+from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import Suite, TaskEntry, find_suite
 
 Origin = Literal["published", "measured"]
 Bounds = tuple[float, float]
+_BoundsOf = Callable[[Result], Bounds | None]
 
 
 def leaderboard(
@@ -67,16 +65,20 @@ def leaderboard(
     frame = _Frame(entries, name, averaging, _tasks(entries, family))
     rows, notes = frame.published()
     own = [each for each in _results(results, entries.name, tell) if each.suite == entries.name]
-    entrants, passed_over = _entrants(own, [task.name for task in frame.tasks])
-    rows += [frame.measured(entrant) for entrant in entrants]
-    only = _one_of(kind, KINDS, "kind")
-    placed = _ranked(_with_gains(rows, only))
-    separation = None
-    if entrants:
-        known = {entrant.system: entrant for entrant in entrants}
-        bounds = _bounds_of(name, root) if ties else None
-        placed = [frame.with_doubt(row, known, bounds) for row in placed]
-        placed, separation = _lettered(placed, known, name, averaging)
+    measured, passed_over = entrants(own, [task.name for task in frame.tasks])
+    known = {entrant.system: entrant for entrant in measured}
+    rows += [frame.measured(entrant) for entrant in measured]
+    bounds = _bounds_of(name, root) if ties else None
+    placed = [
+        row if row.origin == "published" else frame.with_doubt(row, known[row.system], bounds)
+        for row in _ranked(_with_gains(rows, _one_of(kind, KINDS, "kind")))
+    ]
+    able = [known[row.system] for row in placed if row.interval is not None]
+    names, separation = separated(able, name, averaging)
+    placed = [
+        replace(row, letters=names[row.system]) if row.interval and row.system in names else row
+        for row in placed
+    ]
     return Leaderboard(
         suite=entries,
         metric=name,
@@ -112,15 +114,6 @@ class Standing:
     gain_over: str = ""
     marks: tuple[str, ...] = ()
     cost: Cost | None = None
-
-
-@dataclass(frozen=True)
-class Separation:
-    """The tests behind the letters: how many rows and pairs, and how many pairs differ."""
-
-    rows: int
-    pairs: int
-    different: int
 
 
 @dataclass(frozen=True)
@@ -190,11 +183,11 @@ class Leaderboard(Tabular):
 
     def to_arrow(self) -> pa.Table:
         """One row per system: both means, family means and every task, values 0 to 1."""
+        means = dict.fromkeys(("task_mean", self.weighted_name, "low", "high"), float)
         families = dict.fromkeys((task.family for task in self.tasks), float)
         tasks = dict.fromkeys((task.name for task in self.tasks), float)
-        means = {"task_mean": float, self.weighted_name: float}
-        columns = _NAMES | means | _COLUMNS | families | tasks
-        return table_of(columns, [self._flat(row) for row in self.shown])
+        own = {"rank": int, **columns_of(Standing), **means, **columns_of(Cost), "marks": str}
+        return table_of(own | families | tasks, [self._flat(row) for row in self.shown])
 
     def to_json(self) -> dict[str, Any]:
         """Every row with full digits, values 0 to 1."""
@@ -213,82 +206,22 @@ class Leaderboard(Tabular):
         }
 
     def _row(self, row: Standing) -> dict[str, Any]:
-        interval, cost = row.interval, row.cost
-        return {
-            "rank": row.rank,
-            "system": row.system,
-            "kind": row.kind,
-            "origin": row.origin,
-            "source": row.source,
-            "task_mean": row.aggregates.task_mean,
-            self.weighted_name: row.aggregates.weighted_mean,
-            "families": dict(row.aggregates.families),
-            "queries": row.aggregates.queries,
-            "interval": interval and asdict(interval),
-            "tie_bounds": row.ties and {"worst": row.ties[0], "best": row.ties[1]},
-            "letters": row.letters or None,
-            "gain": row.gain,
-            "gain_over": row.gain_over or None,
-            "values": dict(row.values),
-            "cost": cost and {**asdict(cost), "seconds_per_query": cost.seconds_per_query},
-            "marks": list(row.marks),
-        }
+        """A row as JSON."""
+        data, found = asdict(row), row.aggregates
+        data |= {"task_mean": found.task_mean, self.weighted_name: found.weighted_mean}
+        data |= {"families": data.pop("aggregates")["families"], "queries": found.queries}
+        data["tie_bounds"] = data.pop("ties")
+        if row.cost:
+            data["cost"]["seconds_per_query"] = row.cost.seconds_per_query
+        return data
 
     def _flat(self, row: Standing) -> dict[str, Any]:
-        whole = self._row(row)
-        interval, cost = whole["interval"] or {}, whole["cost"] or {}
-        return {
-            **whole,
-            **whole["families"],
-            **whole["values"],
-            **{name: value for name, value in cost.items() if name in _COLUMNS},
-            "queries": row.aggregates.queries,
-            "interval_low": interval.get("low"),
-            "interval_high": interval.get("high"),
-            "marks": "; ".join(row.marks),
-        }
-
-
-_NAMES: dict[str, type] = {"rank": int, "system": str, "kind": str, "origin": str, "source": str}
-_COLUMNS: dict[str, type] = {
-    "interval_low": float,
-    "interval_high": float,
-    "letters": str,
-    "gain": float,
-    "gain_over": str,
-    "queries": int,
-    "index_seconds": float,
-    "seconds_per_query": float,
-    "index_tokens": int,
-    "query_tokens": int,
-    "money": float,
-    "marks": str,
-}
-
-
-@dataclass(frozen=True, eq=False)
-class _Entrant:
-    """One measured system: its newest result on each task, and what sets its data apart."""
-
-    system: str
-    kind: Kind
-    results: Mapping[str, Result]
-    marks: tuple[str, ...]
-
-    @property
-    def queries(self) -> Mapping[str, int]:
-        """Judged queries by task."""
-        return {task: result.record.task.judged_queries for task, result in self.results.items()}
-
-    @cached_property
-    def data(self) -> tuple[tuple[str, str], ...]:
-        """Tasks and the hashes of their data: rows are paired only when these are equal."""
-        return tuple((task, result.record.task.hash) for task, result in self.results.items())
-
-    def columns(self, metric: str) -> list[Column]:
-        """Per-query scores, one column per task, in the order of the tasks."""
-        tables = [result.scores for result in self.results.values()]
-        return [table.at(table.query_ids.sort())[metric] for table in tables]
+        """A row of plain values."""
+        data = self._row(row)
+        parts = (data["families"], data["values"], data["cost"] or {}, data["interval"] or {})
+        for part in parts:
+            data |= part
+        return {**data, "queries": row.aggregates.queries, "marks": "; ".join(row.marks)}
 
 
 @dataclass(frozen=True)
@@ -341,7 +274,7 @@ class _Frame:
         note = f"{without} of {known} published systems have no figure for {self.metric}."
         return rows, [note] if without else []
 
-    def measured(self, entrant: _Entrant) -> Standing:
+    def measured(self, entrant: Entrant) -> Standing:
         """The row of a measured system, marked where its data or coverage is not the suite's."""
         values = {
             task: value
@@ -358,35 +291,21 @@ class _Frame:
             marks = (*marks, few)
         return replace(row, marks=marks, cost=cost_of(entrant.results.values()))
 
-    def with_doubt(
-        self,
-        row: Standing,
-        entrants: Mapping[str, _Entrant],
-        bounds: Callable[[Result], Bounds | None] | None,
-    ) -> Standing:
+    def with_doubt(self, row: Standing, entrant: Entrant, bounds: _BoundsOf | None) -> Standing:
         """A measured row with its interval, which micro recall has not, and its tie bounds."""
-        if row.origin == "published" or row.mean is None:
+        if row.mean is None:
             return row
-        entrant = entrants[row.system]
         if not is_micro(self.suite.name, self.metric):
             columns = entrant.columns(self.metric)
             row = replace(row, interval=pooled_interval(columns, by=self.averaging))
         return row if bounds is None else replace(row, ties=self._tie_bounds(entrant, bounds))
 
-    def _tie_bounds(
-        self, entrant: _Entrant, bounds: Callable[[Result], Bounds | None]
-    ) -> Bounds | None:
+    def _tie_bounds(self, entrant: Entrant, bounds: _BoundsOf) -> Bounds | None:
         found = {task: bounds(result) for task, result in entrant.results.items()}
+        sides = [{task: bound[side] for task, bound in found.items() if bound} for side in (0, 1)]
         worst, best = (
-            self.standing(
-                "",
-                "base",
-                "measured",
-                "",
-                {task: bound[side] for task, bound in found.items() if bound},
-                entrant.queries,
-            ).mean
-            for side in (0, 1)
+            self.standing("", "base", "measured", "", values, entrant.queries).mean
+            for values in sides
         )
         return None if worst is None or best is None else (worst, best)
 
@@ -415,52 +334,6 @@ def _tasks(suite: Suite, family: str | None) -> tuple[TaskEntry, ...]:
 
 def _key(family: str) -> str:
     return "".join(letter for letter in family.lower() if letter.isalnum())
-
-
-def _entrants(results: Sequence[Result], tasks: Sequence[str]) -> tuple[list[_Entrant], list[str]]:
-    """The systems among results (newest first), and notes on results passed over."""
-    chosen: dict[str, dict[str, Result]] = {}
-    older: Counter[str] = Counter()
-    for result in results:
-        if result.task in tasks:
-            by_task = chosen.setdefault(result.system, {})
-            older[result.system] += result.task in by_task
-            by_task.setdefault(result.task, result)
-    proper = _proper_data(chosen)
-    found, notes = [], []
-    for system, by_task in chosen.items():
-        try:
-            kind = kind_of(parse(system))
-        except UsageError:
-            folder = next(iter(by_task.values())).folder
-            notes.append(f"{folder}: {system!r} is no system's text; it is not shown.")
-            continue
-        ordered = {task: by_task[task] for task in tasks if task in by_task}
-        marks = [mark for each in ordered.values() if (mark := _data_mark(each, proper))]
-        found.append(_Entrant(system, kind, ordered, tuple(dict.fromkeys(marks))))
-    notes += [
-        f"{system}: {count} older result(s) of other data or settings are not shown."
-        for system, count in older.items()
-        if count
-    ]
-    return found, notes
-
-
-def _proper_data(chosen: Mapping[str, Mapping[str, Result]]) -> Mapping[str, str]:
-    """By task the hash of the data that conforms to the manifest; the usual one of several."""
-    seen: dict[str, Counter[str]] = {}
-    for by_task in chosen.values():
-        for task, result in by_task.items():
-            if other_data(result) is None:
-                seen.setdefault(task, Counter())[result.record.task.hash] += 1
-    return {task: hashes.most_common(1)[0][0] for task, hashes in seen.items()}
-
-
-def _data_mark(result: Result, proper: Mapping[str, str]) -> str | None:
-    mark = other_data(result)
-    if mark is None and result.record.task.hash != proper[result.task]:
-        mark = f"ran on other data of {result.task} than the other measured rows"
-    return mark
 
 
 def _with_gains(rows: Sequence[Standing], kind: Kind | None) -> list[Standing]:
@@ -493,39 +366,7 @@ def _ranked(rows: Sequence[Standing]) -> list[Standing]:
     return [*placed, *(row for row in rows if row.mean is None)]
 
 
-def _lettered(
-    rows: Sequence[Standing], entrants: Mapping[str, _Entrant], metric: str, averaging: Averaging
-) -> tuple[list[Standing], Separation | None]:
-    """Letters for measured rows: two share one exactly when no test separates them.
-
-    Every pair of rows on one form of the data is tested, with Holm's correction over all pairs; of
-    several forms the one that conforms to the manifest counts, or that most rows share.
-    """
-    able = [entrants[row.system] for row in rows if row.origin == "measured" and row.interval]
-    groups: dict[tuple[tuple[str, str], ...], list[_Entrant]] = {}
-    for entrant in able:
-        groups.setdefault(entrant.data, []).append(entrant)
-    tested = max(groups.values(), key=lambda group: (not group[0].marks, len(group)), default=[])
-    if len(tested) < 2:
-        return list(rows), None
-    tasks = [
-        np.column_stack(task)
-        for task in zip(*(entrant.columns(metric) for entrant in tested), strict=True)
-    ]
-    upper = np.triu_indices(len(tested), 1)
-    p_values = pairwise_p(tasks, averaging, resamples=draws_for(len(upper[0])))
-    different = np.zeros((len(tested), len(tested)), dtype=bool)
-    different[upper] = np.array(holm(list(p_values[upper]))) < SIGNIFICANT
-    systems = [entrant.system for entrant in tested]
-    names = dict(zip(systems, letters(different | different.T), strict=True))
-    lettered = [
-        replace(row, letters=names.get(row.system, "")) if row.origin == "measured" else row
-        for row in rows
-    ]
-    return lettered, Separation(len(tested), len(upper[0]), int(different.sum()))
-
-
-def _bounds_of(metric: str, root: str | Path | None) -> Callable[[Result], Bounds | None]:
+def _bounds_of(metric: str, root: str | Path | None) -> _BoundsOf:
     """Tie bounds of a result, from its task's judgements; None when they are not the same."""
 
     def bounds(result: Result) -> Bounds | None:

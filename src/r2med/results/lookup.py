@@ -1,4 +1,4 @@
-"""Which stored result, run file or published row a text names, and which of several is newest."""
+"""Which stored result or run file a text names, which of several is newest, and its ranking."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from r2med.errors import DamagedError, MissingError, nearest
+from r2med.errors import DamagedError, DataError, MissingError, nearest
 from r2med.results.record import RECORD_FILE, Result
 from r2med.results.store import Store, read_result
-from r2med.retrieve.conditions import Tell
+from r2med.retrieve.conditions import Tell, log
+from r2med.retrieve.given.files import locate_run
+from r2med.retrieve.given.fitting import fitted
+from r2med.runs import Run
+from r2med.runs.ties import ordered
 from r2med.systems.registry import registered
 from r2med.systems.spec import parse
+from r2med.tasks.task import Task
 
 _RUN_ENDINGS = (".trec", ".run", ".txt", ".res", ".gz", ".parquet")
 #: Differences of two identities that a note lists; the rest is counted.
@@ -88,6 +93,43 @@ def find_named(
         f"{f' {nearest(spec, stored)}' if stored else ''}\n"
         f"Run it first: r2med eval {quoted(spec)} --task {quoted(task) if task else 'TASK'}"
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """A named run with its ties resolved; `result` is None for a run file."""
+
+    name: str
+    run: Run
+    result: Result | None = None
+
+
+def find_ranking(
+    text: str, results: Sequence[Result], task: Task, folder: Path, tell: Tell = log
+) -> Ranking:
+    """The run of a run file, a stored result's folder, or a system in `results` (newest first)."""
+    named = find_named(text, results, folder, task=task.name)
+    if named.file is not None:
+        return Ranking(text, ordered(file_run(named.file, task, tell)))
+    same = [result for result in named.results if result.record.task.hash == task.hash]
+    if not same:
+        record = named.results[0].record.task
+        raise DataError(
+            f"{named.name}: its stored result is of {record.name}, data {record.hash[:12]}; "
+            f"{task.name} is now data {task.hash[:12]}.\n"
+            f"Run it again: r2med eval '{named.results[0].system}' --task {task.name}"
+        )
+    result = newest(same, tell)
+    return Ranking(named.name, result.ranked, result)
+
+
+def file_run(path: Path, task: Task, tell: Tell) -> Run:
+    """The run in a file, fitted to a task; what does not fit is told."""
+    run, findings = locate_run(str(path)).read()
+    fit, findings = fitted(run, task, findings, str(path))
+    for notice in findings.notices():
+        tell(f"{path}: {notice}")
+    return fit
 
 
 def is_run_file(text: str) -> bool:

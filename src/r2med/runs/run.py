@@ -57,6 +57,12 @@ class Run:
         ids = self.document_ids.take(pa.array(self.documents[part])).to_pylist()
         return list(zip(ids, self.scores[part].tolist(), strict=True))
 
+    def listed(self, query_id: str) -> list[str]:
+        """One query's documents, best first; none for a query that the run lacks."""
+        if self.query_ids.index(query_id).as_py() < 0:
+            return []
+        return [document for document, _ in self.ranking(query_id)]
+
     def truncated(self, depth: int) -> Run:
         """The first `depth` documents of every list."""
         return self.take(np.flatnonzero(self.ranks <= depth))

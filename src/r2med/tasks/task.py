@@ -89,6 +89,14 @@ class Judgements:
     def __len__(self) -> int:
         return len(self.query_ids)
 
+    def by_query(self) -> dict[str, dict[str, int]]:
+        """The judged scores by query and document."""
+        judged: dict[str, dict[str, int]] = {}
+        ids = zip(self.query_ids.to_pylist(), self.document_ids.to_pylist(), strict=True)
+        for (query, document), score in zip(ids, self.scores.tolist(), strict=True):
+            judged.setdefault(query, {})[document] = score
+        return judged
+
 
 @dataclass(frozen=True, eq=False)
 class Task:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from r2med.results.ranking import Ranking
+from r2med.results.lookup import Ranking
 from r2med.runs import Run
 from r2med.runs.ties import ordered
 from r2med.tasks.load import load_task

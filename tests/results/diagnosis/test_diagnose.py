@@ -9,7 +9,7 @@ import r2med
 from r2med.errors import DataError
 from r2med.results.diagnosis import CAUSES, Diagnosis, diagnose, diagnose_ranking
 from r2med.results.diagnosis.findings import slices
-from r2med.results.ranking import find_ranking
+from r2med.results.lookup import find_ranking
 from tests.results.diagnosis.collections import ranking_of, task_of
 
 FILLER = {f"filler{n}": f"Unrelated note number {n} on hospital parking." for n in range(12)}

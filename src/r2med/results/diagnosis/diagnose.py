@@ -23,8 +23,7 @@ from r2med.results.diagnosis.findings import (
     TaskDiagnosis,
 )
 from r2med.results.diagnosis.lexicon import Lexicon, Numbers, QueryTerms
-from r2med.results.lookup import stored_results
-from r2med.results.ranking import Ranking, find_ranking, grades, listed
+from r2med.results.lookup import Ranking, find_ranking, stored_results
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
@@ -134,7 +133,7 @@ class _Scene:
 
     def __post_init__(self) -> None:
         queries, result = self.task.queries, self.ranking.result
-        self.judged = grades(self.task)
+        self.judged = self.task.judgements.by_query()
         self.evidence = _evidence(self.judged)
         ids = queries.ids.to_pylist()
         self.answers = dict(zip(ids, queries.answers.to_pylist(), strict=True))
@@ -161,8 +160,8 @@ class _Scene:
         """All that is to say of one query."""
         text = self.task.queries.texts[row].as_py() or ""
         coverage = self.lexicon.coverage(terms)
-        ranked = listed(self.ranking.run, query)
-        earlier = listed(self.below, query) if self.below is not None else []
+        ranked = self.ranking.run.listed(query)
+        earlier = self.below.listed(query) if self.below is not None else []
         view = _View(self, query, terms, len(text.split()), coverage, ranked, earlier)
         positives = [view.positive(name) for name, grade in self.judged[query].items() if grade > 0]
         positives.sort(key=lambda each: (each.rank is None, each.rank or 0, each.document_id))
