@@ -29,7 +29,7 @@ CHOICE = st.fixed_dictionaries({"message": JSON | st.fixed_dictionaries({"conten
 @given(OBJECT | st.fixed_dictionaries({"choices": st.lists(CHOICE, max_size=2), "usage": JSON}))
 def test_any_json_is_a_chat_answer_or_unreadable(value: dict[str, Any]) -> None:
     with suppress(ValueError):
-        read_answer(find_llm("qwq-32b"), ask("why?"), value)
+        read_answer(find_llm("qwq-32b"), ask("why?"), value, 0.5)
 
 
 @given(OBJECT | st.fixed_dictionaries({"data": st.lists(OBJECT, min_size=1, max_size=1)}))

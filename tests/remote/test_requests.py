@@ -141,7 +141,7 @@ def test_an_answer_that_is_packed_unasked_is_read(server: LLMServer) -> None:
 def test_a_defect_is_raised_and_what_else_was_asked_is_kept(server: LLMServer) -> None:
     server.script = [slow(0.1)] * 3
 
-    def read(place: int, value: dict[str, Any]) -> str:
+    def read(place: int, value: dict[str, Any], _: float) -> str:
         if place == 1:
             raise ZeroDivisionError("a defect")
         return str(value["choices"][0]["message"]["content"])

@@ -66,6 +66,7 @@ class Answers:
         self._read: dict[Path, int] = {}
         self._file = AppendFile(self.folder, SUFFIX, what="answers")
         self._synced = 0.0
+        self._own, self._others = 0, -1
         self._guard = threading.RLock()
 
     def get(self, key: str, *, since: float = 0.0) -> ChatAnswer | None:
@@ -91,29 +92,36 @@ class Answers:
         data = row.encode("utf-8", "replace")
         line = b"%08x %s\n" % (zlib.crc32(data), data)
         with self._guard:
-            self._say_which_model()
+            if not self._read:
+                self._say_which_model()
             path, start = self._file.append(line)
             self._lines[key] = _Line(path, start, len(line), now)
             self._read[path] = start + len(line)
-            if now - self._synced > _SYNC_EVERY:
-                self.sync()
+            self._asking.count_answer()
+            self._own += 1
 
     def reserve(self, key: str) -> bool:
         """Whether to ask now: nobody else, in this process or another one, is asking.
 
         Look for the answer again afterwards: who was asking may just have finished.
         """
-        return _asking(self.folder, os.getpid()).add(key)
+        asking = self._asking
+        if not asking.add(key):
+            return False
+        if (others := asking.answers() - self._own) != self._others:
+            self._others = others
+            self.refresh()
+        return True
 
     def release(self, key: str) -> None:
         """Let others ask."""
-        _asking(self.folder, os.getpid()).discard(key)
+        self._asking.discard(key)
 
-    def sync(self) -> None:
-        """Bring what was written to the disk itself."""
-        with self._guard:
+    def sync(self, *, at_once: bool = False) -> None:
+        """Bring what was written to the disk itself, unless that was just done."""
+        if at_once or time.monotonic() - self._synced > _SYNC_EVERY:
             self._file.sync()
-            self._synced = time.time()
+            self._synced = time.monotonic()
 
     def close(self) -> None:
         """End this process's file."""
@@ -127,6 +135,10 @@ class Answers:
                 start = self._read.get(path, 0)
                 if path.stat().st_size > start:
                     self._learn(path, start)
+
+    @property
+    def _asking(self) -> _Asking:
+        return _asking(self.folder, os.getpid())
 
     def _learn(self, path: Path, start: int) -> None:
         with path.open("rb") as file:
@@ -163,12 +175,13 @@ class _Asking:
 
     Each is a byte of one file that its process has locked; the system drops the locks of a process
     that ends. They belong to the process as a whole and go when it closes the file anywhere, so
-    there is one such object per folder, which stays.
+    there is one such object per folder, which stays. The file grows by a byte with every answer,
+    which tells the others that there is something to read.
     """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+        self._handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o666)
         self._keys: set[str] = set()
         self._guard = threading.Lock()
 
@@ -185,6 +198,14 @@ class _Asking:
             if key in self._keys:
                 self._keys.remove(key)
                 self._lock(key, ask=False)
+
+    def count_answer(self) -> None:
+        """Let others know that an answer was written."""
+        os.write(self._handle, b".")
+
+    def answers(self) -> int:
+        """How many answers were written, by whomever."""
+        return os.fstat(self._handle).st_size
 
     def _lock(self, key: str, *, ask: bool) -> bool:
         if fcntl is None:

@@ -326,25 +326,33 @@ class _Batch:
         finally:
             for key in list(self.reserved):
                 self._release(key)
-            self.store.sync()
+            self.store.sync(at_once=True)
 
     def _ask(self, session: Session, keys: Sequence[str], jobs: Sequence[Job]) -> None:
-        def read(place: int, value: dict[str, Any]) -> ChatAnswer:
-            return read_answer(self.llm, self.wanted[keys[place]], value)
+        def read(place: int, value: dict[str, Any], seconds: float) -> ChatAnswer:
+            key = keys[place]
+            answer = self._priced(read_answer(self.llm, self.wanted[key], value, seconds))
+            self.store.put(key, answer)
+            self._release(key)
+            return answer
 
         def start(place: int) -> bool:
             return self._reserve(keys[place])
 
         for outcome in session.each(PATH, jobs, read, start=start):
             self._take(keys[outcome.place], outcome)
-            self._release(keys[outcome.place])
+            self.store.sync()
+
+    def _priced(self, answer: ChatAnswer) -> ChatAnswer:
+        price = self.chat.price
+        money = price.of(answer.prompt_tokens, answer.completion_tokens) if price else None
+        return replace(answer, money=money)
 
     def _reserve(self, key: str) -> bool:
         """Whether to ask: nobody else is asking, and nobody has answered in the meantime."""
         if not self.store.reserve(key):
             return False
         self.reserved.add(key)
-        self.store.refresh()
         answer = self.store.get(key, since=self.chat._since)
         if answer is None:
             return True
@@ -358,18 +366,17 @@ class _Batch:
 
     def _take(self, key: str, outcome: Reply[ChatAnswer] | Failure) -> None:
         if isinstance(outcome, Reply):
-            made, price = outcome.value, self.chat.price
-            money = price.of(made.prompt_tokens, made.completion_tokens) if price else None
-            answer = replace(made, seconds=round(outcome.seconds, 4), money=money)
-            self.store.put(key, answer)
+            answer = outcome.value
             self.answers[key] = answer
             self.made.append(answer)
             self.new_tokens += answer.completion_tokens
             self.money += answer.money or 0.0
-        elif (answered := declined(outcome)) is not None:
-            self.answers[key] = answered
         else:
-            self.failures.append(outcome)
+            self._release(key)
+            if (answered := declined(outcome)) is not None:
+                self.answers[key] = answered
+            else:
+                self.failures.append(outcome)
         if self.tell is not None:
             self.tell(self._progress())
 

@@ -113,7 +113,9 @@ def prompt_tokens(request: ChatRequest) -> int:
     return sum(tokens_of(message.content) + _FRAME for message in request.messages)
 
 
-def read_answer(llm: LLM, request: ChatRequest, value: Mapping[str, Any]) -> ChatAnswer:
+def read_answer(
+    llm: LLM, request: ChatRequest, value: Mapping[str, Any], seconds: float
+) -> ChatAnswer:
     """What an answer says; ValueError says why it cannot be read.
 
     Token counts that the server leaves out are estimated.
@@ -135,7 +137,7 @@ def read_answer(llm: LLM, request: ChatRequest, value: Mapping[str, Any]) -> Cha
         finish=_finish(choice, message, text),
         prompt_tokens=_count(usage, "prompt_tokens", prompt_tokens(request)),
         completion_tokens=_count(usage, "completion_tokens", tokens_of(text)),
-        seconds=0.0,
+        seconds=round(seconds, 4),
         cached=False,
     )
 

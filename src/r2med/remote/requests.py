@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import aiohttp
 
 T = TypeVar("T")
+#: From a request's place, the JSON of its answer and the seconds it took to a value.
+Read = Callable[[int, dict[str, Any], float], T]
 
 #: Statuses that another attempt may turn into success.
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 522, 524, 529})
@@ -58,7 +60,6 @@ class Reply(Generic[T]):
 
     place: int
     value: T
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Session:
         self.price = price
         self._held_until = 0.0
         self._proxy = server.proxy()
-        self._slots = asyncio.Semaphore(self.limits.concurrency)
+        self.slots = asyncio.Semaphore(self.limits.concurrency)
         self._loop = asyncio.new_event_loop()
         thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         thread.start()
@@ -130,14 +131,15 @@ class Session:
         self,
         path: str,
         jobs: Sequence[Job],
-        read: Callable[[int, dict[str, Any]], T],
+        read: Read[T],
         *,
         start: Callable[[int], bool] = lambda place: True,
     ) -> Iterator[Reply[T] | Failure]:
         """Every answer as it arrives, in whatever order.
 
-        `read` turns the JSON of an answer into a value; its ValueError says what is wrong with
-        the JSON, which is then asked for again. `start` is called just before a request is made
+        `read` turns the JSON of an answer into a value, on the session's own thread and before
+        another request begins; its ValueError says what is wrong with the JSON, which is then
+        asked for again. `start` is called just before a request is made
         and may say no. Once the budget has no room, what is under way still arrives, then
         LimitError is raised; the same when a request proves hopeless, because what is under way
         may already be paid for. Ctrl-C is heard between two answers: what arrived is handed over
@@ -146,8 +148,8 @@ class Session:
         arrived: queue.SimpleQueue[_Item[T]] = queue.SimpleQueue()
         problem: BaseException | None = None
         with _signals_into(arrived.put) as pass_on:
-            work = self._drive(path, jobs, read, start, arrived.put)
-            driving = asyncio.run_coroutine_threadsafe(work, self._loop)
+            round_ = _Round(self, path, jobs, read, start, arrived.put)
+            driving = asyncio.run_coroutine_threadsafe(round_.run(), self._loop)
             try:
                 while (item := arrived.get()) is not None:
                     if isinstance(item, signal.Signals):
@@ -162,56 +164,7 @@ class Session:
         if problem is not None:
             raise problem
 
-    async def _drive(
-        self,
-        path: str,
-        jobs: Sequence[Job],
-        read: Callable[[int, dict[str, Any]], T],
-        start: Callable[[int], bool],
-        hand_over: Callable[[_Item[T]], None],
-    ) -> None:
-        """Start the requests in order; whatever happens, the last thing handed over is None."""
-        tasks: list[asyncio.Task[None]] = []
-        given_up, stopped = 0, False
-
-        async def ask(place: int) -> None:
-            nonlocal given_up, stopped
-            try:
-                outcome = await self._send(path, place, jobs[place], read)
-            except Exception as problem:
-                stopped = True
-                hand_over(problem)
-                return
-            finally:
-                self._slots.release()
-            if isinstance(outcome, Reply):
-                given_up = 0
-            elif outcome.status is None or outcome.status in _PASSING:
-                given_up += 1
-            stopped |= given_up >= _GIVEN_UP or (isinstance(outcome, Failure) and outcome.hopeless)
-            hand_over(outcome)
-
-        try:
-            for place in range(len(jobs)):
-                await self._slots.acquire()
-                if stopped or not start(place):
-                    self._slots.release()
-                    if stopped:
-                        break
-                    continue
-                tasks.append(asyncio.create_task(ask(place)))
-            await asyncio.gather(*tasks)
-        except Exception as problem:
-            hand_over(problem)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            hand_over(None)
-
-    async def _send(
-        self, path: str, place: int, job: Job, read: Callable[[int, dict[str, Any]], T]
-    ) -> Reply[T] | Failure:
+    async def send(self, path: str, place: int, job: Job, read: Read[T]) -> Reply[T] | Failure:
         """Try until there is an answer, each try within the budget."""
         data = json.dumps(job.body, ensure_ascii=False).encode("utf-8", "replace")
         most = Cost.of(job.most, self.price)
@@ -247,7 +200,7 @@ class Session:
         path: str,
         place: int,
         data: bytes,
-        read: Callable[[int, dict[str, Any]], T],
+        read: Read[T],
         attempt: int,
     ) -> _Attempt[T]:
         import aiohttp
@@ -274,17 +227,18 @@ class Session:
             return _Attempt(Failure(place, response.status, why))
         if response.status != 200:
             return self._refused(place, response.status, response.headers, content, again)
+        seconds = time.monotonic() - began
         value = _object(content)
         try:
             if value is None:
                 raise ValueError("it is not a JSON object")
-            answer = read(place, value)
+            answer = read(place, value, seconds)
         except (ValueError, RecursionError) as problem:
             why = f"the server's answer cannot be read: {self.server.shown(str(problem))}"
             return _Attempt(Failure(place, None, why), None, again)
         used = _used(value)
         cost = None if used is None else Cost.of(used, self.price)
-        return _Attempt(Reply(place, answer, time.monotonic() - began), cost)
+        return _Attempt(Reply(place, answer), cost)
 
     async def _content(self, response: aiohttp.ClientResponse) -> bytes | None:
         """The answer's bytes, unpacked where a server packs unasked; None where it is too large."""
@@ -316,6 +270,63 @@ class Session:
             return _Attempt(Failure(place, status, longer, code, hopeless=True), cost)
         self._held_until = max(self._held_until, time.monotonic() + asked)
         return _Attempt(Failure(place, status, why, code), cost, asked)
+
+
+class _Round(Generic[T]):
+    """The requests of one call of `Session.each`, on the session's thread."""
+
+    def __init__(
+        self,
+        session: Session,
+        path: str,
+        jobs: Sequence[Job],
+        read: Read[T],
+        start: Callable[[int], bool],
+        hand_over: Callable[[_Item[T]], None],
+    ) -> None:
+        self.session = session
+        self.path = path
+        self.jobs = jobs
+        self.read = read
+        self.start = start
+        self.hand_over = hand_over
+        self.given_up = 0
+        self.stopped = False
+
+    async def run(self) -> None:
+        """Start the requests in order; whatever happens, the last thing handed over is None."""
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            for place in range(len(self.jobs)):
+                await self.session.slots.acquire()
+                if not self.stopped and self.start(place):
+                    tasks.append(asyncio.create_task(self._ask(place)))
+                else:
+                    self.session.slots.release()
+            await asyncio.gather(*tasks)
+        except Exception as problem:
+            self.hand_over(problem)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self.hand_over(None)
+
+    async def _ask(self, place: int) -> None:
+        try:
+            outcome = await self.session.send(self.path, place, self.jobs[place], self.read)
+        except Exception as problem:
+            self.stopped = True
+            self.hand_over(problem)
+            return
+        finally:
+            self.session.slots.release()
+        if isinstance(outcome, Reply):
+            self.given_up = 0
+        else:
+            self.given_up += outcome.status is None or outcome.status in _PASSING
+            self.stopped |= outcome.hopeless or self.given_up >= _GIVEN_UP
+        self.hand_over(outcome)
 
 
 async def _open(server: Server, limits: Limits) -> aiohttp.ClientSession:

@@ -238,7 +238,7 @@ class ApiEncoder:
     ) -> Iterator[tuple[Rows, Vectors]]:
         """Ask for some batches; those that proved too large are left in `halves`."""
 
-        def read(place: int, value: dict[str, Any]) -> tuple[Vectors, int]:
+        def read(place: int, value: dict[str, Any], _: float) -> tuple[Vectors, int]:
             texts = inputs.texts(batches[place])
             return wire.vectors(value, len(texts)), wire.billed(value, texts)
 
