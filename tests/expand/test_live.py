@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 import r2med
 from r2med.errors import LimitError
+from r2med.expand import generations
 from r2med.expand.combining import Expansion
 from r2med.expand.generations import FromFile, place, read_generations, read_traces
 from r2med.expand.method import Method
@@ -21,6 +23,7 @@ from r2med.retrieve.conditions import Conditions
 from r2med.settings import read
 from r2med.systems.build import System
 from r2med.systems.registry import find_entry
+from r2med.tasks.reading.lines import lines
 from r2med.tasks.task import Task
 from tests.expand.conftest import QUERIES, write
 from tests.llm_server import (
@@ -95,6 +98,36 @@ def test_a_warm_cache_shows_what_the_calls_did_cost(task: Task, server: LLMServe
     assert len(server.seen) == 3
     assert cold.query_tokens and warm.query_tokens == cold.query_tokens
     assert warm.query_seconds > 0 and warm.cached
+
+
+def test_an_evaluation_binds_its_expander_once(
+    task: Task, server: LLMServer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = place(folder, "hyde", "qwen-7b")
+    write(target, [{"id": query_id, "hy_doc": "urate"} for query_id in QUERIES])
+    read: list[Path] = []
+
+    def counted(path: Path) -> Iterator[tuple[int, bytes]]:
+        read.append(path)
+        return lines(path)
+
+    monkeypatch.setattr(generations, "lines", counted)
+
+    evaluate(task, server, "(hyde:qwen-7b | bm25) + bm25-nano | rrf")
+
+    assert read == [target]
+
+
+def test_half_a_character_from_a_server_is_searched_with_and_kept(
+    task: Task, server: LLMServer
+) -> None:
+    server.reply = lambda body: "urate \ud83d"
+
+    result = evaluate(task, server, "hyde:qwen-7b | bm25")
+
+    facts = result.record.facts["hyde:qwen-7b"]
+    assert facts["first_lexical"].startswith("urate ")
+    assert read_generations(Path(facts["generations_kept"]))["1"].raws[0].startswith("urate ")
 
 
 def test_an_empty_answer_in_a_file_is_searched_with_as_in_the_published_runs(

@@ -24,6 +24,7 @@ from r2med.expand.answers import Outcome, Sample
 from r2med.expand.combining import Expanded, Expansion
 from r2med.expand.method import Method
 from r2med.home import user_path
+from r2med.remote.completions import encodable
 from r2med.tasks.fetch.provenance import GENERATIONS as FILE
 from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.reading.jsonl import described, json_object
@@ -71,7 +72,8 @@ class FromFile:
 
     def expand(self) -> Expansion:
         """Read, strip and combine."""
-        work = {"generations_from": str(self.path), "generations_sha256": file_hash(self.path)}
+        content = self.identity["generations"]
+        work = {"generations_from": str(self.path), "generations_sha256": content}
         return self.method.expansion(self._queries, work)
 
     @cached_property
@@ -285,7 +287,7 @@ def _raws(row: Mapping[str, object], where: str) -> tuple[str, ...]:
     if several is None:
         if not isinstance(one, str):
             _refuse(where, "hy_doc", _state(row, "hy_doc"), "a string")
-        return (_encodable(one),)
+        return (encodable(one),)
     texts = _members(several, where, "hy_docs")
     if not texts:
         _refuse(where, "hy_docs", "is empty", "a list of strings")
@@ -297,12 +299,7 @@ def _raws(row: Mapping[str, object], where: str) -> tuple[str, ...]:
             f'{where}: field "hy_doc" is not the first of "hy_docs", expected them equal.\n'
             'Correct the one that is wrong, or leave "hy_doc" out.'
         )
-    return tuple(_encodable(text) for text in texts)
-
-
-def _encodable(text: str) -> str:
-    """Half of a character that JSON may hold and UTF-8 may not becomes a question mark."""
-    return text.encode("utf-8", "replace").decode()
+    return tuple(encodable(text) for text in texts)
 
 
 def _members(value: object, where: str, name: str) -> list[Any]:
@@ -322,7 +319,7 @@ def _refuse(where: str, name: str, state: str, expected: str) -> NoReturn:
 
 
 def _as_row(query: Expanded) -> dict[str, object]:
-    raws = [_encodable(sample.raw) for sample in query.samples]
+    raws = [encodable(sample.raw) for sample in query.samples]
     row: dict[str, object] = {"id": query.query_id, "text": query.query, "hy_doc": raws[0]}
     if len(raws) > 1:
         row["hy_docs"] = raws

@@ -130,7 +130,7 @@ def read_answer(
         raise ValueError("its first choice holds no message")
     if not isinstance(message.get("content"), str | None):
         raise ValueError("its message's content is not a text")
-    text = _text(llm, message)
+    text = encodable(_text(llm, message))
     usage = value.get("usage") if isinstance(value.get("usage"), dict) else {}
     return ChatAnswer(
         text=text,
@@ -140,6 +140,11 @@ def read_answer(
         seconds=round(seconds, 4),
         cached=False,
     )
+
+
+def encodable(text: str) -> str:
+    """The text with half characters, which JSON may hold and UTF-8 may not, as question marks."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def declined(failure: Failure) -> ChatAnswer | None:
