@@ -113,7 +113,18 @@ for room in pkgutil.iter_modules(r2med.__path__, "r2med."):
     if room.name != "r2med.__main__":
         importlib.import_module(room.name)
 task = r2med.load_task("demo/biology")
-result = r2med.evaluate("bm25", task)
+result, other = r2med.evaluate([r2med.System.from_spec("bm25"), "bm25-nano"], task)
+assert isinstance(task, r2med.Task) and isinstance(task.corpus, r2med.Corpus)
+assert isinstance(task.queries, r2med.Queries) and isinstance(task.judgements, r2med.Judgements)
+assert isinstance(result, r2med.Result) and isinstance(result.run, r2med.Run)
+assert isinstance(result.scores, r2med.Scores) and len(list(r2med.Store().folders())) == 2
+assert not r2med.Conditions().strict
+for use in (r2med.compare("bm25", "bm25-nano"), r2med.leaderboard("demo"), r2med.diagnose(result)):
+    assert str(use)
+try:
+    r2med.reproduce("bm25", "demo")
+except r2med.R2MedError as problem:
+    assert "Nothing is published for the demo suite" in str(problem)
 scores = r2med.score(result.run, task.judgements, ["ndcg@10"])
 assert scores.means()["ndcg@10"] == result.metrics["ndcg@10"]
 again = {name: getattr(r2med, name) for name in r2med.__all__}

@@ -139,7 +139,10 @@ def test_data_the_user_has_is_taken_as_the_registered_task(tmp_path: Path) -> No
 
 
 def test_conditions_reach_systems_given_as_text(tmp_path: Path) -> None:
-    (tmp_path / "run.trec").write_text("nobody Q0 nothing 1 1.0 x\n", encoding="utf-8")
+    task = r2med.load_task(TASK)
+    query, document = task.queries.ids[0].as_py(), task.corpus.ids[0].as_py()
+    lines = f"{query} Q0 {document} 1 1.0 x\nnobody Q0 {document} 1 1.0 x\n"
+    (tmp_path / "run.trec").write_text(lines, encoding="utf-8")
     spec = f"run:{tmp_path / 'run.trec'}"
     heard: list[str] = []
 

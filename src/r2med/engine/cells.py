@@ -73,7 +73,8 @@ class Cells:
     force: bool = False
     done: dict[str, dict[str, Result]] = field(default_factory=dict)
     """By key and system text: systems of one identity can have several texts."""
-    told: set[str] = field(default_factory=set)
+    heard: set[str] = field(default_factory=set)
+    """Messages that the reader has got already."""
 
     def result(self, part: Part, conditions: Conditions, *, extra: Sequence[Metric] = ()) -> Result:
         """The result of a system, with the stored metrics and some more."""
@@ -134,8 +135,8 @@ class Cells:
 
     def _tell_once(self, messages: Sequence[str], tell: Tell) -> None:
         for message in messages:
-            if message not in self.told:
-                self.told.add(message)
+            if message not in self.heard:
+                self.heard.add(message)
                 tell(message)
 
     def _measured(

@@ -11,6 +11,7 @@ from r2med.errors import UsageError
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.given.candidates import CandidateSettings
 from r2med.retrieve.given.files import RunSettings, locate_run
+from r2med.retrieve.interface import Retriever
 from r2med.settings import identity_of, read
 from r2med.systems.registry import Entry, StageKind, entries, find_entry, registered
 from r2med.systems.spec import Spec, Unit, parse
@@ -96,9 +97,7 @@ class System:
         conditions = conditions or Conditions()
         retriever = retriever_of(model, name=name, conditions=conditions)
         unit = Unit(_own_name(retriever.name))
-        entry = Entry(unit.name, "retriever", "custom", "a model given as a Python object")
-        stage = Retrieval(unit.name, entry, retriever, entry.depth)
-        return cls(Spec((unit,)), Part(unit.name, stage), conditions)
+        return cls(Spec((unit,)), _own_retrieval(unit, retriever), conditions)
 
     def __str__(self) -> str:
         return str(self.spec)
@@ -106,7 +105,7 @@ class System:
 
 @dataclass(frozen=True)
 class Builder:
-    """Builds parts under given conditions; names in `models` mean the caller's own objects."""
+    """Builds parts under some conditions; names in `models` mean the caller's own objects."""
 
     conditions: Conditions
     models: Mapping[str, object]
@@ -185,7 +184,11 @@ class Builder:
         if kind != "retriever":
             _refuse_first(unit, kind)
         if unit.name in self.models:
-            return self._own_retrieval(unit)
+            from r2med.retrieve.user_models import retriever_of
+
+            model = self.models[unit.name]
+            retriever = retriever_of(model, name=unit.name, conditions=self.conditions)
+            return _own_retrieval(unit, retriever)
         entry = _configured(unit)
         settings = read_settings(entry)
         retriever = _module(entry).build(settings, self.conditions)
@@ -195,13 +198,6 @@ class Builder:
         if not plain:
             return Part(str(unit), stage)
         return Part(str(unit), stage, entry.published_as, entry.deviations)
-
-    def _own_retrieval(self, unit: Unit) -> Part:
-        from r2med.retrieve.user_models import retriever_of
-
-        retriever = retriever_of(self.models[unit.name], name=unit.name, conditions=self.conditions)
-        entry = Entry(unit.name, "retriever", "custom", "a model given as a Python object")
-        return Part(str(unit), Retrieval(str(unit), entry, retriever, unit.depth or entry.depth))
 
     def _fused(self, text: str, members: Sequence[Part], unit: Unit) -> Part:
         fusion = read_settings(_configured(unit))
@@ -231,7 +227,7 @@ class Builder:
     def _reranker_entry(self, unit: Unit) -> Entry:
         if unit.name not in self.models:
             return _configured(unit)
-        entry = Entry(unit.name, "reranker", "own", "a reranker given as a Python object")
+        entry = Entry(unit.name, "reranker", "own", "a reranker of the caller's own")
         return entry.overridden(dict(unit.options))
 
     def _reranker(self, unit: Unit, entry: Entry) -> tuple[Any, Mapping[str, object]]:
@@ -242,6 +238,11 @@ class Builder:
             return reranker_of(unit.name, self.models[unit.name], self.conditions), {}
         settings = read_settings(entry)
         return _module(entry).build(str(unit), settings, self.conditions), identity_of(settings)
+
+
+def _own_retrieval(unit: Unit, retriever: Retriever) -> Part:
+    entry = Entry(unit.name, "retriever", "custom", "a model of the caller's own")
+    return Part(str(unit), Retrieval(str(unit), entry, retriever, unit.depth or entry.depth))
 
 
 def read_settings(entry: Entry) -> Any:

@@ -138,13 +138,13 @@ def _stage_of(part: Unit | Spec) -> str | None:
 @cache
 def entries() -> Mapping[str, Entry]:
     """All registered names."""
-    found: dict[str, Entry] = {}
+    registry: dict[str, Entry] = {}
     for source in SOURCES:
         declared = tomllib.loads((_PACKAGE / source).read_text(encoding="utf-8"))
         defaults = declared.pop("defaults", {})
         for name, table in declared.items():
-            found[name] = _entry(name, defaults.get(table["engine"], {}) | table)
-    return MappingProxyType(found)
+            registry[name] = _entry(name, defaults.get(table["engine"], {}) | table)
+    return MappingProxyType(registry)
 
 
 def _entry(name: str, table: Mapping[str, Any]) -> Entry:

@@ -159,11 +159,11 @@ class _Reader:
 
     def match(self, pattern: re.Pattern[str], wanted: str) -> str:
         self.skip_space()
-        found = pattern.match(self.text, self.place)
-        if not found:
+        match = pattern.match(self.text, self.place)
+        if not match:
             self.fail(f"expected {wanted}")
-        self.place = found.end()
-        return found[0]
+        self.place = match.end()
+        return match[0]
 
     def expect(self, symbol: str) -> None:
         if not self.take(symbol):
