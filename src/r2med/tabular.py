@@ -25,11 +25,9 @@ class Tabular(ABC):
     def __str__(self) -> str:
         if not self.drawn_by:
             return repr(self)
-        from rich.console import Console
-
         text = io.StringIO()
         width = max(80, shutil.get_terminal_size().columns)
-        out = Console(file=text, width=width, highlight=False, markup=False, emoji=False)
+        out = import_module("r2med.report.console").console(text, width)
         import_module(self.drawn_by).draw(self, out)
         return text.getvalue().rstrip("\n")
 

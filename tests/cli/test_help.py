@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
+import r2med
 from r2med.cli.app import RENAMED, app
 from tests.cli.running import run
+
+#: Calls that write to a stream as they are told, and the files that may use them.
+PRINTING = {"print", "typer.echo", "typer.secho", "sys.stdout.write", "sys.stderr.write", "Console"}
+DOORS = {"report/console.py", "cli/main.py", "cli/cache.py"}
 
 
 def commands(
@@ -39,15 +46,25 @@ def test_commands_stand_under_four_headings_and_the_odd_ones_are_hidden() -> Non
 
 @pytest.mark.parametrize("name", RENAMED)
 def test_a_removed_command_answers_with_its_new_name(name: str) -> None:
-    if name in {words[0] for words, _ in commands() if len(words) == 1}:
-        pytest.skip("still there")
-
     done = run(name, "anything")
 
     assert done.code == 2
     assert f"`r2med {name}` is now `{RENAMED[name]}`" in done.err
     new = tuple(word for word in RENAMED[name].split()[1:] if word.islower() and word[0] != "-")
     assert any(words == new[: len(words)] for words, _ in commands())
+
+
+def test_an_option_has_one_meaning_in_every_command() -> None:
+    meanings: dict[str, set[str]] = {}
+    for words, command in commands():
+        if words == ("run",):  # the reference scripts' own flags
+            continue
+        for parameter in command.params:
+            for option in parameter.opts:
+                if option.startswith("-") and option not in ("--out", "--help"):
+                    meanings.setdefault(option, set()).add(str(parameter.help))
+
+    assert {option: texts for option, texts in meanings.items() if len(texts) > 1} == {}
 
 
 @pytest.mark.parametrize(
@@ -86,3 +103,15 @@ def test_a_command_loads_no_other_command() -> None:
 
     loaded = {name.removeprefix("r2med.cli.") for name in done.stdout.splitlines()[-1].split()}
     assert loaded == {"app", "group", "info", "main", "options"}
+
+
+def test_everything_printed_goes_through_the_door() -> None:
+    package = Path(r2med.__file__).parent
+    past = [
+        f"{path.relative_to(package)}:{node.lineno}"
+        for path in sorted(package.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in PRINTING
+    ]
+
+    assert {place.partition(":")[0] for place in past} <= DOORS, past

@@ -181,7 +181,7 @@ def test_the_hard_fill_takes_the_ranking_rank_by_rank() -> None:
 
 @pytest.mark.parametrize(
     ("options", "named"),
-    [({"queries": 0}, "--queries 0"), ({"documents": -1}, "--documents -1")],
+    [({"queries": 0}, "--max-queries 0"), ({"documents": -1}, "--documents -1")],
 )
 def test_impossible_settings_are_refused(options: dict[str, int], named: str) -> None:
     with pytest.raises(UsageError, match=named):

@@ -35,7 +35,9 @@ nano = command_group(
 def build(
     names: TaskArguments,
     out: Annotated[Path, out_option("The folder to make; each task becomes a split of it.")],
-    queries: Annotated[int, typer.Option(help="The most queries of a task.")] = 200,
+    queries: Annotated[
+        int, typer.Option("--max-queries", help="The most queries of a task.")
+    ] = 200,
     documents: Annotated[int, typer.Option(help="Size of the pool.")] = 10_000,
     fill: Annotated[
         str,

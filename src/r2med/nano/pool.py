@@ -53,10 +53,14 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Refuse settings that no pool can be made with."""
-        for name in ("queries", "documents", "positives_cap"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"--{name.replace('_', '-')} {value}: expected a number from 1.")
+        counts = {
+            "--max-queries": self.queries,
+            "--documents": self.documents,
+            "--positives-cap": self.positives_cap,
+        }
+        for option, count in counts.items():
+            if count is not None and count < 1:
+                raise UsageError(f"{option} {count}: expected a number from 1.")
         if self.fill not in FILLS:
             raise UsageError(f"--fill {self.fill!r} is not known. {nearest(self.fill, FILLS)}")
 

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
@@ -61,13 +61,14 @@ class _Door(Console):
         raise BrokenPipeError
 
 
-def console() -> Console:
+def console(file: IO[str] | None = None, width: int | None = None) -> Console:
     """Standard output; off a terminal plain text as wide as `COLUMNS` says, or 80 columns.
 
     Words are shown as they are: brackets belong to system names, colons to ids.
     """
-    width = None if sys.stdout.isatty() else _plain_width()
-    return _Door(width=width, highlight=False, markup=False, emoji=False)
+    if file is None and not sys.stdout.isatty():
+        width = _plain_width()
+    return _Door(file=file, width=width, highlight=False, markup=False, emoji=False)
 
 
 def notice_console() -> Console:
