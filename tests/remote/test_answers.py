@@ -94,7 +94,6 @@ def test_a_damaged_line_is_noticed_and_the_rest_is_kept(tmp_path: Path) -> None:
     again = opened(tmp_path)
 
     assert [again.get(key) is not None for key in "abc"] == [True, False, True]
-    assert again.damaged == 1
 
 
 def test_the_folder_says_which_model_it_is_of(tmp_path: Path) -> None:
@@ -235,7 +234,7 @@ def test_answers_from_disk_carry_what_they_cost(server: LLMServer) -> None:
         chat.complete([ask("a b")])
 
     assert (made.calls, made.cached, made.cached_tokens) == (1, 0, 0)
-    assert (chat.usage.calls, chat.usage.money, chat.usage.seconds) == (0, 0, 0)
+    assert (chat.usage.calls, chat.usage.money) == (0, 0)
     assert chat.usage.cached_tokens == made.prompt_tokens + made.completion_tokens == 5
     assert chat.usage.cached_money == made.money == 8
     assert chat.usage.answer_seconds > 0

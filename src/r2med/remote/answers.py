@@ -59,7 +59,6 @@ class Answers:
         text = json.dumps(identity, sort_keys=True)
         slug = re.sub(r"[^a-z0-9.]+", "-", str(identity.get("model", "")).lower()).strip("-")
         self.folder = root / f"{slug[:40]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        self.damaged = 0
         self._identity = identity
         self._tell = tell
         self._lines: dict[str, _Line] = {}
@@ -158,7 +157,6 @@ class Answers:
         self._read[path] = start
 
     def _name_damage(self, path: Path, start: int) -> None:
-        self.damaged += 1
         self._tell(
             f"{path}, byte {start}: a stored answer fails its checksum; it is asked for again."
         )

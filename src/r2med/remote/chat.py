@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +18,7 @@ from r2med.remote.budget import (
     Cost,
     Estimate,
     Limits,
+    Price,
     Tokens,
 )
 from r2med.remote.completions import (
@@ -58,51 +59,62 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Usage:
-    """What a chat has done so far."""
+    """What answers took; money is in US dollars, None where no price is known."""
 
     calls: int = 0
-    """Requests that were answered; tokens, money and seconds below are theirs."""
+    """Answers that were asked for; tokens and money below are theirs."""
     cached: int = 0
     """Answers that were on disk."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     money: float | None = None
-    """US dollars; None where no price is known."""
-    seconds: float = 0.0
-    """Time in which at least one call was under way."""
     cached_tokens: int = 0
     """Prompt and completion tokens that the cached answers took when they were made."""
     cached_money: float | None = None
     answer_seconds: float = 0.0
     """The times that all answers took, added up; cached ones as recorded."""
-    refusals: int = 0
-    """Counts all answers, cached ones included; so do `empty` and `truncated`."""
-    empty: int = 0
-    truncated: int = 0
-    damaged: int = 0
-    """Stored answers that failed their checksum; they were asked for again."""
+
+    @classmethod
+    def of(cls, answers: Collection[ChatAnswer], price: Price | None) -> Usage:
+        """What some answers took; an answer kept without its cost has the price of today."""
+
+        def money(some: Sequence[ChatAnswer]) -> float | None:
+            if price is None:
+                return None
+            today = ((a, price.of(a.prompt_tokens, a.completion_tokens)) for a in some)
+            return sum(cost if a.money is None else a.money for a, cost in today)
+
+        made = [answer for answer in answers if not answer.cached]
+        cached = [answer for answer in answers if answer.cached]
+        return cls(
+            calls=len(made),
+            cached=len(cached),
+            prompt_tokens=sum(a.prompt_tokens for a in made),
+            completion_tokens=sum(a.completion_tokens for a in made),
+            money=money(made),
+            cached_tokens=sum(a.prompt_tokens + a.completion_tokens for a in cached),
+            cached_money=money(cached),
+            answer_seconds=sum(a.seconds for a in answers),
+        )
+
+    def __add__(self, other: Usage) -> Usage:
+        return self._combined(other, 1)
 
     def since(self, before: Usage) -> Usage:
         """What was done after an earlier moment."""
-        changes: dict[str, Any] = {}
-        for name, now in asdict(self).items():
-            was = getattr(before, name)
-            changes[name] = None if now is None else now - (was or 0)
-        return Usage(**changes)
+        return self._combined(before, -1)
 
     def facts(self) -> dict[str, object]:
         """What a stage records of its calls, as JSON values."""
-        return {
-            "calls": self.calls,
-            "cached": self.cached,
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "tokens": self.prompt_tokens + self.completion_tokens,
-            "money": self.money,
-            "cached_tokens": self.cached_tokens,
-            "cached_money": self.cached_money,
-            "answer_seconds": round(self.answer_seconds, 3),
-        }
+        tokens = self.prompt_tokens + self.completion_tokens
+        return {**asdict(self), "tokens": tokens, "answer_seconds": round(self.answer_seconds, 3)}
+
+    def _combined(self, other: Usage, sign: int) -> Usage:
+        values: dict[str, Any] = {}
+        for name, value in asdict(self).items():
+            change = getattr(other, name)
+            values[name] = None if value is change is None else (value or 0) + sign * (change or 0)
+        return Usage(**values)
 
 
 @dataclass(frozen=True)
@@ -145,8 +157,8 @@ class Chat:
         self._session: Session | None = None
         self._answers = Answers(shelf("generations"), self.identity, tell=tell)
         self._since = time.time() if fresh else 0.0
-        free = None if self.price is None else 0.0
-        self._usage = Usage(money=free, cached_money=free)
+        self.usage = Usage.of((), self.price)
+        """What all answers took since the chat was made."""
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -161,11 +173,6 @@ class Chat:
             "parameters": self.llm.parameters(),
         }
 
-    @property
-    def usage(self) -> Usage:
-        """What has been used since the chat was made."""
-        return replace(self._usage, damaged=self._answers.damaged)
-
     def complete(
         self,
         requests: Sequence[ChatRequest],
@@ -179,19 +186,12 @@ class Chat:
         """
         wanted = {request.key: request for request in requests}
         batch = _Batch(self, wanted, self._stored(wanted), tell)
-        if len(batch.answers) < len(wanted):
-            began = time.monotonic()
-            try:
+        try:
+            if len(batch.answers) < len(wanted):
                 batch.run(self._connected())
-            finally:
-                self._count_calls(batch, time.monotonic() - began)
-        self._count_answers(batch)
+        finally:
+            self.usage += Usage.of(batch.answers.values(), self.price)
         return [batch.answers[request.key] for request in requests]
-
-    def stored(self, requests: Sequence[ChatRequest]) -> list[ChatAnswer | None]:
-        """The answers that are already on disk; asks nobody."""
-        answers = self._stored({request.key: request for request in requests})
-        return [answers.get(request.key) for request in requests]
 
     def estimate(self, requests: Sequence[ChatRequest], *, length: int | None = None) -> Estimate:
         """What completing the requests would use; answers on disk are free.
@@ -249,42 +249,6 @@ class Chat:
             self._session = Session(place, self.budget, name=self.llm.name, price=self.price)
         return self._session
 
-    def _count_calls(self, batch: _Batch, seconds: float) -> None:
-        made, usage = batch.made, self._usage
-        self._usage = replace(
-            usage,
-            calls=usage.calls + len(made),
-            prompt_tokens=usage.prompt_tokens + sum(a.prompt_tokens for a in made),
-            completion_tokens=usage.completion_tokens + sum(a.completion_tokens for a in made),
-            money=None if usage.money is None else usage.money + sum(a.money or 0 for a in made),
-            seconds=usage.seconds + seconds,
-        )
-
-    def _count_answers(self, batch: _Batch) -> None:
-        usage = self._usage
-        cached = [answer for answer in batch.answers.values() if answer.cached]
-        finishes = [answer.finish for answer in batch.answers.values()]
-        money = usage.cached_money
-        if money is not None:
-            money += sum(self._recorded_money(answer) for answer in cached)
-        self._usage = replace(
-            usage,
-            cached=usage.cached + len(cached),
-            cached_tokens=usage.cached_tokens
-            + sum(a.prompt_tokens + a.completion_tokens for a in cached),
-            cached_money=money,
-            answer_seconds=usage.answer_seconds + sum(a.seconds for a in batch.answers.values()),
-            refusals=usage.refusals + finishes.count("refusal"),
-            empty=usage.empty + finishes.count("empty") + finishes.count("too-long"),
-            truncated=usage.truncated + finishes.count("length"),
-        )
-
-    def _recorded_money(self, answer: ChatAnswer) -> float:
-        """What an answer did cost; one that was kept without its cost, at the price of today."""
-        if answer.money is not None or self.price is None:
-            return answer.money or 0.0
-        return self.price.of(answer.prompt_tokens, answer.completion_tokens)
-
 
 class _Batch:
     """Requests that the disk cannot answer, on their way."""
@@ -301,7 +265,6 @@ class _Batch:
         self.store = chat._answers
         self.wanted = wanted
         self.answers = answers
-        self.made: list[ChatAnswer] = []
         self.new_tokens, self.money = 0, 0.0
         self.failures: list[Failure] = []
         self.reserved: set[str] = set()
@@ -331,7 +294,7 @@ class _Batch:
     def _ask(self, session: Session, keys: Sequence[str], jobs: Sequence[Job]) -> None:
         def read(place: int, value: dict[str, Any], seconds: float) -> ChatAnswer:
             key = keys[place]
-            answer = self._priced(read_answer(self.llm, self.wanted[key], value, seconds))
+            answer = read_answer(self.llm, self.wanted[key], value, seconds)
             self.store.put(key, answer)
             self._release(key)
             return answer
@@ -342,11 +305,6 @@ class _Batch:
         for outcome in session.each(PATH, jobs, read, start=start):
             self._take(keys[outcome.place], outcome)
             self.store.sync()
-
-    def _priced(self, answer: ChatAnswer) -> ChatAnswer:
-        price = self.chat.price
-        money = price.of(answer.prompt_tokens, answer.completion_tokens) if price else None
-        return replace(answer, money=money)
 
     def _reserve(self, key: str) -> bool:
         """Whether to ask: nobody else is asking, and nobody has answered in the meantime."""
@@ -366,11 +324,9 @@ class _Batch:
 
     def _take(self, key: str, outcome: Reply[ChatAnswer] | Failure) -> None:
         if isinstance(outcome, Reply):
-            answer = outcome.value
-            self.answers[key] = answer
-            self.made.append(answer)
-            self.new_tokens += answer.completion_tokens
-            self.money += answer.money or 0.0
+            self.answers[key] = outcome.value
+            self.new_tokens += outcome.value.completion_tokens
+            self.money += outcome.value.money or 0.0
         else:
             self._release(key)
             if (answered := declined(outcome)) is not None:

@@ -132,13 +132,16 @@ def read_answer(
         raise ValueError("its message's content is not a text")
     text = encodable(_text(llm, message))
     usage = value.get("usage") if isinstance(value.get("usage"), dict) else {}
+    prompt = _count(usage, "prompt_tokens", prompt_tokens(request))
+    new = _count(usage, "completion_tokens", tokens_of(text))
     return ChatAnswer(
         text=text,
         finish=_finish(choice, message, text),
-        prompt_tokens=_count(usage, "prompt_tokens", prompt_tokens(request)),
-        completion_tokens=_count(usage, "completion_tokens", tokens_of(text)),
+        prompt_tokens=prompt,
+        completion_tokens=new,
         seconds=round(seconds, 4),
         cached=False,
+        money=llm.price.of(prompt, new) if llm.price else None,
     )
 
 
