@@ -33,6 +33,8 @@ Rows = NDArray[np.int64]
 _MODEL_FILE = "model.json"
 _SCHEMA = 2
 _ABSENT = -1
+#: How often texts are computed anew whose vectors were damaged meanwhile.
+_ROUNDS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +243,10 @@ def fill(
     from 0 within that window; each is kept at once. `progress` hears done, total and seconds.
     """
     count = 0
-    while len(missing := np.flatnonzero(shelf.find(addresses) < 0)):
+    for _ in range(_ROUNDS):
+        missing = np.flatnonzero(shelf.find(addresses) < 0)
+        if not len(missing):
+            return count
         queue = missing[np.argsort(-sizes[missing], kind="stable")]
         start, done = time.perf_counter(), 0
         try:
@@ -264,7 +269,8 @@ def fill(
         finally:
             shelf.close()
             shelf.refresh()
-    return count
+    where = shelf.folder if isinstance(shelf, DiskShelf) else "memory"
+    raise DamagedError(f"{where}: what is written there cannot be read again.")
 
 
 def hashed(prefix: bytes, texts: Iterable[str]) -> Addresses:
