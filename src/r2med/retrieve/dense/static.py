@@ -1,4 +1,4 @@
-"""Static encoders: a text is the mean of its tokens' vectors; no torch, thousands a second.
+"""Static encoders: a text is the mean of its tokens' vectors; quick, and without torch.
 
 WordLlama's shipped weights are read directly: its library does the same sum, but importing it
 costs more than encoding a small task, and sets up logging for the whole process.
