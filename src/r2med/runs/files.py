@@ -9,9 +9,8 @@ from __future__ import annotations
 import gzip
 import json
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
 from pathlib import Path
 from typing import Literal
 
@@ -150,20 +149,25 @@ def _trec_listing(path: Path) -> _Listing:
     document_codes: dict[bytes, int] = {}
     for number, line in lines(path):
         fields = line.split()
-        where = f"{path}, line {number}"
-        if len(fields) not in (4, 5, 6):
-            raise DataError(f"{where}: {len(fields)} fields, expected 6.\n{_FORM}")
+        if not 4 <= len(fields) <= 6:
+            count = len(fields)
+            raise DataError(f"{path}, line {number}: {count} fields, expected 6.\n{_FORM}")
         numbers.append(number)
         queries.append(query_codes.setdefault(fields[0], len(query_codes)))
         documents.append(document_codes.setdefault(fields[2], len(document_codes)))
-        ranks.append(_number(fields[3], int, "rank", where))
-        if len(fields) > 4:
-            scores.append(_number(fields[4], float, "score", where))
-        if len(scores) not in (0, len(numbers)):
-            raise DataError(f"{where}: the score is missing, or is given here alone.\n{_FORM}")
+        try:
+            ranks.append(int(fields[3]))
+            if len(fields) > 4:
+                scores.append(float(fields[4]))
+        except (ValueError, OverflowError):
+            raise _not_a_number(fields, f"{path}, line {number}") from None
+        if scores and len(scores) < len(numbers):
+            raise DataError(
+                f"{path}, line {number}: the score is missing, or is given here alone.\n{_FORM}"
+            )
     if not numbers:
         raise DataError(f"{path}: the file holds no run.\n{_FORM}")
-    return _Listing(
+    listing = _Listing(
         query_ids=_decoded(query_codes, path),
         document_ids=_decoded(document_codes, path),
         queries=np.frombuffer(queries, np.int32),
@@ -172,18 +176,26 @@ def _trec_listing(path: Path) -> _Listing:
         scores=np.frombuffer(scores) if scores else None,
         place=lambda row: f"{path}, line {numbers[row]}",
     )
+    _refuse_infinite(listing)
+    return listing
 
 
-def _number(text: bytes, kind: type[int] | type[float], what: str, where: str) -> float:
+def _not_a_number(fields: Sequence[bytes], where: str) -> DataError:
     try:
-        value = float(kind(text))
+        float(int(fields[3]))
     except (ValueError, OverflowError):
-        word = "whole number" if kind is int else "number"
-        shown = text[:40].decode(errors="replace")
-        raise DataError(f"{where}: {what} {shown!r} is not a {word}.\n{_FORM}") from None
-    if not isfinite(value):
-        raise DataError(f"{where}: {what} {text.decode()!r} is not a finite number.")
-    return value
+        what, field, kind = "rank", fields[3], "whole number"
+    else:
+        what, field, kind = "score", fields[4], "number"
+    shown = field[:40].decode(errors="replace")
+    return DataError(f"{where}: {what} {shown!r} is not a {kind}.\n{_FORM}")
+
+
+def _refuse_infinite(listing: _Listing) -> None:
+    for what, values in (("rank", listing.ranks), ("score", listing.scores)):
+        if values is not None and not np.isfinite(values).all():
+            row = int(np.argmin(np.isfinite(values)))
+            raise DataError(f"{listing.place(row)}: {what} {values[row]} is not a finite number.")
 
 
 def _decoded(codes: Mapping[bytes, int], path: Path) -> pa.LargeStringArray:
@@ -214,10 +226,7 @@ def _parquet_listing(path: Path, content: bytes | None) -> _Listing:
         scores=None if scores.null_count else scores.to_numpy(),
         place=rows.place,
     )
-    for what, values in (("rank", listing.ranks), ("score", listing.scores)):
-        if values is not None and not np.isfinite(values).all():
-            row = int(np.argmin(np.isfinite(values)))
-            raise DataError(f"{rows.place(row)}: {what} {values[row]} is not a finite number.")
+    _refuse_infinite(listing)
     return listing.take(np.argsort(listing.ranks, kind="stable"))
 
 
