@@ -64,7 +64,7 @@ class TaskEntry:
 
     @property
     def positives_per_query(self) -> float | None:
-        """The mean number of relevant documents a query, where it is known."""
+        """The mean number of relevant documents per query, where it is known."""
         relevant = self.statistics.get("relevant_docs", {})
         mean = relevant.get("average_relevant_docs_per_query")
         return None if mean is None else float(mean)
@@ -119,8 +119,8 @@ def resolve(text: str) -> list[TaskEntry | Path]:
     wanted = [part.strip() for part in text.split(",") if part.strip()]
     if not wanted:
         raise UsageError("No task was named. Give a task, a suite (full, nano, demo) or a folder.")
-    found = [item for part in wanted for item in _resolve_one(part)]
-    return list(dict.fromkeys(found))
+    items = [item for part in wanted for item in _resolve_one(part)]
+    return list(dict.fromkeys(items))
 
 
 def forget() -> None:
@@ -139,9 +139,9 @@ def _resolve_one(part: str) -> list[TaskEntry | Path]:
     if path.is_dir() or _folder_of_split(path).is_dir():
         return [path]
     if _looks_like_path(part):
-        found = "is a file" if path.exists() else "does not exist"
+        problem = "is a file" if path.exists() else "does not exist"
         raise UsageError(
-            f"{part} {found}, expected a folder with corpus, queries and judgements.\n"
+            f"{part} {problem}, expected a folder with corpus, queries and judgements.\n"
             "Registered tasks are given by name; `r2med tasks` lists them."
         )
     return [find_task(part)]

@@ -93,12 +93,14 @@ def _relevance_statistics(judgements: Judgements) -> dict[str, int | float]:
     relevant = judgements.scores > 0
     queries = judgements.query_ids.dictionary_encode()
     codes = queries.indices.to_numpy(zero_copy_only=False)
-    found = np.bincount(codes[relevant], minlength=len(queries.dictionary))
+    relevant_counts = np.bincount(codes[relevant], minlength=len(queries.dictionary))
     documents = judgements.document_ids.filter(pa.array(relevant))
     return {
-        "num_relevant_docs": int(found.sum()),
-        "min_relevant_docs_per_query": int(found.min()) if found.size else 0,
-        "average_relevant_docs_per_query": float(found.mean()) if found.size else 0.0,
-        "max_relevant_docs_per_query": int(found.max()) if found.size else 0,
+        "num_relevant_docs": int(relevant_counts.sum()),
+        "min_relevant_docs_per_query": int(relevant_counts.min()) if relevant_counts.size else 0,
+        "average_relevant_docs_per_query": float(relevant_counts.mean())
+        if relevant_counts.size
+        else 0.0,
+        "max_relevant_docs_per_query": int(relevant_counts.max()) if relevant_counts.size else 0,
         "unique_relevant_docs": int(pc.count_distinct(documents).as_py()),
     }

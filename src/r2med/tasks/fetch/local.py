@@ -130,8 +130,8 @@ def _take(find: _Find) -> Imported:
         try:
             notices = _differences(find, root, staged)
         except DataError as error:
-            told = str(error).replace(f"{staged}/", f"{find.bundle.source}, ")
-            raise DataError(told) from error
+            message = str(error).replace(f"{staged}/", f"{find.bundle.source}, ")
+            raise DataError(message) from error
         source = f"file:{find.bundle.source.name}"
         install(staged, folder, {path: origin_of(staged / path, source) for path in find.files})
     return Imported(find.entry, folder, len(find.files), notices)

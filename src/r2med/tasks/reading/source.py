@@ -1,4 +1,4 @@
-"""Which files of a folder hold a task: the layout is told by what is there, before any is read."""
+"""Which files of a folder hold a task: recognised by their names, before any is read."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def split_selection(text: str | Path) -> tuple[Path, str | None]:
 def find_source(folder: Path, split: str | None = None) -> Source:
     """The files of the task in a folder, or an error that lists what was looked for."""
     _check_folder(folder)
-    found = _r2med(folder) or _beir(folder, split) or _parquet(folder, split)
-    if found is None:
+    source = _r2med(folder) or _beir(folder, split) or _parquet(folder, split)
+    if source is None:
         raise MissingError(f"{folder} does not hold a task: {_missing(folder)}.\n{_EXPECTED}")
-    if split is not None and found.split is None:
+    if split is not None and source.split is None:
         raise UsageError(f"{folder} has no splits, so #{split} cannot be chosen; leave it out.")
-    return found
+    return source
 
 
 def _check_folder(folder: Path) -> None:
@@ -157,7 +157,7 @@ def _missing(folder: Path) -> str:
         or _beir_splits(folder)
         or _parquet_splits(folder / "qrels"),
     }
-    lacking = [name for name, found in needs.items() if not found]
+    lacking = [name for name, files in needs.items() if not files]
     if len(lacking) == len(needs):
         return "none of the files of a known layout is there"
     if lacking:
