@@ -93,14 +93,12 @@ def _relevance_statistics(judgements: Judgements) -> dict[str, int | float]:
     relevant = judgements.scores > 0
     queries = judgements.query_ids.dictionary_encode()
     codes = queries.indices.to_numpy(zero_copy_only=False)
-    relevant_counts = np.bincount(codes[relevant], minlength=len(queries.dictionary))
+    per_query = np.bincount(codes[relevant], minlength=len(queries.dictionary))
     documents = judgements.document_ids.filter(pa.array(relevant))
     return {
-        "num_relevant_docs": int(relevant_counts.sum()),
-        "min_relevant_docs_per_query": int(relevant_counts.min()) if relevant_counts.size else 0,
-        "average_relevant_docs_per_query": float(relevant_counts.mean())
-        if relevant_counts.size
-        else 0.0,
-        "max_relevant_docs_per_query": int(relevant_counts.max()) if relevant_counts.size else 0,
+        "num_relevant_docs": int(per_query.sum()),
+        "min_relevant_docs_per_query": int(per_query.min()) if per_query.size else 0,
+        "average_relevant_docs_per_query": float(per_query.mean()) if per_query.size else 0.0,
+        "max_relevant_docs_per_query": int(per_query.max()) if per_query.size else 0,
         "unique_relevant_docs": int(pc.count_distinct(documents).as_py()),
     }
