@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from r2med.remote.answers import SUFFIX, Answers
 from r2med.remote.chat import open_chat
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message
-from tests.llm_server import LLMServer, slow
+from tests.llm_server import LLMServer, says, slow
 from tests.remote.asking import QUICK, ask, chat_at
 
 IDENTITY = {"model": "Some/Model", "server": {"kind": "x"}, "parameters": {"seed": 1}}
@@ -254,3 +254,14 @@ def test_answers_that_were_paid_for_long_ago_are_still_found(tmp_path: Path) -> 
     answer = opened(tmp_path).get(request.key)
 
     assert answer == ChatAnswer("words", "stop", 3, 1, 0.5, cached=True)
+
+
+def test_a_kept_answer_fits_whatever_stripping_reads_it(server: LLMServer) -> None:
+    server.script = [says("Aspirin.", reasoning="Let me see.")]
+    texts = []
+    for stripping in ("think", "none"):
+        with chat_at(server.url, name="qwq-32b", stripping=stripping) as chat:
+            texts.append(chat.complete([ask("a")])[0].text)
+
+    assert texts == ["<think>\nLet me see.\n</think>\n\nAspirin.", "Aspirin."]
+    assert len(server.seen) == 1

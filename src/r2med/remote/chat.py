@@ -26,6 +26,7 @@ from r2med.remote.completions import (
     ChatAnswer,
     ChatRequest,
     Message,
+    as_written,
     declined,
     most_tokens,
     prompt_tokens,
@@ -191,7 +192,7 @@ class Chat:
                 batch.run(self._connected())
         finally:
             self.usage += Usage.of(batch.answers.values(), self.price)
-        return [batch.answers[request.key] for request in requests]
+        return [as_written(self.llm, batch.answers[request.key]) for request in requests]
 
     def estimate(self, requests: Sequence[ChatRequest], *, length: int | None = None) -> Estimate:
         """What completing the requests would use; answers on disk are free.

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from r2med.errors import UsageError
@@ -70,6 +70,8 @@ class ChatAnswer:
     cached: bool
     money: float | None = None
     """US dollars by the price of its day; None where no price was known."""
+    reasoning: str = ""
+    """What the model thought before, where its server cuts that out of the text."""
 
 
 def to_job(llm: LLM, request: ChatRequest, *, limited: bool) -> Job:
@@ -130,19 +132,36 @@ def read_answer(
         raise ValueError("its first choice holds no message")
     if not isinstance(message.get("content"), str | None):
         raise ValueError("its message's content is not a text")
-    text = encodable(_text(llm, message))
+    text = encodable(message.get("content") or "")
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    if not isinstance(reasoning, str) or "</think>" in text:
+        reasoning = ""
     usage = value.get("usage") if isinstance(value.get("usage"), dict) else {}
     prompt = _count(usage, "prompt_tokens", prompt_tokens(request))
-    new = _count(usage, "completion_tokens", tokens_of(text))
+    new = _count(usage, "completion_tokens", tokens_of(reasoning + text))
     return ChatAnswer(
         text=text,
-        finish=_finish(choice, message, text),
+        finish=_finish(choice, message, reasoning + text),
         prompt_tokens=prompt,
         completion_tokens=new,
         seconds=round(seconds, 4),
         cached=False,
         money=llm.price.of(prompt, new) if llm.price else None,
+        reasoning=encodable(reasoning.strip()),
     )
+
+
+def as_written(llm: LLM, answer: ChatAnswer) -> ChatAnswer:
+    """The answer with its reasoning put back where the model's stripping looks for it.
+
+    Done when an answer is used, not when it is kept, so that answers fit whatever the stripping.
+    """
+    if not answer.reasoning:
+        return answer
+    if llm.stripping != "think":
+        return answer if answer.text.strip() else replace(answer, finish="empty")
+    rest = f"\n</think>\n\n{answer.text}" if answer.text.strip() else ""
+    return replace(answer, text=f"<think>\n{answer.reasoning}{rest}")
 
 
 def encodable(text: str) -> str:
@@ -158,17 +177,6 @@ def declined(failure: Failure) -> ChatAnswer | None:
     if failure.status in (400, 413, 422) and unfit:
         return ChatAnswer("", "too-long", 0, 0, 0.0, cached=False)
     return None
-
-
-def _text(llm: LLM, message: Mapping[str, Any]) -> str:
-    """The content; where the server has cut the reasoning out of it, as the model wrote it."""
-    content = message.get("content") or ""
-    reasoning = message.get("reasoning_content") or message.get("reasoning")
-    if llm.stripping != "think" or not isinstance(reasoning, str) or "</think>" in content:
-        return str(content)
-    if not content.strip():
-        return f"<think>\n{reasoning.strip()}"
-    return f"<think>\n{reasoning.strip()}\n</think>\n\n{content}"
 
 
 def _finish(choice: Mapping[str, Any], message: Mapping[str, Any], text: str) -> str:
