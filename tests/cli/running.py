@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ class Outcome:
 def run(*arguments: str) -> Outcome:
     """What the command printed and returned; nobody is at the terminal."""
     out, err, code = io.StringIO(), io.StringIO(), 0
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with (
         patch.object(sys, "argv", ["r2med", *arguments]),
         patch.object(sys, "stdin", io.StringIO()),
@@ -35,6 +37,9 @@ def run(*arguments: str) -> Outcome:
             main()
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
     return Outcome(code, out.getvalue(), err.getvalue())
 
 

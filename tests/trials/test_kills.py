@@ -48,7 +48,8 @@ def test_neither_kills_nor_signals_change_a_number(
 
             assert done.code in (0, 128 + number), (work, done)
             assert number == signal.SIGKILL or one_message(done), (work, done.err)
-            assert WORDS[number] in done.err or done.code == 0, (work, done)
+            said = done.out or done.code == 0  # its answer: the signal came when all was done
+            assert WORDS[number] in done.err or said, (work, done)
             counted(f"{number.name}, {work}")
             if chance.random() < 0.3:  # so that building caches is disturbed too
                 shutil.rmtree(home(), ignore_errors=True)

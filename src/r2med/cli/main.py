@@ -56,27 +56,27 @@ def main() -> None:
 
 
 def run() -> int:
-    """Run the command line; the exit code."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        with _terminating() as received:
-            return _run(received)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    """Run the command line; the exit code. From then on signals end the process at once."""
+    received: list[int] = []
 
+    def terminate(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
 
-def _run(received: list[int]) -> int:
     try:
         with told_apart():
+            signal.signal(signal.SIGTERM, terminate)
             from r2med.cli.app import app, usage_message
 
             code = app(prog_name="r2med", standalone_mode=False)
             sys.stdout.flush()
+            _end_at_once_on_signals()
             return code if isinstance(code, int) else 0
     except Interrupted as stop:
         word, code = ("terminated", 143) if received else ("interrupted", 130)
         return _fail(f"{word}: {stop}", code)
     except ClosedPipe:
+        _end_at_once_on_signals()
         _silence()
         return 0
     except R2MedError as error:
@@ -112,21 +112,16 @@ def refusal(error: OSError) -> str:
     return "\n".join(filter(None, [f"{where}: {what}.", remedy]))
 
 
-@contextmanager
-def _terminating() -> Iterator[list[int]]:
-    """Let SIGTERM end the command as Ctrl-C does; holds the signal once it came."""
-    received: list[int] = []
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)
-    yield received
+def _end_at_once_on_signals() -> None:
+    """Once all is said, a signal finds nothing to save, and must not fail in the exit itself."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _fail(message: str, code: int) -> int:
     """Say the message on standard error, whatever is left of it."""
+    _end_at_once_on_signals()
     from r2med.report.console import visible
 
     with suppress(OSError):

@@ -1,15 +1,14 @@
-"""What generating used, or would use: one line a task, the sum below, plain words around it."""
+"""What generating used, or would use: one row per task, the sum below, plain words around it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from r2med.engine.estimating import Paid
+from r2med.report.table import Cell, Column, Grid, dollars
 
 Row = Mapping[str, object]
 
@@ -74,23 +73,13 @@ def estimate_table(rows: Sequence[Row], title: str) -> RenderableType:
     return Group(table, *(Text(note, style="dim") for note in notes))
 
 
-def _table(rows: Sequence[Row], title: str, columns: Mapping[str, str]) -> Table:
-    table = Table(
-        title=Text(title, style="bold"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        padding=(0, 1, 0, 0),
-    )
-    table.add_column("task", overflow="fold")
-    for label in columns.values():
-        table.add_column(label, justify="right")
-    for row in rows:
-        table.add_row(Text(str(row["task"])), *_cells(row, columns))
+def _table(rows: Sequence[Row], title: str, columns: Mapping[str, str]) -> Grid:
+    lines: list[list[Cell]] = [[str(row["task"]), *_cells(row, columns)] for row in rows]
     if len(rows) > 1:
-        table.add_section()
-        table.add_row("all", *_cells(_sum(rows, columns), columns), style="bold")
-    return table
+        total = ["all", *_cells(_sum(rows, columns), columns)]
+        lines.append([Text(cell, style="bold") for cell in total])
+    headings = [Column("task", right=False), *(Column(label) for label in columns.values())]
+    return Grid(headings, lines, gap=1, ends=frozenset([len(rows) - 1]), title=title)
 
 
 def _cells(row: Row, columns: Mapping[str, str]) -> list[str]:
@@ -100,12 +89,7 @@ def _cells(row: Row, columns: Mapping[str, str]) -> list[str]:
 def _cell(name: str, value: object) -> str:
     if value is None:
         return "unknown"
-    return _dollars(float(str(value))) if name.endswith("money") else f"{int(str(value)):,}"
-
-
-def _dollars(money: float) -> str:
-    """Two decimals; small sums with as many as it takes not to read as nothing."""
-    return f"${money:,.2f}" if money == 0 or money >= 0.1 else f"${money:.2g}"
+    return dollars(float(str(value))) if name.endswith("money") else f"{int(str(value)):,}"
 
 
 def _sum(rows: Sequence[Row], columns: Mapping[str, str]) -> Row:
