@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,9 @@ from hypothesis import HealthCheck, settings
 #: No test times anything: how fast examples come depends on what else the machine does.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+#: Started in the background a shell ignores Ctrl-C, and what tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _LOOPBACK = ("127.", "::1", "localhost")
 
