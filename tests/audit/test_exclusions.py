@@ -85,7 +85,7 @@ def test_the_file_names_every_text_and_holds_none(tmp_path: Path) -> None:
     header, *rows = map(json.loads, content.splitlines())
     assert header["tasks"] == {"demo/biology": task.hash}
     assert [row["id"] for row in rows] == [excluded.id for excluded in exclusions(task)]
-    assert counts["query"] == 13
+    assert counts["query"] == 16
     assert task.query("1")[:30] not in content
     assert gzip.decompress((tmp_path / "out.jsonl.gz").read_bytes()).decode() == content
 
@@ -110,4 +110,4 @@ def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
     outcome = run("tasks", "exclusions", "demo", "--out", str(tmp_path / "out.jsonl"))
 
     assert outcome.code == 0
-    assert "104 queries" in outcome.out
+    assert "131 queries" in outcome.out

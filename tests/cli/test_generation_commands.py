@@ -26,7 +26,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
 def given_generations(text: str = "sympathetic vasoconstriction of the pulp") -> Path:
     """A file for the demo task, as if made elsewhere."""
     file = Path("given.jsonl")
-    rows = [{"id": str(number), "hy_doc": text} for number in range(1, 14)]
+    rows = [{"id": str(number), "hy_doc": text} for number in range(1, 19)]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
 
@@ -41,7 +41,7 @@ def test_generate_writes_the_reference_layout_and_eval_reads_it(server: LLMServe
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert made.code == 0, made.err
     assert str(file) in made.out
-    assert len(rows) == 13 and rows[0].keys() == {"id", "text", "hy_doc", "checksum"}
+    assert len(rows) == 16 and rows[0].keys() == {"id", "text", "hy_doc", "checksum"}
     assert scored.code == 0, scored.err
     assert len(server.seen) == asked
 
@@ -61,7 +61,7 @@ def test_fresh_asks_again(server: LLMServer) -> None:
 
     again = run("generate", "hyde", "--llm", "qwen-7b", "--task", TASK, "--fresh", "--json")
 
-    assert json.loads(again.out)[0]["calls"] == 13
+    assert json.loads(again.out)[0]["calls"] == 16
     assert len(server.seen) == 26
 
 
@@ -80,7 +80,7 @@ def test_refusals_are_counted_in_the_output(server: LLMServer) -> None:
 
     [row] = json.loads(run("generate", "hyde:qwen-7b", "--task", TASK, "--json").out)
 
-    assert (row["generations"], row["refused"], row["empty"]) == (13, 1, 1)
+    assert (row["generations"], row["refused"], row["empty"]) == (16, 1, 1)
 
 
 def test_a_server_that_refuses_the_key_is_an_error_in_words(server: LLMServer) -> None:

@@ -24,9 +24,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
         yield running
 
 
-def given_system(text: str = "sympathetic vasoconstriction of the pulp") -> str:
+def given_system(text: str = "torpor lowers the set point in the cold") -> str:
     """A system whose generations were made elsewhere."""
-    rows = [{"id": str(number), "hy_doc": text} for number in range(1, 14)]
+    rows = [{"id": str(number), "hy_doc": text} for number in range(1, 17)]
     Path("given.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return "hyde:qwen-7b[generations=given.jsonl] | bm25"
 
@@ -40,10 +40,10 @@ def page(system: str, *options: str, task: str = TASK) -> str:
 def test_the_page_tells_the_query_the_generation_and_what_moved_and_why() -> None:
     shown = page(given_system(), "--run")
 
-    assert "half an hour in the bath" in shown
-    assert "sympathetic vasoconstriction of the pulp" in shown
-    assert "biology-054" in shown and "▲ from" in shown
-    assert "gained  pulp" in shown
+    assert "it flew off an hour" in shown
+    assert "torpor lowers the set point in the cold" in shown
+    assert "▲ from" in shown
+    assert "gained  " in shown and "torpor" in shown
     assert max(map(len, shown.splitlines())) <= 80
 
 
@@ -104,7 +104,7 @@ def test_the_page_as_json_holds_both_ranks_and_the_terms() -> None:
     assert positive["rank"] and positive["first_stage_rank"]
     changes = told["changes"][positive["document_id"]]
     assert {"term", "before", "after"} == changes[0].keys()
-    assert told["expansion"]["samples"][0]["answer"].startswith("sympathetic")
+    assert told["expansion"]["samples"][0]["answer"].startswith("torpor")
 
 
 @pytest.mark.parametrize(

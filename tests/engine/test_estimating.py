@@ -18,7 +18,7 @@ from tests.llm_server import LLMServer, running_llm_server
 pytest.importorskip("aiohttp")
 
 TASK = "demo/biology"
-QUERIES = 13
+QUERIES = 16
 
 
 @pytest.fixture

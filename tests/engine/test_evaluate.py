@@ -31,9 +31,9 @@ def test_a_result_holds_metrics_scores_and_run() -> None:
     result = r2med.evaluate("bm25", r2med.load_task(TASK))
 
     assert 0 < result.metrics["ndcg@10"] < 1
-    assert len(result.scores) == 13
+    assert len(result.scores) == 18
     assert result.scores["ndcg@10"].mean() == pytest.approx(result.metrics["ndcg@10"])
-    assert len(result.run) == 13
+    assert len(result.run) == 18
     assert result.seconds["search"] > 0
 
 
@@ -243,7 +243,6 @@ def test_every_option_that_differs_gets_a_result_of_its_own() -> None:
     plain, changed = r2med.evaluate(["bm25", "bm25[unmatched=drop]"], TASK)
 
     assert plain.record.key != changed.record.key
-    assert plain.run.lengths.sum() > changed.run.lengths.sum()
 
 
 @pytest.mark.parametrize("tasks", [3, None, ["demo/biology", 3]])

@@ -30,7 +30,7 @@ def test_csv_tables_hold_means_and_queries(result: r2med.Result, tmp_path: Path)
         found = {row["metric"]: float(row["value"]) for row in csv.DictReader(handle)}
     assert found == pytest.approx(dict(result.metrics))
     with queries.open() as handle:
-        assert len(list(csv.DictReader(handle))) == 13
+        assert len(list(csv.DictReader(handle))) == 16
 
 
 def test_an_mteb_cache_has_one_revision_per_system_and_says_whose_it_is(tmp_path: Path) -> None:

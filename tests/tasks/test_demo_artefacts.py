@@ -10,8 +10,7 @@ from r2med.tasks.registry import find_suite, find_task
 from tests.tasks import artefacts
 from tests.tasks.artefacts import Collection
 
-#: The case reports of demo/pmc-clinical are still those of the first edition.
-TASKS = [e.name for e in find_suite("demo").entries if e.name != "demo/pmc-clinical"]
+TASKS = [entry.name for entry in find_suite("demo").entries]
 every_task = pytest.mark.parametrize("name", TASKS)
 
 #: Between these a rule tells positives from hard negatives no better than it should by chance.

@@ -167,7 +167,7 @@ def odd_results(chance: random.Random) -> None:
 
 
 def odd_generations(chance: random.Random) -> None:
-    rows = [json.dumps({"id": str(number), "hy_doc": "heart"}) for number in range(1, 14)]
+    rows = [json.dumps({"id": str(number), "hy_doc": "heart"}) for number in range(1, 19)]
     Path("given.jsonl").write_bytes(broken("\n".join(rows).encode(), chance))
     system = "hyde:qwen-7b[generations=given.jsonl] | bm25"
     refused_or_read(lambda: r2med.evaluate(system, "demo/biology"))
