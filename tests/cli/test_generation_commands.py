@@ -62,7 +62,7 @@ def test_fresh_asks_again(server: LLMServer) -> None:
     again = run("generate", "hyde", "--llm", "qwen-7b", "--task", TASK, "--fresh", "--json")
 
     assert json.loads(again.out)[0]["calls"] == 16
-    assert len(server.seen) == 26
+    assert len(server.seen) == 32
 
 
 def test_no_model_s_name_writes_outside_the_folder(server: LLMServer, tmp_path: Path) -> None:

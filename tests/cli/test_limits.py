@@ -89,7 +89,7 @@ def test_a_stopped_command_goes_on_when_given_more(server: LLMServer) -> None:
     assert [outcome.code for outcome in outcomes] == [3] * (len(outcomes) - 1) + [0]
     assert len(outcomes) > 2
     prompts = [json.dumps(body["messages"]) for body in server.bodies]
-    assert len(prompts) == len(set(prompts)) == 26
+    assert len(prompts) == len(set(prompts)) == 32
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
