@@ -27,7 +27,7 @@ def every_task_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def finish_copies() -> None:
     for thread in threading.enumerate():
-        if thread is not threading.current_thread():
+        if thread.name == arrow_copy.THREAD:
             thread.join()
 
 

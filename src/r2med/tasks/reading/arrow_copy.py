@@ -29,6 +29,8 @@ from r2med.tasks.task import Corpus, Judgements, Queries
 FORMAT = 3
 #: Smaller tasks are parsed faster than a copy is opened.
 SMALLEST_BYTES = 1 << 18
+#: The name of threads that write copies.
+THREAD = "r2med arrow copy"
 #: A file changed this recently could change again under the same time stamp.
 SETTLED_NS = 100_000_000
 
@@ -72,7 +74,8 @@ def load_copy(source: Source) -> Collection | None:
 def store_in_background(source: Source, collection: Collection, read_from: Fingerprint) -> None:
     """Write the copy while the caller goes on; a process that ends first waits for it."""
     if _total_bytes(read_from) >= SMALLEST_BYTES:
-        threading.Thread(target=store_copy, args=(source, collection, read_from)).start()
+        work = (source, collection, read_from)
+        threading.Thread(target=store_copy, args=work, name=THREAD).start()
 
 
 def store_copy(source: Source, collection: Collection, read_from: Fingerprint) -> None:
