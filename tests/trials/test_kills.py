@@ -13,13 +13,13 @@ import pytest
 from r2med.home import home
 from tests.cli.running import Outcome, ended, start
 from tests.trials.counting import counted
-from tests.trials.works import WORKS, chosen, finished, one_message, undisturbed
+from tests.trials.works import WORKS, chosen, one_message, outcomes, undisturbed
 
 KILLS = 3
 SIGNALS = 2
 WORDS = {signal.SIGKILL: "", signal.SIGINT: "interrupted: ", signal.SIGTERM: "terminated: "}
 #: About as long as the longest work takes; later moments find the command done.
-SECONDS = 3.0
+SECONDS = 2.0
 
 
 def stopped(work: str, number: signal.Signals, chance: random.Random) -> Outcome:
@@ -41,9 +41,9 @@ def test_neither_kills_nor_signals_change_a_number(
     numbers = [signal.SIGKILL] * (KILLS * trials)
     numbers += [signal.SIGINT, signal.SIGTERM] * (SIGNALS * trials // 2)
     chance.shuffle(numbers)
-    with undisturbed(monkeypatch) as expected:
+    with undisturbed(monkeypatch, trials) as expected:
         for number in numbers:
-            work = chosen(chance)
+            work = chosen(expected, chance)
             done = stopped(work, number, chance)
 
             assert done.code in (0, 128 + number), (work, done)
@@ -54,5 +54,5 @@ def test_neither_kills_nor_signals_change_a_number(
             if chance.random() < 0.3:  # so that building caches is disturbed too
                 shutil.rmtree(home(), ignore_errors=True)
 
-        assert {name: finished(work) for name, work in WORKS.items()} == expected
+        assert outcomes(expected) == expected
         assert list(Path().rglob(".*.draft")) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,13 +72,22 @@ WORKS = {
 }
 
 
+#: What the sample of `make test` disturbs: processes are what takes its time.
+SAMPLE = ("eval", "exclusions")
+
+
 @contextmanager
-def undisturbed(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, object]]:
+def undisturbed(monkeypatch: pytest.MonkeyPatch, trials: int) -> Iterator[dict[str, object]]:
     """A folder to work in with a model server beside it; yields what each work makes there."""
     with running_llm_server() as server:
         server.reply = lambda body: f"Passage {len(body['messages'][-1]['content'])} of vessels."
         monkeypatch.setenv("R2MED_LLM_URL", server.url)
-        yield {name: finished(work) for name, work in WORKS.items()}
+        yield outcomes(SAMPLE if trials == 1 else tuple(WORKS))
+
+
+def outcomes(names: Iterable[str]) -> dict[str, object]:
+    """What each of these works makes when nothing disturbs it."""
+    return {name: finished(WORKS[name]) for name in names}
 
 
 def finished(work: Work) -> object:
@@ -95,6 +104,6 @@ def one_message(done: Outcome) -> bool:
     return "Traceback" not in done.err and len(lines) <= 4
 
 
-def chosen(chance: random.Random) -> str:
-    """Mostly evaluations, which do the most."""
-    return chance.choice(["eval", "eval", "eval", *WORKS])
+def chosen(names: Iterable[str], chance: random.Random) -> str:
+    """One of these works; mostly evaluations, which do the most."""
+    return chance.choice(["eval", "eval", "eval", *names])
