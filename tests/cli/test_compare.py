@@ -112,3 +112,51 @@ def test_diff_answers_with_its_new_name() -> None:
 
     assert shown.code == 2
     assert "is now `r2med compare A B --task TASK --queries`" in shown.err
+
+
+@pytest.mark.usefixtures("evaluated")
+def test_a_gate_fails_with_4_and_one_line_by_the_mean_of_the_tasks_in_common() -> None:
+    new, old = (
+        json.loads(run("compare", "bm25-nano", "bm25", "--json").out)["pairs"][0]["pooled"][
+            "task_mean"
+        ][side]
+        for side in ("mean_a", "mean_b")
+    )
+    assert new < old
+    drop = 100 * (old - new)
+
+    failed = run("compare", "bm25-nano", "bm25", "--fail-if", f"ndcg@10 drops by {drop - 0.01}")
+    passed = run("compare", "bm25-nano", "bm25", "--fail-if", f"ndcg@10 drops by {drop + 0.01}")
+    risen = run("compare", "bm25", "bm25-nano", "--fail-if", "ndcg@10 drops by .01")
+
+    assert (failed.code, failed.err) == (4, "")
+    assert failed.out.startswith("failed: ndcg@10 drops by ")
+    assert failed.out.count("\n") == 1 and "(mean of 2 tasks)" in failed.out
+    assert (passed.code, risen.code) == (0, 0)
+
+
+@pytest.mark.usefixtures("evaluated")
+def test_every_condition_has_its_line_and_one_that_holds_suffices() -> None:
+    conditions = ("ndcg@10 drops by 99", "recall@10 drops by 0.001 points")
+
+    shown = run("compare", "bm25-nano", "bm25", *(w for c in conditions for w in ("--fail-if", c)))
+
+    assert shown.code == 4
+    assert [line.split(":")[0] for line in shown.out.splitlines()] == ["passed", "failed"]
+
+
+@pytest.mark.usefixtures("evaluated")
+@pytest.mark.parametrize(
+    ("condition", "told"),
+    [
+        ("ndcg@10 falls 1", "'ndcg@10 falls 1': this condition cannot be read. Expected 'METRIC"),
+        ("ndcg@10 drops by 2 %", "cannot be read"),
+        ("ndcg@10 drops by 0", "expected a number of points above 0"),
+        ("ndgc@10 drops by 1", "Did you mean 'ndcg@10'?"),
+    ],
+)
+def test_a_condition_that_cannot_be_read_is_an_error(condition: str, told: str) -> None:
+    shown = run("compare", "bm25-nano", "bm25", "--fail-if", condition)
+
+    assert (shown.code, shown.out) == (2, "")
+    assert told in shown.err

@@ -1,6 +1,6 @@
 """How a command ends: every way out is one message and one exit code.
 
-0 done, 1 failed, 2 wrong usage, 3 stopped by a limit, 130 interrupted, 143 terminated.
+0 done, 1 failed, 2 wrong usage, 3 stopped by a limit, 4 a drop, 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
