@@ -88,7 +88,7 @@ def test_an_empty_demo_board_says_what_to_try() -> None:
     [
         (["--kind", "rerank"], "--kind 'rerank' is not known. Did you mean 'reranker'?"),
         (["--mean", "queries"], "--mean 'queries'"),
-        (["--metric", "ndcg"], "needs a cutoff"),
+        (["--metric", "recall"], "needs a cutoff"),
         (["--suite", "ful"], "Did you mean 'full'?"),
         (["--json", "--csv"], "choose one"),
     ],

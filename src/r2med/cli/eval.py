@@ -69,12 +69,13 @@ def evaluate(
 
     Finished results are reused; --force runs again, --fresh also asks models again.
     """
-    from r2med.measure import HEADLINE, parse_metric
+    from r2med.measure import HEADLINE
+    from r2med.measure.metrics import parse_metrics
     from r2med.report.console import echo_json, notice_console, progress
     from r2med.systems.build import System
 
     grouping = chosen(by, GROUPINGS, "--by")
-    asked = [str(parse_metric(name)) for name in metrics.split(",")] if metrics else []
+    asked = [str(metric) for metric in parse_metrics(metrics)] if metrics else []
     names = asked or list(HEADLINE)
     named = with_own_models(systems, model)
     with progress() as bar:

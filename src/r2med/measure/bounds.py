@@ -39,16 +39,16 @@ def tie_bounds(
     wanted = chosen_metrics(metrics)
     listed = ordered(run, ties)
     joined = gains(listed, judgements)
-    if ties == "list" or not joined.found.size:
+    if ties == "list" or not joined.levels.size:
         scores = scores_of(joined, wanted)
         return TieBounds(worst=scores, best=scores)
     groups = _tie_groups(listed, joined, np.float32 if ties == "trec" else np.float64)
     rows = np.repeat(np.arange(len(groups)), groups.shape[1])
     bounds = []
     for sign in (1.0, -1.0):
-        order = np.lexsort((sign * joined.found.ravel(), groups.ravel(), rows))
-        found = joined.found.ravel()[order].reshape(joined.found.shape)
-        bounds.append(scores_of(replace(joined, found=found), wanted))
+        order = np.lexsort((sign * joined.levels.ravel(), groups.ravel(), rows))
+        levels = joined.levels.ravel()[order].reshape(joined.levels.shape)
+        bounds.append(scores_of(replace(joined, levels=levels), wanted))
     return TieBounds(worst=bounds[0], best=bounds[1])
 
 
@@ -60,7 +60,7 @@ def _tie_groups(
     """For every rank of every judged query a number that equal scores share, ascending by rank."""
     rows = places_of(run.query_ids, joined.query_ids)[run.query_rows]
     kept = rows >= 0
-    scores = np.full(joined.found.shape, -np.inf, dtype=precision)
+    scores = np.full(joined.levels.shape, -np.inf, dtype=precision)
     scores[rows[kept], run.ranks[kept] - 1] = run.scores[kept]
     steps = np.zeros(scores.shape, dtype=np.int64)
     steps[:, 1:] = scores[:, 1:] != scores[:, :-1]
@@ -82,6 +82,6 @@ def ceiling(
     documents, never which they are.
     """
     joined = gains(ordered(run, ties), judgements)
-    found = joined.found.copy()
-    found[:, :depth] = -np.sort(-found[:, :depth], axis=1)
-    return scores_of(Gains(joined.query_ids, found, joined.ideal), metrics)
+    levels = joined.levels.copy()
+    levels[:, :depth] = -np.sort(-levels[:, :depth], axis=1)
+    return scores_of(replace(joined, levels=levels), metrics)

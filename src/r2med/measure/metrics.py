@@ -1,16 +1,19 @@
 """Metrics exactly as trec_eval computes them: their names, and their values for every query.
 
-`ndcg@10`, `recall@100`, `mrr` are the same on the command line and in results. A run is joined with
-its judgements once, into a matrix of gains by rank that all metrics read. Written by hand because
-the oracle, pytrec_eval, takes dictionaries of Python objects and is hundreds of times slower; the
-tests hold the two together.
+`ndcg@10`, `recall@100`, `mrr` are the same on the command line and in results; the notation of
+ir_measures (`nDCG@10`, `AP(rel=2)@100`, `RBP(p=0.8)`) is read too. A run is joined with its
+judgements once, into a matrix of judged scores by rank that all metrics read. Written by hand
+because the oracles, pytrec_eval and ir_measures, take dictionaries of Python objects and are
+hundreds of times slower; the tests hold them together.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,91 +32,179 @@ DESCRIPTIONS: dict[str, str] = {
     "precision": "share of the first k that are positive",
     "hit": "1 when a positive is among the first k",
     "mrr": "1 / rank of the first positive",
+    "rprec": "precision at as many documents as the query has positives",
+    "bpref": "how rarely a judged negative stands above a positive; unjudged documents are skipped",
+    "rbp": "rank-biased precision of a reader who goes on to the next document with probability p",
+    "judged": "share of the first k that are judged",
 }
 HEADLINE = ("ndcg@10", "map@10", "recall@100", "precision@10", "hit@10", "mrr")
 #: The union of the cutoffs that the published tables use.
 CUTOFFS = (1, 3, 5, 10, 25, 50, 100)
+PERSISTENCE = 0.8
 
-_FORM = re.compile(r"([a-z]+)(?:@([1-9][0-9]*))?")
-_ALIASES = {"p": "precision", "r": "recall", "rr": "mrr", "success": "hit"}
+_STORED = ("ndcg", "map", "recall", "precision", "hit")
+_WITHOUT_CUTOFF = ("rprec", "bpref")
+_CUTOFF_NEEDED = ("recall", "precision", "hit", "judged")
+_FORM = re.compile(r"([a-z]+)(?:\(([^()]*)\))?(?:@([1-9][0-9]*))?")
+_ALIASES = {"ap": "map", "p": "precision", "r": "recall", "rr": "mrr", "success": "hit"}
+_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
 
 @dataclass(frozen=True, order=True)
 class Metric:
-    """A metric at a cutoff; `mrr` may go without one and then reads the whole run."""
+    """A metric; without a cutoff it reads the whole run."""
 
     kind: str
     cutoff: int | None
+    rel: int = 1
+    """The least judged score of a positive."""
+    judged_only: bool = False
+    """Whether unjudged documents are taken out of the lists first: condensed lists."""
+    p: float = 0.0
+    """The persistence of rbp; 0 for all others."""
 
     def __str__(self) -> str:
-        return self.kind if self.cutoff is None else f"{self.kind}@{self.cutoff}"
+        options = [f"p={self.p:g}"] if self.p else []
+        options += [f"rel={self.rel}"] if self.rel != 1 else []
+        options += ["judged_only=True"] if self.judged_only else []
+        cutoff = "" if self.cutoff is None else f"@{self.cutoff}"
+        return self.kind + (f"({','.join(options)})" if options else "") + cutoff
+
+
+def parse_metrics(text: str) -> list[Metric]:
+    """The metrics of a comma-separated list, as on the command line."""
+    return [parse_metric(name) for name in _OUTSIDE_PARENTHESES.split(text)]
 
 
 def parse_metric(text: str) -> Metric:
-    """Read a metric's name; the error offers the nearest known ones."""
-    found = _FORM.fullmatch(text.strip().lower())
-    kind = _ALIASES.get(found[1], found[1]) if found else text
-    if not found or kind not in DESCRIPTIONS:
-        examples = [name if name == "mrr" else f"{name}@10" for name in DESCRIPTIONS]
+    """Read a metric's name, ours or ir_measures'; the error offers the nearest known ones."""
+    match = _FORM.fullmatch(text.strip().lower().replace(" ", ""))
+    kind = _ALIASES.get(match[1], match[1]) if match else text
+    if not match or kind not in DESCRIPTIONS:
+        whole = ("mrr", "rbp", *_WITHOUT_CUTOFF)
+        examples = [name if name in whole else f"{name}@10" for name in DESCRIPTIONS]
         raise UsageError(f"metric {text!r} is not known. {nearest(text, examples)}")
-    if found[2] is None and kind != "mrr":
+    if match[3] is None and kind in _CUTOFF_NEEDED:
         raise UsageError(f"metric {text!r} needs a cutoff, as in {kind}@10.")
-    return Metric(kind, int(found[2]) if found[2] else None)
+    if match[3] is not None and kind in _WITHOUT_CUTOFF:
+        raise UsageError(f"metric {text!r}: {kind} reads the whole run and takes no cutoff.")
+    cutoff = int(match[3]) if match[3] else None
+    return Metric(kind, cutoff, **_options(kind, match[2] or "", text))
+
+
+def _options(kind: str, text: str, metric: str) -> dict[str, Any]:
+    """What stands in parentheses: p of rbp, rel, judged_only; each with its allowed values."""
+    allowed = {"rbp": ["p", "rel", "judged_only"], "ndcg": ["judged_only"], "judged": []}.get(
+        kind, ["rel"] if kind == "bpref" else ["rel", "judged_only"]
+    )
+    options: dict[str, Any] = {"p": PERSISTENCE} if kind == "rbp" else {}
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        if name not in allowed:
+            known = f"takes {' and '.join(allowed)}" if allowed else "takes none"
+            raise UsageError(f"metric {metric!r} has no option {name!r}; {kind} {known}.")
+        if name == "judged_only" and value in ("true", "false"):
+            options[name] = value == "true"
+        elif name == "rel" and value.isdecimal() and int(value) > 0:
+            options[name] = int(value)
+        elif name == "p" and re.fullmatch(r"0?\.[0-9]*[1-9][0-9]*", value):
+            options[name] = float(value)
+        else:
+            wanted = {"judged_only": "True or False", "rel": "a whole number above 0"}
+            raise UsageError(
+                f"metric {metric!r}: {name} is {value!r}, expected "
+                f"{wanted.get(name, 'a number between 0 and 1')}."
+            )
+    return options
 
 
 def stored_metrics() -> list[Metric]:
     """Every metric that a result keeps for each query."""
-    kinds = [kind for kind in DESCRIPTIONS if kind != "mrr"]
-    return [Metric(kind, cutoff) for kind in kinds for cutoff in CUTOFFS] + [Metric("mrr", None)]
+    return [Metric(kind, cutoff) for kind in _STORED for cutoff in CUTOFFS] + [Metric("mrr", None)]
 
 
 Matrix = NDArray[np.float64]
 
 
+_UNJUDGED = -np.inf
+
+
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """One row per judged query: the gain at each rank, and what it would have been at best."""
+    """One row per judged query: what stands at each rank, and what there is to be found."""
 
     query_ids: pa.LargeStringArray
-    found: Matrix
-    """Judged score of the document at each rank; 0 when unjudged, below 0 or past the end."""
-    ideal: Matrix
-    """The query's positive scores, best first."""
+    levels: Matrix
+    """Judged score of the document at each rank; minus infinity when unjudged or past the end."""
+    judged: Matrix
+    """The query's judged scores, best first, padded with minus infinity."""
+    lengths: NDArray[np.int64]
+    """How many documents each query retrieved."""
+
+    @cached_property
+    def found(self) -> Matrix:
+        """The gain at each rank; 0 when unjudged, below 0 or past the end."""
+        return np.maximum(self.levels, 0.0)
+
+    @cached_property
+    def ideal(self) -> Matrix:
+        """The query's positive scores, best first."""
+        return np.maximum(self.judged, 0.0)
 
     @property
     def positives(self) -> NDArray[np.int64]:
         """How many documents answer each query."""
-        counts: NDArray[np.int64] = np.count_nonzero(self.ideal, axis=1)
+        return self.at_least(1)
+
+    def at_least(self, level: int) -> NDArray[np.int64]:
+        """How many documents of each query are judged this much or more."""
+        counts: NDArray[np.int64] = np.count_nonzero(self.judged >= level, axis=1)
         return counts
+
+    @cached_property
+    def condensed(self) -> Gains:
+        """The same lists without unjudged documents, the others moved up.
+
+        A judged score below 0 is trec_eval's mark for unjudged.
+        """
+        unjudged = self.levels < 0
+        order = np.argsort(unjudged, axis=1, kind="stable")
+        return replace(self, levels=np.take_along_axis(self.levels, order, axis=1))
 
 
 def gains(run: Run, judgements: Judgements) -> Gains:
-    """Look every ranked document up; a judged query that the run lacks has a row of zeros."""
+    """Look every ranked document up; a judged query that the run lacks has no levels."""
     judged = judgements.query_ids.dictionary_encode()
     judged_rows = judged.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     query_ids = judged.dictionary
+    rows = places_of(run.query_ids, query_ids)
+    lengths = np.zeros(len(query_ids), dtype=np.int64)
+    lengths[rows[rows >= 0]] = run.lengths[rows >= 0]
     return Gains(
         query_ids=query_ids,
-        found=_found(run, judgements, judged_rows, query_ids),
-        ideal=_ideal(judgements.scores, judged_rows, len(query_ids)),
+        levels=_levels(run, judgements, judged_rows, rows, len(query_ids)),
+        judged=_best_first(judgements.scores, judged_rows, len(query_ids)),
+        lengths=lengths,
     )
 
 
-def _found(
-    run: Run, judgements: Judgements, judged_rows: NDArray[np.int64], query_ids: pa.Array
+def _levels(
+    run: Run,
+    judgements: Judgements,
+    judged_rows: NDArray[np.int64],
+    run_rows: NDArray[np.int64],
+    queries: int,
 ) -> Matrix:
-    depth = int(run.lengths.max(initial=0))
-    matrix = np.zeros((len(query_ids), depth))
-    rows = places_of(run.query_ids, query_ids)[run.query_rows]
+    matrix = np.full((queries, int(run.lengths.max(initial=0))), _UNJUDGED)
+    rows = run_rows[run.query_rows]
     kept = rows >= 0
     width = len(run.document_ids)
     entry_keys = rows[kept] * width + run.documents[kept]
     codes = places_of(judgements.document_ids, run.document_ids)
     ranked = codes >= 0
-    scores = _look_up(
+    matrix[rows[kept], run.ranks[kept] - 1] = _look_up(
         entry_keys, judged_rows[ranked] * width + codes[ranked], judgements.scores[ranked]
     )
-    matrix[rows[kept], run.ranks[kept] - 1] = scores
     return matrix
 
 
@@ -121,21 +212,19 @@ def _look_up(
     wanted: NDArray[np.int64], keys: NDArray[np.int64], values: NDArray[np.int32]
 ) -> NDArray[np.float64]:
     if not keys.size:
-        return np.zeros(len(wanted))
+        return np.full(len(wanted), _UNJUDGED)
     order = np.argsort(keys)
     places = np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)
     hits = order[places]
-    return np.where(keys[hits] == wanted, np.maximum(values[hits], 0), 0).astype(np.float64)
+    return np.where(keys[hits] == wanted, values[hits].astype(np.float64), _UNJUDGED)
 
 
-def _ideal(scores: NDArray[np.int32], judged_rows: NDArray[np.int64], queries: int) -> Matrix:
-    positive = scores > 0
-    rows, values = judged_rows[positive], scores[positive]
-    order = np.lexsort((-values, rows))
+def _best_first(scores: NDArray[np.int32], rows: NDArray[np.int64], queries: int) -> Matrix:
+    order = np.lexsort((-scores.astype(np.int64), rows))
     counts = np.bincount(rows, minlength=queries)
     starts = np.repeat(np.cumsum(counts) - counts, counts)
-    matrix = np.zeros((queries, int(counts.max(initial=0))))
-    matrix[rows[order], np.arange(len(rows)) - starts] = values[order]
+    matrix = np.full((queries, int(counts.max(initial=0))), _UNJUDGED)
+    matrix[rows[order], np.arange(len(rows)) - starts] = scores[order]
     return matrix
 
 
@@ -151,41 +240,76 @@ Column = NDArray[np.float64]
 
 def score_column(gains: Gains, metric: Metric) -> Column:
     """One value per query."""
-    depth = max(gains.found.shape[1], 1)
-    return _KINDS[metric.kind](gains, metric.cutoff or depth)
+    lists = gains.condensed if metric.judged_only else gains
+    return _KINDS[metric.kind](lists, metric, metric.cutoff or max(gains.levels.shape[1], 1))
 
 
-def _ndcg(gains: Gains, cutoff: int) -> Column:
-    return _ratio(_discounted(gains.found, cutoff), _discounted(gains.ideal, cutoff))
+def _ndcg(gains: Gains, metric: Metric, cutoff: int) -> Column:
+    """Without a cutoff the ideal list is whole too, however short the run."""
+    best = gains.ideal.shape[1] if metric.cutoff is None else cutoff
+    return _ratio(_discounted(gains.found, cutoff), _discounted(gains.ideal, best))
 
 
-def _map(gains: Gains, cutoff: int) -> Column:
-    relevant = gains.found[:, :cutoff] > 0
+def _map(gains: Gains, metric: Metric, cutoff: int) -> Column:
+    relevant = _relevant(gains, metric, cutoff)
     precisions = np.cumsum(relevant, axis=1) / np.arange(1, relevant.shape[1] + 1)
-    return _ratio((precisions * relevant).sum(axis=1), gains.positives)
+    return _ratio((precisions * relevant).sum(axis=1), gains.at_least(metric.rel))
 
 
-def _recall(gains: Gains, cutoff: int) -> Column:
-    return _ratio(_count(gains, cutoff), gains.positives)
+def _recall(gains: Gains, metric: Metric, cutoff: int) -> Column:
+    return _ratio(_count(gains, metric, cutoff), gains.at_least(metric.rel))
 
 
-def _precision(gains: Gains, cutoff: int) -> Column:
-    return _count(gains, cutoff) / cutoff
+def _precision(gains: Gains, metric: Metric, cutoff: int) -> Column:
+    return _count(gains, metric, cutoff) / cutoff
 
 
-def _hit(gains: Gains, cutoff: int) -> Column:
-    return np.minimum(_count(gains, cutoff), 1.0)
+def _hit(gains: Gains, metric: Metric, cutoff: int) -> Column:
+    return np.minimum(_count(gains, metric, cutoff), 1.0)
 
 
-def _mrr(gains: Gains, cutoff: int) -> Column:
-    relevant = gains.found[:, :cutoff] > 0
+def _mrr(gains: Gains, metric: Metric, cutoff: int) -> Column:
+    relevant = _relevant(gains, metric, cutoff)
     if not relevant.shape[1]:
         return np.zeros(len(relevant))
     return np.where(relevant.any(axis=1), 1.0 / (1 + relevant.argmax(axis=1)), 0.0)
 
 
-def _count(gains: Gains, cutoff: int) -> Column:
-    counts: Column = np.count_nonzero(gains.found[:, :cutoff] > 0, axis=1).astype(np.float64)
+def _rprec(gains: Gains, metric: Metric, cutoff: int) -> Column:
+    positives = gains.at_least(metric.rel)
+    relevant = _relevant(gains, metric, cutoff)
+    within = np.arange(relevant.shape[1]) < positives[:, None]
+    return _ratio((relevant & within).sum(axis=1, dtype=np.float64), positives)
+
+
+def _bpref(gains: Gains, metric: Metric, cutoff: int) -> Column:
+    relevant = _relevant(gains, metric, cutoff)
+    positives = gains.at_least(metric.rel)
+    negatives = gains.at_least(0) - positives
+    above = np.cumsum((gains.levels >= 0) & ~relevant, axis=1)
+    bound = np.maximum(np.minimum(positives, negatives), 1)[:, None]
+    shares = 1.0 - np.minimum(above, positives[:, None]) / bound
+    return _ratio((shares * relevant).sum(axis=1), positives)
+
+
+def _rbp(gains: Gains, metric: Metric, cutoff: int) -> Column:
+    relevant = _relevant(gains, metric, cutoff)
+    return (1 - metric.p) * (relevant @ metric.p ** np.arange(relevant.shape[1]))
+
+
+def _judged(gains: Gains, metric: Metric, cutoff: int) -> Column:
+    """A list shorter than k is judged on what it holds."""
+    judged = np.count_nonzero(gains.levels[:, :cutoff] > _UNJUDGED, axis=1)
+    return _ratio(judged.astype(np.float64), np.minimum(gains.lengths, cutoff))
+
+
+def _relevant(gains: Gains, metric: Metric, cutoff: int) -> NDArray[np.bool_]:
+    relevant: NDArray[np.bool_] = gains.levels[:, :cutoff] >= metric.rel
+    return relevant
+
+
+def _count(gains: Gains, metric: Metric, cutoff: int) -> Column:
+    counts: Column = _relevant(gains, metric, cutoff).sum(axis=1, dtype=np.float64)
     return counts
 
 
@@ -200,11 +324,15 @@ def _ratio(part: Column, whole: NDArray[np.generic]) -> Column:
     return ratios
 
 
-_KINDS: dict[str, Callable[[Gains, int], Column]] = {
+_KINDS: dict[str, Callable[[Gains, Metric, int], Column]] = {
     "ndcg": _ndcg,
     "map": _map,
     "recall": _recall,
     "precision": _precision,
     "hit": _hit,
     "mrr": _mrr,
+    "rprec": _rprec,
+    "bpref": _bpref,
+    "rbp": _rbp,
+    "judged": _judged,
 }

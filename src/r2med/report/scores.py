@@ -31,6 +31,9 @@ _SHORT = {
     "precision": "P",
     "hit": "hit",
     "mrr": "MRR",
+    "rprec": "Rprec",
+    "bpref": "Bpref",
+    "judged": "judged",
 }
 _LABEL_WIDTH = 40
 _MEAN = "mean"
