@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from r2med.errors import UsageError, nearest
 from r2med.runs import Run
+from r2med.runs.run import places_of
 from r2med.tasks.task import Judgements
 
 #: What each metric answers, for help texts and documentation.
@@ -226,13 +226,6 @@ def _best_first(scores: NDArray[np.int32], rows: NDArray[np.int64], queries: int
     matrix = np.full((queries, int(counts.max(initial=0))), _UNJUDGED)
     matrix[rows[order], np.arange(len(rows)) - starts] = scores[order]
     return matrix
-
-
-def places_of(wanted: pa.Array, known: pa.Array) -> NDArray[np.int64]:
-    """Position of each wanted id among the known ones, -1 where it is not there."""
-    found = pc.index_in(wanted, value_set=known).fill_null(-1)
-    places: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
-    return places
 
 
 Column = NDArray[np.float64]

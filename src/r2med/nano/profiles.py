@@ -30,8 +30,8 @@ from r2med.nano.candidates import (
     read_candidates,
     retrieved,
 )
+from r2med.retrieve.candidates import split_of
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.given.candidates import split_of
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Judgements, Task

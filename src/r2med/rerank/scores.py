@@ -14,13 +14,13 @@ from typing import Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from r2med.errors import DataError
 from r2med.models.vectors import Computed, Rows, Shelf, distinct, fill, hashed, open_shelf
 from r2med.retrieve.conditions import Conditions, Progress
 from r2med.runs import Run
+from r2med.runs.run import places_of
 from r2med.runs.ties import name_places
 from r2med.tasks.task import Task
 
@@ -84,8 +84,7 @@ def candidate_lists(run: Run, task: Task) -> list[Candidates]:
     """
     used, inside = np.unique(run.documents, return_inverse=True)
     ids = run.document_ids.take(pa.array(used))
-    places = pc.index_in(ids, value_set=task.corpus.document_ids)
-    rows = task.corpus.last_rows[places.to_numpy(zero_copy_only=False)]
+    rows = task.corpus.last_rows[places_of(ids, task.corpus.document_ids)]
     names = ids.to_pylist()
     texts = task.corpus.texts.take(pa.array(rows)).to_pylist()
     queries = dict(zip(task.queries.ids.to_pylist(), task.queries.texts.to_pylist(), strict=True))

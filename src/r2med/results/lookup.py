@@ -12,8 +12,7 @@ from r2med.errors import DamagedError, DataError, MissingError, nearest
 from r2med.results.record import RECORD_FILE, Result
 from r2med.results.store import Store, read_result
 from r2med.retrieve.conditions import Tell, log
-from r2med.retrieve.given.files import locate_run
-from r2med.retrieve.given.fitting import fitted
+from r2med.retrieve.run_files import fitted, locate_run
 from r2med.runs import Run
 from r2med.runs.ties import ordered
 from r2med.systems.registry import registered

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from r2med.runs import Run
-from r2med.runs.run import offsets_of
+from r2med.runs.run import offsets_of, places_of
 from r2med.settings import setting
 
 Method = Literal["rrf", "minmax", "zscore"]
@@ -114,8 +114,8 @@ def _summed(
     names = names.take(pc.sort_indices(names.cast(pa.large_binary())))
     keys = np.concatenate(
         [
-            _codes(run.query_ids, queries)[run.query_rows[kept]] * len(names)
-            + _codes(run.document_ids, names)[run.documents[kept]]
+            places_of(run.query_ids, queries)[run.query_rows[kept]] * len(names)
+            + places_of(run.document_ids, names)[run.documents[kept]]
             for run, kept in zip(runs, found, strict=True)
         ]
     )
@@ -142,10 +142,3 @@ def _summed(
 
 def _ranked_ids(run: Run) -> pa.LargeStringArray:
     return run.document_ids.take(pa.array(np.unique(run.documents)))
-
-
-def _codes(ids: pa.Array, known: pa.Array) -> NDArray[np.int64]:
-    """The place of every id among the known ones; -1 for an id that no list holds."""
-    places = pc.index_in(ids, value_set=known).fill_null(-1)
-    codes: NDArray[np.int64] = places.to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes

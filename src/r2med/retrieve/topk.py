@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from r2med.runs import Run
+from r2med.runs.run import places_of
 from r2med.tasks.task import Task
 
 Matrix = NDArray[np.float32]
@@ -135,8 +135,7 @@ def run_of(
     ids: pa.Array, task: Task, documents: NDArray[np.int64], scores: Matrix, depth: int
 ) -> Run:
     """A run of the best documents, without the one that bears the query's own id, as published."""
-    matches = pc.index_in(ids, value_set=task.corpus.document_ids)
-    own = matches.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    own = places_of(ids, task.corpus.document_ids)
     kept = (documents != own[:, None]) & (documents >= 0)
     kept &= np.cumsum(kept, axis=1) <= depth
     return Run(

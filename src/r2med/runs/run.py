@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from r2med.errors import DataError
@@ -182,6 +183,13 @@ class Run:
             f"document {document!r} appears twice for query {query!r}; "
             "a ranking holds each document once."
         )
+
+
+def places_of(wanted: pa.Array, known: pa.Array) -> NDArray[np.int64]:
+    """The position of each wanted id among the known ones, -1 where it is not there."""
+    matches = pc.index_in(wanted, value_set=known).fill_null(-1)
+    places: NDArray[np.int64] = matches.to_numpy(zero_copy_only=False).astype(np.int64)
+    return places
 
 
 def offsets_of(lengths: NDArray[np.int64] | Sequence[int]) -> NDArray[np.int64]:

@@ -28,7 +28,7 @@ SOURCES: tuple[str, ...] = (
     "retrieve/dense/encoders.toml",
     "retrieve/api/encoders.toml",
     "retrieve/multi.toml",
-    "retrieve/given/names.toml",
+    "retrieve/given.toml",
     "retrieve/fusions.toml",
     "expand/methods.toml",
     "rerank/rerankers.toml",

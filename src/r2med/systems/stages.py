@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from r2med.errors import UsageError
+from r2med.retrieve.candidates import CandidateSettings, Subset, find_subset
 from r2med.retrieve.fusion import Fusion, reciprocal_rank_fusion
-from r2med.retrieve.given.candidates import CandidateSettings, Subset, find_subset
-from r2med.retrieve.given.files import RunFile, RunSettings
-from r2med.retrieve.given.findings import Findings
-from r2med.retrieve.given.fitting import fitted
 from r2med.retrieve.interface import QueryForm, Retriever, Searcher, search_forms
+from r2med.retrieve.run_files import Findings, RunFile, RunSettings, fitted
 from r2med.runs import Run
 from r2med.runs.ties import TieOrder, ordered
 from r2med.settings import identity_of

@@ -1,1 +1,0 @@
-"""Rankings made elsewhere as first stages: run files, stored results, published candidates."""
