@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -44,6 +45,10 @@ class Tabular(ABC):
         """The table as a polars data frame."""
         return _library("polars").from_arrow(self.to_arrow())
 
+    def to_json(self) -> Any:
+        """Everything, as values that JSON has; here one record per row."""
+        return self.to_arrow().to_pylist()
+
     def to_csv(self) -> str:
         """The table as CSV text; an empty cell is a missing value."""
         return csv_text(self.to_arrow())
@@ -71,12 +76,13 @@ def columns_of(record: type) -> dict[str, type]:
 
 
 def csv_text(table: pa.Table) -> str:
-    """Arrow as CSV, quoted only where a value needs it; numbers keep all their digits."""
+    """Arrow as CSV, quoted only where a value needs it; numbers keep all digits, lists are JSON."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.column_names)
     for batch in table.to_batches():
-        writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        writer.writerows([json.dumps(v) if isinstance(v, list) else v for v in r] for r in rows)
     return text.getvalue()
 
 

@@ -92,7 +92,7 @@ def test_the_queries_that_moved_most_are_listed_in_80_columns() -> None:
 
     assert shown.code == 0, shown.err
     assert shown.out.count("\nquery ") == 2
-    assert "of 18 queries A won 14, tied 3, lost 1" in " ".join(shown.out.split())
+    assert "MedQA-Diag 18 14 3 1" in " ".join(shown.out.split())
     assert "13 more queries moved" in shown.out
     assert max(map(len, shown.out.splitlines())) <= 80
 
@@ -101,9 +101,9 @@ def test_the_queries_that_moved_most_are_listed_in_80_columns() -> None:
 def test_all_queries_of_all_shared_tasks_are_in_the_json() -> None:
     told = json.loads(run("compare", "bm25", "bm25-lucene", "--queries", "--json").out)
 
-    moved = [abs(query["difference"]) for query in told[1]["queries"]]
-    assert [each["task"] for each in told] == ["demo/biology", "demo/medqa-diag"]
-    assert len(moved) == 18
+    moved = [abs(query["difference"]) for query in told["queries"]]
+    assert {each["task"] for each in told["queries"]} == {"demo/biology", "demo/medqa-diag"}
+    assert len(moved) == 34
     assert moved == sorted(moved, reverse=True)
 
 

@@ -83,7 +83,7 @@ def test_stored_results_are_listed_and_exported(tmp_path: Path) -> None:
     run("eval", "bm25", "--task", "demo/biology")
 
     listed = run("results", "--json")
-    exported = run("results", "export", "--format", "csv", "--out", str(tmp_path / "out"))
+    exported = run("results", "export", "--to", "csv", "--out", str(tmp_path / "out"))
 
     assert json.loads(listed.out)[0]["task"] == "demo/biology"
     assert exported.code == 0

@@ -90,7 +90,8 @@ def test_an_empty_demo_board_says_what_to_try() -> None:
         (["--mean", "queries"], "--mean 'queries'"),
         (["--metric", "recall"], "needs a cutoff"),
         (["--suite", "ful"], "Did you mean 'full'?"),
-        (["--json", "--csv"], "choose one"),
+        (["--json", "--format", "csv"], "choose one"),
+        (["--format", "tex"], "--format 'tex' is not known"),
     ],
 )
 def test_wrong_usage_is_explained(arguments: list[str], told: str) -> None:

@@ -115,7 +115,7 @@ def test_published_figures_are_shown_where_the_data_is_not_here() -> None:
     assert outcome.code == 0
     assert "as published" in outcome.out
     assert outcome.out.count("NanoR2MED") >= 8
-    assert "0.2110" in outcome.out and "0.2094" in outcome.out
+    assert "21.10" in outcome.out and "20.94" in outcome.out
     assert max(len(line.rstrip()) for line in outcome.out.splitlines()) <= 80
 
 

@@ -9,8 +9,9 @@ import pytest
 
 import r2med
 from r2med.errors import DataError, MissingError, UsageError
-from r2med.results.compare import Aligned, Shift, aligned, compare, movement
+from r2med.results.compare import Aligned, aligned, compare
 from r2med.results.lookup import find_ranking
+from r2med.results.movement import Shift, movement
 from tests.results.diagnosis.collections import ranking_of, task_of
 from tests.results.storing import ranks, store
 
@@ -180,7 +181,7 @@ def test_queries_come_by_how_far_they_moved_in_either_direction(tmp_path: Path) 
     a = ranking_of({"q1": ["a", "b"], "q2": ["b", "a"], "q3": ["a", "b"]})
     b = ranking_of({"q1": ["a", "b"], "q2": ["a", "b"], "q3": ["c", "b"]})
 
-    found = movement(a, b, task)
+    found = movement([(a, b, task)])
 
     assert [(each.query_id, np.sign(each.difference)) for each in found.queries] == [
         ("q3", -1),

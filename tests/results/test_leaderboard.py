@@ -10,7 +10,8 @@ import pytest
 
 import r2med
 from r2med.errors import UsageError
-from r2med.report.leaderboard import to_markdown
+from r2med.report.formats import Page
+from r2med.report.leaderboard import draw
 from r2med.results.entrants import Separation
 from r2med.results.leaderboard import Leaderboard, Standing, leaderboard
 from r2med.results.record import Result
@@ -303,14 +304,15 @@ def test_the_exports_hold_every_row_and_both_means() -> None:
 
     told = board.to_json()
     table = list(csv.DictReader(io.StringIO(board.to_csv())))
-    page = to_markdown(board).splitlines()
+    page = Page()
+    draw(board, page)
 
     assert len(told["rows"]) == len(table) == 79
     assert float(table[0]["task_mean"]) == told["rows"][0]["task_mean"]
     assert float(table[0]["query_weighted_mean"]) == told["rows"][0]["query_weighted_mean"]
     assert float(table[0]["Biology"]) == told["rows"][0]["values"]["Biology"]
     assert list(told["rows"][-1]["marks"]) == ["2 of 8 tasks measured: no mean, no rank"]
-    assert page[4].startswith("| 1 | `query2doc:gpt4 \\| nv` | published | 41.65 |")
+    assert "| 1 | `query2doc:gpt4 \\| nv` | publ | **41.65** |" in page.to_markdown()
 
 
 def test_a_stored_result_that_names_no_system_is_noted_and_left_out() -> None:

@@ -11,12 +11,14 @@ from r2med.cli.options import (
     RESULTS,
     AnyTask,
     DataRoot,
+    Format,
     Json,
     Limit,
     Metric,
     Resamples,
     Results,
     Stored,
+    format_of,
 )
 
 
@@ -40,6 +42,7 @@ def compare(
             "significantly'. May be repeated.",
         ),
     ] = None,
+    form: Format = None,
     as_json: Json = False,
 ) -> None:
     """Compare systems query by query, per task and pooled, with intervals and tests.
@@ -48,13 +51,15 @@ def compare(
     """
     from functools import partial
 
-    from r2med.report.comparison import draw, draw_movement
-    from r2med.report.console import console, echo, echo_json, notice
+    from r2med.report.console import echo, echo_json, notice
+    from r2med.report.formats import show
     from r2med.results.compare import compare as compared
-    from r2med.results.compare import what_moved
     from r2med.results.gate import Condition
+    from r2med.results.movement import what_moved
 
     conditions = [Condition.parse(text) for text in fail_if or ()]
+    verdict_only = ("table", "json") if conditions else ()
+    shown = format_of(form, as_json, verdict_only, "the verdict of --fail-if")
     run = partial(
         compared,
         *systems,
@@ -66,7 +71,7 @@ def compare(
     )
     if conditions:
         verdicts = [condition.judge(run(metric=condition.metric)) for condition in conditions]
-        if as_json:
+        if shown == "json":
             echo_json([verdict.to_json() for verdict in verdicts])
         else:
             echo("\n".join(map(str, verdicts)))
@@ -75,16 +80,6 @@ def compare(
         moved = what_moved(
             *systems, task=task, metric=metric, results=results, root=data_root, tell=notice
         )
-        if as_json:
-            echo_json([each.to_json() for each in moved])
-            return
-        for place, each in enumerate(moved):
-            if place:
-                console().print()
-            draw_movement(each, console(), limit=limit)
+        show(moved, shown, limit=limit)
         return
-    comparison = run(metric=metric)
-    if as_json:
-        echo_json(comparison.to_json())
-    else:
-        draw(comparison, console())
+    show(run(metric=metric), shown)

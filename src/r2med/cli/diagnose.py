@@ -10,6 +10,7 @@ import typer
 from r2med.cli.options import (
     RESULTS,
     DataRoot,
+    Format,
     Fresh,
     Json,
     Limit,
@@ -19,6 +20,7 @@ from r2med.cli.options import (
     System,
     Task,
     conditions,
+    format_of,
     out,
 )
 from r2med.errors import UsageError
@@ -50,6 +52,7 @@ def diagnose(
     llm_url: LlmUrl = None,
     prompts: Prompts = None,
     fresh: Fresh = False,
+    form: Format = None,
     as_json: Json = False,
 ) -> None:
     """Say where a system fails and why.
@@ -59,23 +62,22 @@ def diagnose(
     query: its text, what was generated for it, its positives and the first ten documents.
     """
     from r2med.engine.explain import explain
-    from r2med.report.console import console, echo_json, notice
-    from r2med.report.diagnosis import draw, draw_query
+    from r2med.report.console import notice
+    from r2med.report.formats import show
     from r2med.results.diagnosis import diagnose as diagnosed
     from r2med.results.lookup import stored_results
 
     if file is not None and file.suffix not in (".parquet", ".csv"):
         raise UsageError(f"--out {file}: expected a file that ends in .parquet or .csv.")
+    of_page = ("table", "csv", "json") if query is not None else ()
+    shown = format_of(form, as_json, of_page, "the page of a query")
     if query is None:
         if run or full or fresh or llm_url or prompts:
             raise UsageError("--run, --full and options of models go with --query.")
         diagnosis = diagnosed(system, task, results=results, root=data_root, tell=notice)
         if file is not None:
             _write(diagnosis, file)
-        if as_json:
-            echo_json(diagnosis.to_json())
-        else:
-            draw(diagnosis, console(), limit=limit)
+        show(diagnosis, shown, limit=limit)
         return
     page = explain(
         system,
@@ -86,10 +88,7 @@ def diagnose(
         conditions=conditions(llm_url=llm_url, prompts=prompts, fresh=fresh),
         run=run,
     )
-    if as_json:
-        echo_json(page.to_json())
-    else:
-        draw_query(page, console(), full=full)
+    show(page, shown, full=full)
 
 
 def _holder(query: str, task: str, root: Path | None) -> LoadedTask:

@@ -16,8 +16,8 @@ from r2med.cli.options import (
     Device,
     DryRun,
     Force,
+    Format,
     Fresh,
-    Grouping,
     Json,
     LlmUrl,
     MaxCost,
@@ -32,6 +32,7 @@ from r2med.cli.options import (
     Verbose,
     chosen,
     conditions,
+    format_of,
     with_own_models,
 )
 from r2med.errors import LimitError
@@ -53,6 +54,7 @@ def evaluate(
     force: Force = False,
     strict: Strict = False,
     dry_run: DryRun = False,
+    form: Format = None,
     as_json: Json = False,
     model: Model = None,
     trust_remote_code: TrustRemoteCode = False,
@@ -69,14 +71,15 @@ def evaluate(
 
     Finished results are reused; --force runs again, --fresh also asks models again.
     """
-    from r2med.measure import HEADLINE
     from r2med.measure.metrics import parse_metrics
-    from r2med.report.console import echo_json, notice_console, progress
+    from r2med.report.console import notice_console, progress
+    from r2med.report.formats import show
+    from r2med.results.evaluation import Evaluation
     from r2med.systems.build import System
 
+    shown = format_of(form, as_json, ("table", "json") if dry_run else (), "an estimate")
     grouping = chosen(by, GROUPINGS, "--by")
     asked = [str(metric) for metric in parse_metrics(metrics)] if metrics else []
-    names = asked or list(HEADLINE)
     named = with_own_models(systems, model)
     with progress() as bar:
         allowed = conditions(
@@ -93,7 +96,7 @@ def evaluate(
         )
         built = [System.from_spec(system, allowed) for system in named]
         if dry_run:
-            _estimate(built, task, data_root, as_json=as_json)
+            _estimate(built, task, data_root, as_json=shown == "json")
             return
         finished, stopped = _run(
             built, task, data_root, results, asked, bar, force=force or fresh, strict=strict
@@ -102,10 +105,8 @@ def evaluate(
         for result in finished:
             for line in _seen_texts(result):
                 notice_console().print(line)
-    if as_json:
-        echo_json([_json(result, names) for result in finished])
-    elif finished:
-        _show(finished, asked, grouping)
+    if finished or stopped is None:
+        show(Evaluation(finished, asked), shown, by=grouping)
     if stopped is not None:
         raise stopped
 
@@ -187,32 +188,3 @@ def _seen_texts(result: Result) -> Iterator[str]:
                 share = "" if cut is None else f", {cut:.1%} truncated"
                 yield f"{result.task} · {part} · first of {seen['texts']:,} {side}{share}:"
                 yield f"  {seen['first']!r}"
-
-
-def _json(result: Result, metrics: list[str]) -> dict[str, object]:
-    facts: dict[str, object] = {
-        "system": result.system,
-        "task": result.task,
-        "suite": result.suite,
-        "queries": result.record.task.judged_queries,
-        "metrics": {name: result.metrics[name] for name in metrics},
-        "seconds": dict(result.seconds),
-        "result": str(result.folder),
-    }
-    if reranking := result.record.reranking:
-        ceiling = {name: reranking.ceiling[name] for name in metrics}
-        facts |= {"reranked": reranking.depth, "tail": reranking.tail, "ceiling": ceiling}
-    return facts
-
-
-def _show(results: list[Result], asked: list[str], by: Grouping) -> None:
-    from r2med.measure import HEADLINE
-    from r2med.report.console import console
-    from r2med.report.scores import reranking_notes, score_grids
-
-    out = console()
-    for grid in score_grids(results, asked, by=by):
-        out.print(grid)
-        out.print()
-    for note in reranking_notes(results, asked or HEADLINE):
-        out.print(note)

@@ -6,8 +6,19 @@ from typing import Annotated
 
 import typer
 
-from r2med.cli.options import METRIC, RESULTS, DataRoot, Json, Kind, Metric, Results, Suite, Top
-from r2med.errors import UsageError
+from r2med.cli.options import (
+    METRIC,
+    RESULTS,
+    DataRoot,
+    Format,
+    Json,
+    Kind,
+    Metric,
+    Results,
+    Suite,
+    Top,
+    format_of,
+)
 
 
 def leaderboard(
@@ -30,23 +41,19 @@ def leaderboard(
     ] = False,
     results: Results = RESULTS,
     data_root: DataRoot = None,
+    form: Format = None,
     as_json: Json = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV and nothing else.")] = False,
-    as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print a Markdown table and nothing else.")
-    ] = False,
 ) -> None:
     """Rank published and measured systems, per task and by mean.
 
     Published figures and yours stand in one table, each labelled. Δ is the gain of an expansion
     or reranker over its own first stage.
     """
-    from r2med.report.console import console, echo, echo_json, notice
-    from r2med.report.leaderboard import draw, to_markdown
+    from r2med.report.console import notice
+    from r2med.report.formats import show
     from r2med.results.leaderboard import leaderboard as ranked
 
-    if as_json + as_csv + as_markdown > 1:
-        raise UsageError("--json, --csv and --markdown: choose one.")
+    shown = format_of(form, as_json)
     board = ranked(
         suite,
         metric=metric,
@@ -59,11 +66,4 @@ def leaderboard(
         root=data_root,
         tell=notice,
     )
-    if as_json:
-        echo_json(board.to_json())
-    elif as_csv:
-        echo(board.to_csv().rstrip("\n"))
-    elif as_markdown:
-        echo(to_markdown(board))
-    else:
-        draw(board, console(), cost=cost)
+    show(board, shown, cost=cost)

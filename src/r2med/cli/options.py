@@ -17,6 +17,7 @@ from r2med.errors import MissingError, UsageError, nearest
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
+    from r2med.report.formats import Format as FormatName
     from r2med.retrieve.conditions import Conditions
 
 Choice = TypeVar("Choice", bound=str)
@@ -154,6 +155,14 @@ Strict = Annotated[
     bool, typer.Option("--strict", help="Fail where data is only noted as odd, or lost.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help="table (the default), markdown, latex, csv or json.",
+        autocompletion=_words("table", "markdown", "latex", "csv", "json"),
+    ),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Only say what would be asked, and what it would cost.")
 ]
@@ -240,6 +249,20 @@ Concurrency = Annotated[
         "--concurrency", help="Requests at the same time.", rich_help_panel=_LANGUAGE_MODELS
     ),
 ]
+
+
+def format_of(
+    text: str | None, as_json: bool, only: tuple[str, ...] = (), mode: str = ""
+) -> FormatName:
+    """The format that --format or --json asks for; `mode` has no other than `only`."""
+    from r2med.report.formats import FORMATS
+
+    if as_json and text not in (None, "json"):
+        raise UsageError(f"--json and --format {text}: choose one.")
+    form = chosen("json" if as_json else text or "table", FORMATS, "--format")
+    if only and form not in only:
+        raise UsageError(f"--format {form}: {mode} is shown as {' or '.join(only)}.")
+    return form
 
 
 def out(help: str) -> Any:

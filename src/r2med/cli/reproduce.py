@@ -8,12 +8,14 @@ from r2med.cli.options import (
     METRIC,
     RESULTS,
     DataRoot,
+    Format,
     Json,
     Metric,
     Results,
     System,
     Task,
     conditions,
+    format_of,
 )
 
 
@@ -23,6 +25,7 @@ def reproduce(
     metric: Metric = METRIC,
     results: Results = RESULTS,
     data_root: DataRoot = None,
+    form: Format = None,
     as_json: Json = False,
 ) -> None:
     """Run a published system; show ours, published, difference and verdict per task.
@@ -30,10 +33,11 @@ def reproduce(
     Exits with 1 when a task could not be run; what is missing, and how to get it, is said.
     """
     from r2med.engine.reproduce import reproduce as reproduced
-    from r2med.report.console import console, echo_json, progress
-    from r2med.report.reproduction import draw
+    from r2med.report.console import progress
+    from r2med.report.formats import show
     from r2med.tasks.registry import resolve
 
+    shown = format_of(form, as_json)
     with progress() as bar:
         line = bar.add_task("reproducing", total=len(resolve(task)))
 
@@ -49,9 +53,6 @@ def reproduce(
             conditions=conditions(bar),
             begin=begin,
         )
-    if as_json:
-        echo_json(found.to_json())
-    else:
-        draw(found, console())
+    show(found, shown)
     if any(row.missing for row in found.tasks):
         raise typer.Exit(1)

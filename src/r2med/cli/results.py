@@ -92,7 +92,7 @@ def show(
 @results.command()
 def export(
     folder_out: Annotated[Path, out("Folder to write to.")],
-    form: Annotated[str, typer.Option("--format", help="trec, csv or mteb.")] = "trec",
+    form: Annotated[str, typer.Option("--to", help="trec, csv or mteb.")] = "trec",
     task: AnyTask = None,
     system: AnySystem = None,
     folder: Results = RESULTS,
@@ -102,7 +102,7 @@ def export(
     from r2med.report.console import echo, notice
     from r2med.results.export import EXPORTS
 
-    write = EXPORTS[chosen(form, tuple(EXPORTS), "--format")]
+    write = EXPORTS[chosen(form, tuple(EXPORTS), "--to")]
     matching = _selected(folder, task, system)
     if not matching:
         raise MissingError(f"{folder}: no stored result matches. `r2med results` lists them.")

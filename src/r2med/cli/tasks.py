@@ -16,10 +16,12 @@ from r2med.cli.options import (
     DataRoot,
     Dense,
     Force,
+    Format,
     Json,
     Results,
     TaskArguments,
     chosen,
+    format_of,
 )
 from r2med.cli.options import out as out_option
 from r2med.errors import MissingError, UsageError
@@ -159,6 +161,7 @@ def profile(
     names: TaskArguments,
     dense: Dense = "wordllama",
     data_root: DataRoot = None,
+    form: Format = None,
     as_json: Json = False,
 ) -> None:
     """Show the observed profile and the three retrieval profiles.
@@ -166,28 +169,19 @@ def profile(
     A Nano task is profiled by the candidates beside its data; for others
     they are made here. Published figures stand beside, labelled.
     """
-    from dataclasses import asdict
-
     from r2med.nano.folder import task_group
-    from r2med.nano.profiles import group_means, profiled
-    from r2med.report.console import console, echo_json, notice
-    from r2med.report.profiles import group_tables, profile_tables, published_table
+    from r2med.nano.profiles import Profiles, PublishedProfiles, profiled
+    from r2med.report.console import notice
+    from r2med.report.formats import show as show_value
 
-    out = console()
-    if data_root is None and not as_json and (entries := _only_published(names)):
-        out.print(published_table(entries))
-        out.print(f"Bring the data here with: r2med fetch {entries[0].name}")
+    shown = format_of(form, as_json)
+    if data_root is None and (entries := _only_published(names)):
+        show_value(PublishedProfiles(tuple(entries)), shown)
         return
     group = task_group(",".join(names))
     encoder = None if dense == "none" else dense
-    profiles = [profiled(task, encoder, tell=notice)[0] for task in group.load(data_root)]
-    several = len(profiles) > 1
-    if as_json:
-        means = [asdict(mean) for mean in group_means(profiles)] if several else []
-        echo_json({"tasks": [asdict(one) for one in profiles], "group": means})
-        return
-    for part in group_tables(profiles, group.title) if several else profile_tables(profiles[0]):
-        out.print(part)
+    profiles = (profiled(task, encoder, tell=notice)[0] for task in group.load(data_root))
+    show_value(Profiles(group.title, tuple(profiles)), shown)
 
 
 @tasks.command(short_help="Write a task's page in Markdown, HTML and JSON.")

@@ -18,7 +18,7 @@ from r2med.expand.combining import Expanded, Expansion
 from r2med.expand.generations import FromFile
 from r2med.expand.writing import FromModel
 from r2med.results.diagnosis.diagnose import diagnose_ranking
-from r2med.results.diagnosis.findings import QueryFinding, TaskDiagnosis
+from r2med.results.diagnosis.findings import Diagnosis, QueryFinding, TaskDiagnosis
 from r2med.results.lookup import Ranking, find_ranking
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
@@ -30,6 +30,7 @@ from r2med.runs.ties import ordered
 from r2med.systems.build import System
 from r2med.systems.stages import Expanding, Reranking, Retrieval
 from r2med.systems.work import Stage
+from r2med.tabular import Tabular
 from r2med.tasks.task import Queries, Task
 
 #: How deep documents are looked for when a query is run; below, a document counts as not found.
@@ -51,7 +52,7 @@ class Change:
 
 
 @dataclass(frozen=True, eq=False)
-class Explained:
+class Explained(Tabular):
     """All there is to say of one query under one system."""
 
     task: Task
@@ -70,6 +71,10 @@ class Explained:
     def query(self) -> QueryFinding:
         """The finding."""
         return self.diagnosis.queries[0]
+
+    def to_arrow(self) -> pa.Table:
+        """One row per positive of the query."""
+        return Diagnosis(self.diagnosis.system, (self.diagnosis,)).to_arrow()
 
     def to_json(self) -> dict[str, Any]:
         """Everything on the page."""

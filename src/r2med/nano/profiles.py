@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -32,10 +32,14 @@ from r2med.nano.candidates import (
 )
 from r2med.retrieve.candidates import split_of
 from r2med.retrieve.conditions import Conditions
+from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Judgements, Task
 from r2med.tasks.verify import Check
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Published name of each figure, by the name here.
 PUBLISHED_NAMES = {
@@ -162,6 +166,73 @@ class GroupMean:
     recall_100_task_mean: float
     """The plain mean of the tasks' micro recalls."""
     safeguard_rows: int
+
+
+@dataclass(frozen=True, eq=False)
+class Profiles(Tabular):
+    """Profiles of some tasks, and their means."""
+
+    title: str
+    tasks: tuple[Profile, ...]
+
+    drawn_by = "r2med.report.profiles"
+
+    def to_arrow(self) -> pa.Table:
+        """One row per task and candidate subset, figures 0 to 1."""
+        columns = {"task": str, "suite": str, **columns_of(RetrievalProfile)}
+        return table_of(
+            columns,
+            [
+                {"task": one.task, "suite": one.suite, **asdict(row)}
+                for one in self.tasks
+                for row in one.retrieval
+            ],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Every profile, and the means where there are several; figures 0 to 1."""
+        means = group_means(self.tasks) if len(self.tasks) > 1 else []
+        return {
+            "tasks": [asdict(one) for one in self.tasks],
+            "group": [asdict(mean) for mean in means],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedProfiles(Tabular):
+    """The published figures of tasks whose data is not here."""
+
+    tasks: tuple[TaskEntry, ...]
+
+    drawn_by = "r2med.report.profiles"
+
+    def to_arrow(self) -> pa.Table:
+        """One row per task and candidate subset, figures 0 to 1."""
+        names = {"task": str, "role": str, **dict.fromkeys(PUBLISHED_NAMES.values(), float)}
+        return table_of(
+            names,
+            [
+                {"task": entry.name, "role": role, **figures}
+                for entry in self.tasks
+                for role, figures in entry.candidates.items()
+            ],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures by task and subset; `data` is null because none is here."""
+        return {
+            "tasks": [
+                {
+                    "task": entry.name,
+                    "suite": entry.suite,
+                    "data": None,
+                    "retrieval": [],
+                    "published": entry.candidates,
+                }
+                for entry in self.tasks
+            ],
+            "group": [],
+        }
 
 
 def profile(task: Task) -> Profile:

@@ -1,43 +1,35 @@
-"""Comparisons on a terminal: two systems task by task, more as a matrix, and what moved."""
+"""Comparisons on a terminal: two systems task by task, more as a matrix."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.text import Text
 
 from r2med.measure.significance import SIGNIFICANT, Difference, Pair
 from r2med.report.table import (
     Column,
     Grid,
+    Paper,
     SystemName,
     p_value,
     points,
     print_fitting,
-    signed,
-    snippet,
     task_label,
 )
-from r2med.results.compare import Comparison, Movement, QueryMovement, Shift
+from r2med.results.compare import Comparison
 from r2med.tasks.registry import find_suite
-from r2med.tasks.task import Task
-
-_POSITIVES_SHOWN = 5
-_QUERIES_SHOWN = 10
 
 
-def draw(value: Comparison | Movement, out: Console) -> None:
-    """Print a comparison: one table for two systems, a matrix for more; or what moved."""
-    if isinstance(value, Movement):
-        draw_movement(value, out)
-    elif len(value.pairs) == 1:
+def draw(value: Comparison, out: Paper) -> None:
+    """Print a comparison: one table for two systems, a matrix for more."""
+    if len(value.pairs) == 1:
         _draw_pair(value, value.pairs[0], out)
     else:
         _draw_matrix(value, out)
 
 
-def _draw_pair(comparison: Comparison, pair: Pair, out: Console) -> None:
+def _draw_pair(comparison: Comparison, pair: Pair, out: Paper) -> None:
     """One row per task, then both poolings, each under its own name."""
     a, b = comparison.systems
     out.print(f"A = {a}\nB = {b}", style="bold")
@@ -71,13 +63,14 @@ def _pair_grid(pair: Pair, metric: str, *, narrow: bool) -> Grid:
 
 def _cells(difference: Difference, p_holm: float | None, *, digits: int) -> dict[str, Text | None]:
     low, high = difference.interval.low, difference.interval.high
-    significant = difference.p_randomisation < SIGNIFICANT
+    significant = (difference.p_randomisation if p_holm is None else p_holm) < SIGNIFICANT
     style = ("green" if difference.difference > 0 else "red") if significant else ""
+    gap = f"{100 * difference.difference:+.2f}{'*' if significant else ' '}"
     return {
         "n": Text(str(difference.queries)),
         "A": points(difference.mean_a),
         "B": points(difference.mean_b),
-        "A-B": signed(difference.difference, style=style),
+        "A-B": Text(gap, style),
         "95 %": Text(f"{100 * low:+.{digits}f} {100 * high:+.{digits}f}"),
         "p": _p(difference.p_randomisation),
         "Holm": Text("") if p_holm is None else _p(p_holm),
@@ -90,8 +83,10 @@ def _cells(difference: Difference, p_holm: float | None, *, digits: int) -> dict
 def _legend(pair: Pair) -> list[str]:
     many = len(pair.tasks) > 1
     corrected = "; Holm: p corrected over the tasks" if many else ""
+    which = "Holm's p, of means p," if many else "p"
     lines = [
-        "× 100. A-B: mean difference; 95 %: its t interval, wider for heavy tails. p: paired "
+        f"× 100. A-B: mean difference, *: {which} < {SIGNIFICANT}; 95 %: its t interval, wider "
+        "for heavy tails. p: paired "
         f"randomisation test, t: paired t-test, two-sided{corrected}. "
         "d: effect size, mean difference / standard deviation. w/t/l: queries A won, tied, lost."
     ]
@@ -111,7 +106,7 @@ def _verdict(pair: Pair) -> str:
     return f"{where}: {better} is better (p {relation})."
 
 
-def _draw_matrix(comparison: Comparison, out: Console) -> None:
+def _draw_matrix(comparison: Comparison, out: Paper) -> None:
     """Row minus column, by task mean; a star where Holm's correction over all pairs leaves it."""
     pairs = comparison.pairs
     cells, means = _matrix(pairs)
@@ -148,58 +143,6 @@ def _matrix(pairs: Sequence[Pair]) -> tuple[dict[tuple[int, int], Text], dict[in
             style = ("green" if value > 0 else "red") if significant else "dim"
             cells[place] = Text(f"{value:+.2f}{'*' if significant else ' '}", style)
     return cells, means
-
-
-def draw_movement(movement: Movement, out: Console, *, limit: int = _QUERIES_SHOWN) -> None:
-    """A summary, and the first `limit` queries that moved at all, with snippets."""
-    out.print(f"A = {movement.a}\nB = {movement.b}", style="bold")
-    won, tied, lost = movement.counts
-    out.print(
-        f"on {movement.task.name}, {movement.metric} × 100, A minus B; of {len(movement.queries)} "
-        f"queries A won {won}, tied {tied}, lost {lost}"
-    )
-    for query in movement.moved[:limit]:
-        out.print()
-        _draw_query(query, movement.task, out)
-    left = len(movement.moved) - limit
-    if left > 0:
-        out.print(f"\n{left} more queries moved; --limit or --json", style="dim")
-
-
-def _draw_query(query: QueryMovement, task: Task, out: Console) -> None:
-    head = (
-        f"query {snippet(query.query_id, 30)}: A {100 * query.score_a:.1f}, "
-        f"B {100 * query.score_b:.1f} ({100 * query.difference:+.1f})"
-    )
-    out.print(head, style="green" if query.difference > 0 else "red")
-    _line("asked", task.query(query.query_id), out)
-    for shift in query.positives[:_POSITIVES_SHOWN]:
-        _line(f"wanted {_ranks(shift)}", _document(task, shift.document_id), out)
-    left = len(query.positives) - _POSITIVES_SHOWN
-    if left > 0:
-        _line("", f"and {left} more positives", out)
-    positives = {shift.document_id for shift in query.positives}
-    for name, first in (("A", query.first_a), ("B", query.first_b)):
-        if first is not None and first not in positives:
-            _line(f"{name} first", _document(task, first), out)
-
-
-def _ranks(shift: Shift) -> str:
-    return " | ".join(
-        f"{name} {rank or '–'}" for name, rank in (("A", shift.rank_a), ("B", shift.rank_b))
-    )
-
-
-def _line(label: str, text: str, out: Console) -> None:
-    start = f"  {label:<18} "
-    out.print(start + snippet(text, out.width - len(start)))
-
-
-def _document(task: Task, document_id: str) -> str:
-    try:
-        return f"{document_id}: {task.document(document_id)}"
-    except KeyError:
-        return f"{document_id}: (not in the corpus)"
 
 
 def _data(comparison: Comparison) -> str:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
-from rich.console import Console
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
@@ -16,7 +15,7 @@ from r2med.engine.explain import Change, Explained
 from r2med.expand.agents import Step, Trace
 from r2med.expand.answers import Sample
 from r2med.report.console import visible
-from r2med.report.table import Column, Grid, percent, snippet
+from r2med.report.table import Column, Grid, Paper, percent, snippet
 from r2med.results.diagnosis.causes import CAUSES, TOP
 from r2med.results.diagnosis.findings import (
     Diagnosis,
@@ -49,10 +48,12 @@ _STOPS = {
 }
 
 
-def draw(value: Diagnosis | Explained, out: Console, *, limit: int = _QUERIES_SHOWN) -> None:
+def draw(
+    value: Diagnosis | Explained, out: Paper, *, limit: int = _QUERIES_SHOWN, full: bool = False
+) -> None:
     """Every task with its causes and worst queries, then slices; or one query's page."""
     if isinstance(value, Explained):
-        draw_query(value, out)
+        draw_query(value, out, full=full)
         return
     for place, task in enumerate(value.tasks):
         if place:
@@ -63,7 +64,7 @@ def draw(value: Diagnosis | Explained, out: Console, *, limit: int = _QUERIES_SH
         out.print(_slices(found, value.tasks[0].metric))
 
 
-def _draw_task(task: TaskDiagnosis, out: Console, limit: int) -> None:
+def _draw_task(task: TaskDiagnosis, out: Paper, limit: int) -> None:
     out.print(f"{task.task} · {snippet(task.system, 60)}", style="bold")
     for line in _summary(task):
         out.print(line)
@@ -75,7 +76,7 @@ def _draw_task(task: TaskDiagnosis, out: Console, limit: int) -> None:
     _draw_open(task, out)
 
 
-def _draw_open(task: TaskDiagnosis, out: Console) -> None:
+def _draw_open(task: TaskDiagnosis, out: Paper) -> None:
     for line in task.open:
         out.print(f"cannot be detected here: {line}", style="dim")
 
@@ -164,7 +165,7 @@ def _slices(found: Sequence[Slice], metric: str) -> Grid:
     return Grid(columns, rows, ends=frozenset(ends), caption="all values × 100")
 
 
-def draw_query(page: Explained, out: Console, *, full: bool = False) -> None:
+def draw_query(page: Explained, out: Paper, *, full: bool = False) -> None:
     """The whole story of one query; long texts are cut unless `full`."""
     diagnosis, query, task = page.diagnosis, page.query, page.task
     title = f"{diagnosis.task} · query {snippet(query.query_id, 30)} · {diagnosis.system}"
@@ -185,7 +186,7 @@ def draw_query(page: Explained, out: Console, *, full: bool = False) -> None:
     _draw_open(diagnosis, out)
 
 
-def _draw_generations(page: Explained, out: Console, full: bool) -> None:
+def _draw_generations(page: Explained, out: Paper, full: bool) -> None:
     expanded = page.expanded
     assert expanded is not None
     method = page.diagnosis.system.partition(" | ")[0]
@@ -204,7 +205,7 @@ def _draw_generations(page: Explained, out: Console, full: bool) -> None:
             _indented(f"({sample.outcome}{unused})", out, style="yellow")
 
 
-def _draw_sample(sample: Sample, out: Console, full: bool) -> None:
+def _draw_sample(sample: Sample, out: Paper, full: bool) -> None:
     if full and sample.raw.strip() != sample.answer.strip():
         _indented("as the model wrote it:", out, style="dim")
         _indented(sample.raw.strip(), out)
@@ -212,7 +213,7 @@ def _draw_sample(sample: Sample, out: Console, full: bool) -> None:
     _indented(_cut(sample.answer.strip(), full), out)
 
 
-def _draw_trace(trace: Trace, out: Console, full: bool) -> None:
+def _draw_trace(trace: Trace, out: Paper, full: bool) -> None:
     table = Table(box=None, show_header=False, padding=(0, 1), expand=True)
     table.add_column(style="dim", justify="right", width=3)
     table.add_column(style="bold", width=8)
@@ -242,7 +243,7 @@ def _cut(text: str, full: bool) -> str:
 
 
 def _draw_positive(
-    query: QueryFinding, positive: PositiveFinding, page: Explained, out: Console
+    query: QueryFinding, positive: PositiveFinding, page: Explained, out: Paper
 ) -> None:
     rank = f"rank {positive.rank}" if positive.rank else "not listed"
     moved = "" if positive.first_stage_rank is None else f", {_moved(positive)}"
@@ -278,7 +279,7 @@ def _terms(name: str, changes: Sequence[Change]) -> Text:
     return line
 
 
-def _draw_ranked(ranked: RankedFinding, task: Task, out: Console) -> None:
+def _draw_ranked(ranked: RankedFinding, task: Task, out: Paper) -> None:
     covered = f"{percent(ranked.coverage)} of the query"
     out.print(f"{ranked.rank} · {ranked.document_id} · {ranked.label} · {covered}")
     _indented(_document(task, ranked.document_id, out.width - 4), out, style="dim")
@@ -295,7 +296,7 @@ def _document(task: Task, document_id: str, width: int) -> str:
         return "(not in the corpus)"
 
 
-def _indented(text: str, out: Console, style: str = "") -> None:
+def _indented(text: str, out: Paper, style: str = "") -> None:
     out.print(Padding(Text(text, style=style), (0, 2)))
 
 

@@ -1,15 +1,24 @@
-"""The leaderboard on a terminal and as Markdown: what the width holds, and what its words mean."""
+"""The leaderboard as a table: what the width holds, and what its words mean."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
 from rich.text import Text
 
 from r2med.measure.significance import SIGNIFICANT
-from r2med.report.table import Cell, Column, Grid, dollars, points, print_fitting, signed
+from r2med.report.table import (
+    Cell,
+    Column,
+    Grid,
+    Paper,
+    SystemName,
+    dollars,
+    points,
+    print_fitting,
+    signed,
+)
 from r2med.results.leaderboard import Leaderboard, Standing
 from r2med.systems.registry import KIND_TITLES
 
@@ -37,13 +46,14 @@ class _Column:
     title: str
     cell: Callable[[Standing], Cell]
     right: bool = True
+    best: bool = False
 
 
 _Layout = tuple[list[_Column], int, str | None]
 """Columns, the spaces between them, and what a reader should know of this layout."""
 
 
-def draw(board: Leaderboard, out: Console, *, cost: bool = False) -> None:
+def draw(board: Leaderboard, out: Paper, *, cost: bool = False) -> None:
     """Print the board and its legend; `cost` shows seconds, tokens and money instead of tasks."""
     marks = _footnotes(board.shown)
     out.print(f"{board.suite.title} leaderboard · {board.metric} × 100", style="bold")
@@ -60,40 +70,12 @@ def draw(board: Leaderboard, out: Console, *, cost: bool = False) -> None:
         out.print(line, style="dim")
 
 
-def to_markdown(board: Leaderboard) -> str:
-    """A table for a page, values × 100, with its caption."""
-    names = ["#", "system", "from", "mean", "95 % interval", "≈", "Δ"]
-    names += [task.name for task in board.tasks]
-    rule = ["---" if name in ("system", "from") else "---:" for name in names]
-    lines = [
-        f"**{board.suite.title}, {board.metric} × 100**, ranked by the {board.mean_title}. "
-        "Δ is the gain over the system's own first stage.",
-        "",
-        *(f"| {' | '.join(cells)} |" for cells in (names, rule)),
-        *(f"| {' | '.join(_markdown_cells(row, board))} |" for row in board.shown),
-    ]
-    marks = [f"- {row.system}: {'; '.join(row.marks)}" for row in board.shown if row.marks]
-    return "\n".join([*lines, *([""] if marks else []), *marks])
-
-
-def _markdown_cells(row: Standing, board: Leaderboard) -> list[str]:
-    interval = row.interval
-    return [
-        str(row.rank or "-"),
-        f"`{row.system}`".replace("|", "\\|"),
-        row.origin,
-        str(points(row.mean) or "-"),
-        f"{100 * interval.low:.2f} to {100 * interval.high:.2f}" if interval else "",
-        row.letters,
-        str(signed(row.gain) or ""),
-        *(str(points(row.values.get(task.name)) or "-") for task in board.tasks),
-    ]
-
-
 def _layouts(board: Leaderboard) -> Iterator[_Layout]:
-    """Tasks with two digits, with one, then families, then nothing but the mean."""
+    """Tasks by name, by short name, with one digit, then families, then only the mean."""
+    yield [_task_column(task.name, task.name, 2) for task in board.tasks], 2, None
     for digits, gap in ((2, 2), (2, 1), (1, 1)):
-        yield [_task_column(task.name, task.source, digits) for task in board.tasks], gap, None
+        short = {task.name: SHORT_NAMES.get(task.source, task.source[:4]) for task in board.tasks}
+        yield [_task_column(name, title, digits) for name, title in short.items()], gap, None
     families = dict.fromkeys(task.family for task in board.tasks)
     if len(families) > 1:
         columns = [_family_column(family) for family in families]
@@ -119,7 +101,7 @@ def _leading(board: Leaderboard, marks: dict[str, int]) -> list[_Column]:
         _Column("#", lambda row: str(row.rank) if row.rank else None),
         _Column("system", lambda row: _name(row, marks), right=False),
         _Column("from", _origin, right=False),
-        _Column("mean", lambda row: points(row.mean, style="bold")),
+        _Column("mean", lambda row: points(row.mean), best=True),
     ]
     if any(row.interval for row in board.shown):
         columns.append(_Column("±", _half_width))
@@ -137,7 +119,7 @@ def _grid(
 ) -> Grid:
     ranked = sum(row.mean is not None for row in rows)
     return Grid(
-        [Column(column.title, column.right) for column in columns],
+        [Column(each.title, each.right, best=each.best) for each in columns],
         [[column.cell(row) for column in columns] for row in rows],
         gap=gap,
         ends=frozenset([ranked - 1]) if ranked < len(rows) else frozenset(),
@@ -199,19 +181,17 @@ def _nothing(board: Leaderboard) -> str:
     return f"No published or stored system has {board.metric} here."
 
 
-def _task_column(task: str, source: str, digits: int) -> _Column:
-    title = SHORT_NAMES.get(source, source[:4])
-    return _Column(title, lambda row: points(row.values.get(task), digits))
+def _task_column(task: str, title: str, digits: int) -> _Column:
+    return _Column(title, lambda row: points(row.values.get(task), digits), best=True)
 
 
 def _family_column(family: str) -> _Column:
     title = _FAMILY_NAMES.get(family, family)
-    return _Column(title, lambda row: points(row.aggregates.families[family]))
+    return _Column(title, lambda row: points(row.aggregates.families[family]), best=True)
 
 
-def _name(row: Standing, marks: dict[str, int]) -> Text:
-    numbers = "".join(f" [{marks[mark]}]" for mark in row.marks)
-    return Text.assemble(row.system, (numbers, "yellow"))
+def _name(row: Standing, marks: dict[str, int]) -> SystemName:
+    return SystemName(row.system, "".join(f" [{marks[mark]}]" for mark in row.marks))
 
 
 def _origin(row: Standing) -> Text:

@@ -14,15 +14,28 @@ from r2med.nano.profiles import (
     PUBLISHED_NAMES,
     DataProfile,
     Profile,
+    Profiles,
+    PublishedProfiles,
     group_means,
     published_means,
     weighted_mean,
 )
-from r2med.report.table import Cell, Column, Grid, SystemName, pairs
+from r2med.report.table import Cell, Column, Grid, Paper, SystemName
 from r2med.tasks.registry import TaskEntry
 
 if TYPE_CHECKING:
     from r2med.nano.fidelity import Fidelity
+
+
+def draw(value: Profiles | PublishedProfiles, out: Paper) -> None:
+    """Print a task's profile, or a table of several; of data that is not here what is published."""
+    if isinstance(value, PublishedProfiles):
+        out.print(published_table(value.tasks))
+        out.print(f"Bring the data here with: r2med fetch {value.tasks[0].name}")
+        return
+    several = len(value.tasks) > 1
+    for part in group_tables(value.tasks, value.title) if several else profile_tables(*value.tasks):
+        out.print(part)
 
 
 def data_rows(data: DataProfile) -> list[tuple[str, str]]:
@@ -52,24 +65,27 @@ def data_rows(data: DataProfile) -> list[tuple[str, str]]:
 
 
 def figure(name: str, value: float | None) -> str:
-    """A figure of a profile: a count as it is, a share with four digits, "-" where unknown."""
+    """A figure of a profile: a count as it is, a score times 100, "-" where unknown."""
     if value is None:
         return "-"
-    whole = name.startswith(("candidates", "safeguard")) and float(value).is_integer()
-    return f"{value:,.0f}" if whole else f"{value:.4f}"
+    if name.startswith(("candidates", "safeguard")):
+        return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+    return f"{100 * value:.2f}"
 
 
 def profile_tables(profile: Profile) -> Iterator[RenderableType]:
     """One task: its data, then one column per subset, published figures beside the measured."""
     yield Text(f"{profile.task} · observed profile", style="bold")
-    yield pairs(data_rows(profile.data))
+    columns = [Column("data", right=False, fixed=True), Column("", right=False)]
+    yield Grid(columns, data_rows(profile.data))
     yield Text()
     yield _retrieval_table(profile)
-    yield Text("binary judgements, lists in their own order", style="dim")
+    yield Text("scores × 100; binary judgements, lists in their own order", style="dim")
     for row in profile.retrieval:
         yield Text(f"{TITLES[row.role]}: {row.source}", style="dim")
     if profile.best is not None:
-        yield Text(f"best by nDCG@10: {TITLES[profile.best.role]} ({profile.best.ndcg_10:.4f})")
+        score = 100 * profile.best.ndcg_10
+        yield Text(f"best by nDCG@10: {TITLES[profile.best.role]} ({score:.2f})")
 
 
 def group_tables(profiles: Sequence[Profile], title: str) -> Iterator[RenderableType]:
@@ -95,13 +111,14 @@ def group_tables(profiles: Sequence[Profile], title: str) -> Iterator[Renderable
     ]
     columns = [*_columns(roles), Column("best", right=False)]
     ends = frozenset([len(profiles) - 1])
-    yield Grid(columns, rows, ends=ends, title=f"{title} · nDCG@10 by candidate subset")
+    yield Grid(columns, rows, ends=ends, title=f"{title} · nDCG@10 × 100 by candidate subset")
     for mean in means:
         guarded = f"; {mean.safeguard_rows} safeguard rows" if mean.safeguard_rows else ""
         yield Text(
-            f"{TITLES[mean.role]}: hit@10 {mean.hit_10_query_weighted:.4f} query-weighted, "
-            f"{mean.hit_10_task_mean:.4f} task mean; recall@100 {mean.recall_100_micro:.4f} micro, "
-            f"{mean.recall_100_task_mean:.4f} task mean{guarded}"
+            f"{TITLES[mean.role]}: hit@10 {100 * mean.hit_10_query_weighted:.2f} query-weighted, "
+            f"{100 * mean.hit_10_task_mean:.2f} task mean; recall@100 "
+            f"{100 * mean.recall_100_micro:.2f} micro, "
+            f"{100 * mean.recall_100_task_mean:.2f} task mean{guarded}"
         )
 
 
@@ -110,7 +127,7 @@ def published_table(entries: Sequence[TaskEntry]) -> Grid:
     values = {role: [float(e.candidates[role]["ndcg_at_10"]) for e in entries] for role in ROLES}
     weights = [entry.counts["queries"] for entry in entries]
     rows: list[list[Cell]] = [
-        [entry.name, f"{weights[at]:,}", *(f"{values[role][at]:.4f}" for role in ROLES)]
+        [entry.name, f"{weights[at]:,}", *(f"{100 * values[role][at]:.2f}" for role in ROLES)]
         for at, entry in enumerate(entries)
     ]
     if len(entries) > 1:
@@ -119,7 +136,7 @@ def published_table(entries: Sequence[TaskEntry]) -> Grid:
         total = f"{sum(weights):,}"
         rows.append(["query-weighted mean", total, *_cells(weighted, ROLES)])
         rows.append([f"mean of {len(entries)} tasks", total, *_cells(plain, ROLES)])
-    title = "nDCG@10 as published (the data is not here)"
+    title = "nDCG@10 × 100 as published (the data is not here)"
     return Grid(_columns(ROLES), rows, ends=frozenset([len(entries) - 1]), title=title)
 
 
@@ -128,17 +145,16 @@ def fidelity_tables(agreement: Fidelity) -> Iterator[RenderableType]:
     rows: list[list[Cell]] = [
         [
             SystemName(place.system),
-            f"{place.full:.4f}",
+            f"{100 * place.full:.2f}",
             f"{place.full_rank:g}",
-            f"{place.nano:.4f}",
+            f"{100 * place.nano:.2f}",
             f"{place.nano_rank:g}",
         ]
         for place in agreement.places
     ]
     columns = [Column("system", right=False), *map(Column, ("full", "rank", "nano", "rank"))]
-    title = (
-        f"{agreement.metric} · {agreement.full} and {agreement.nano}, {agreement.queries:,} queries"
-    )
+    title = f"{agreement.metric} × 100 · {agreement.full} and {agreement.nano}"
+    title += f", {agreement.queries:,} queries"
     yield Grid(columns, rows, title=title)
     for name, value, interval in (
         ("Kendall tau-b", agreement.kendall, agreement.kendall_interval),
@@ -155,7 +171,7 @@ def _columns(roles: Sequence[Role]) -> list[Column]:
 
 
 def _cells(values: Mapping[Role, float], roles: Sequence[Role]) -> list[str | None]:
-    return [f"{values[role]:.4f}" if role in values else None for role in roles]
+    return [f"{100 * values[role]:.2f}" if role in values else None for role in roles]
 
 
 def _retrieval_table(profile: Profile) -> Grid:

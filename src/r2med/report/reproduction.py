@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from rich.console import Console
 from rich.text import Text
 
-from r2med.report.table import Cell, Column, Grid, points, print_fitting, signed
+from r2med.report.table import Cell, Column, Grid, Paper, points, print_fitting, signed
 from r2med.results.reproduction import CLOSE, Reproduced, Reproduction
 
 _TITLES = ("task", "n", "ours", "published", "difference", "verdict", "metrics equal")
 _STYLES = {"equal": "green", "close": "yellow", "different": "red"}
 
 
-def draw(reproduction: Reproduction, out: Console) -> None:
+def draw(reproduction: Reproduction, out: Paper) -> None:
     """Print the table, the reasons for differences, and what is missing."""
     system, published, rows = reproduction.system, reproduction.published, reproduction.tasks
     renamed = "" if system == published.spec else f", published as {published.spec}"

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from r2med.errors import R2MedError
 from r2med.measure.metrics import HEADLINE, parse_metric
-from r2med.report.table import Cell, Column, Grid, SystemName, points
+from r2med.report.table import Cell, Column, Grid, Paper, SystemName, points
+from r2med.results.evaluation import Evaluation
 from r2med.results.record import Result
 from r2med.tasks.registry import TaskEntry, find_task
 
@@ -48,6 +49,15 @@ class _Row:
     label: str
     section: str
     values: tuple[float | None, ...]
+
+
+def draw(value: Evaluation, out: Paper, *, by: Grouping = "task") -> None:
+    """Print the grids, then what a reader of them must know."""
+    for grid in score_grids(value.results, value.asked, by=by):
+        out.print(grid)
+        out.print()
+    for note in reranking_notes(value.results, value.metrics):
+        out.print(note)
 
 
 def score_grids(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from rich import box
 from rich.cells import cell_len, set_cell_size
@@ -25,11 +26,16 @@ class SystemName:
     """A name such as `hyde:gpt4[n=4,combine=fuse] | bm25`, broken between its parts to fit."""
 
     text: str
+    note: str = ""
+    """What follows the name and is no part of it."""
+
+    def __str__(self) -> str:
+        return self.text + self.note
 
     def lines(self, width: int) -> list[str]:
         """The name in lines of at most `width`; only a part that is longer is cut itself."""
         lines = [""]
-        for part in _PART.findall(self.text):
+        for part in _PART.findall(str(self)):
             if len(lines[-1] + part.rstrip()) > width and lines[-1]:
                 lines.append("")
             lines[-1] += part
@@ -41,8 +47,8 @@ class SystemName:
         yield Text("\n".join(self.lines(options.max_width)))
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        longest = max(len(part.rstrip()) for part in _PART.findall(self.text))
-        return Measurement(min(longest, options.max_width), min(len(self.text), options.max_width))
+        longest = max(len(part.rstrip()) for part in _PART.findall(str(self)))
+        return Measurement(min(longest, options.max_width), min(len(str(self)), options.max_width))
 
 
 Cell = str | Text | SystemName | None
@@ -51,11 +57,14 @@ Cell = str | Text | SystemName | None
 
 @dataclass(frozen=True)
 class Column:
-    """A heading, the side its cells keep to, and whether they may be broken over lines."""
+    """A heading, the side its cells keep to, whether they may be broken, and whether to mark the
+    highest number: of those that are not dim, as they are printed.
+    """
 
     title: str | SystemName
     right: bool = True
     fixed: bool = False
+    best: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,19 +90,22 @@ class Grid:
                 widths[place] = max(widths[place], _cell_width(cell))
         return sum(widths) + self.gap * (len(widths) - 1)
 
-    def table(self) -> Table:
-        """The grid as rich draws it."""
+    @property
+    def marked(self) -> list[list[Cell]]:
+        """The rows, the highest number of each `best` column in bold."""
+        rows = [list(row) for row in self.rows]
+        for place, column in enumerate(self.columns):
+            numbers = {at: _number(row[place]) for at, row in enumerate(rows) if len(row) > place}
+            known = [number for number in numbers.values() if number is not None]
+            if column.best and len(known) > 1:
+                for at, number in numbers.items():
+                    if number == max(known):
+                        rows[at][place] = Text(str(rows[at][place]), "bold")
+        return rows
+
+    def _table(self) -> Table:
         table = Table(
-            title=Text(self.title) if self.title else None,
-            title_justify="left",
-            title_style="bold",
-            box=box.SIMPLE_HEAD,
-            pad_edge=False,
-            padding=(0, self.gap - 1, 0, 0),
-            show_edge=False,
-            caption=Text(self.caption) if self.caption else None,
-            caption_justify="left",
-            caption_style="dim",
+            box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, self.gap - 1, 0, 0), show_edge=False
         )
         for column in self.columns:
             table.add_column(
@@ -102,15 +114,31 @@ class Grid:
                 overflow="fold",
                 no_wrap=column.fixed,
             )
-        for place, row in enumerate(self.rows):
+        for place, row in enumerate(self.marked):
             table.add_row(*map(_drawn, row), end_section=place in self.ends)
         return table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.table()
+        """The title and the caption may be wider than the table between them."""
+        if self.title:
+            yield Text(self.title, style="bold")
+        yield self._table()
+        if self.caption:
+            yield Text(self.caption, style="dim")
 
 
-def print_fitting(layouts: Iterable[Grid], out: Console) -> None:
+class Paper(Protocol):
+    """What tables are drawn on: a terminal, or a page of Markdown or LaTeX."""
+
+    @property
+    def width(self) -> int:
+        """How many characters a line holds."""
+
+    def print(self, *parts: Any, style: str | None = None) -> None:
+        """Add texts or grids."""
+
+
+def print_fitting(layouts: Iterable[Grid], out: Paper) -> None:
     """Print the first layout that needs no folding; the last one when none fits."""
     for grid in layouts:
         if grid.width <= out.width:
@@ -186,4 +214,13 @@ def _drawn(cell: Cell) -> Text | SystemName:
 
 
 def _cell_width(cell: Cell) -> int:
-    return cell_len(cell.text) if isinstance(cell, SystemName) else cell_len(str(_drawn(cell)))
+    return cell_len(str(_drawn(cell)))
+
+
+def _number(cell: Cell) -> float | None:
+    if not isinstance(cell, Text) or "dim" in str(cell.style):
+        return None
+    try:
+        return float(cell.plain)
+    except ValueError:
+        return None

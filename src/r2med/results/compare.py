@@ -6,7 +6,7 @@ that says what to run. Differences are A minus B everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -19,10 +19,8 @@ from r2med.errors import DataError, MissingError, UsageError
 from r2med.measure import Scores, measure, parse_metric
 from r2med.measure.significance import Difference, Matrix, Pair, compare_systems
 from r2med.results.lookup import (
-    Ranking,
     file_run,
     find_named,
-    find_ranking,
     is_run_file,
     newest,
     quoted,
@@ -31,15 +29,10 @@ from r2med.results.lookup import (
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
-from r2med.runs import Run
 from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.load import load_tasks, task_names
 from r2med.tasks.registry import all_entries, resolve
 from r2med.tasks.task import Task
-
-#: A change of a score that is only rounding.
-_STILL = 1e-12
-_NOT_LISTED = 1 << 30
 
 
 def compare(
@@ -279,142 +272,3 @@ def _scores(trials: Sequence[_Trial], sides: Sequence[_Side], metric: str) -> Ma
                 "they cannot be paired."
             )
     return np.column_stack([table.at(queries)[metric] for table in tables])
-
-
-@dataclass(frozen=True)
-class Shift:
-    """A positive in both rankings; None is not listed."""
-
-    document_id: str
-    rank_a: int | None
-    rank_b: int | None
-
-
-@dataclass(frozen=True)
-class QueryMovement:
-    """One query under A and under B."""
-
-    query_id: str
-    score_a: float
-    score_b: float
-    first_a: str | None
-    """What A ranks first; None for an empty list."""
-    first_b: str | None
-    positives: tuple[Shift, ...]
-
-    @property
-    def difference(self) -> float:
-        """A minus B."""
-        return self.score_a - self.score_b
-
-
-@dataclass(frozen=True, eq=False)
-class Movement(Tabular):
-    """Every judged query of a task under two systems, the largest difference first."""
-
-    a: str
-    b: str
-    task: Task
-    metric: str
-    queries: tuple[QueryMovement, ...]
-
-    drawn_by = "r2med.report.comparison"
-
-    @property
-    def moved(self) -> tuple[QueryMovement, ...]:
-        """The queries whose scores differ."""
-        return tuple(query for query in self.queries if abs(query.difference) > _STILL)
-
-    @property
-    def counts(self) -> tuple[int, int, int]:
-        """Queries that A won, tied and lost."""
-        won = sum(query.difference > _STILL for query in self.queries)
-        lost = sum(query.difference < -_STILL for query in self.queries)
-        return won, len(self.queries) - won - lost, lost
-
-    def to_arrow(self) -> pa.Table:
-        """One row per query, with the ranks of its positives as lists."""
-        return pa.Table.from_pylist(
-            [
-                {
-                    "task": self.task.name,
-                    "query_id": query.query_id,
-                    "score_a": query.score_a,
-                    "score_b": query.score_b,
-                    "difference": query.difference,
-                    "first_a": query.first_a,
-                    "first_b": query.first_b,
-                    "positives": [asdict(shift) for shift in query.positives],
-                }
-                for query in self.queries
-            ]
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Every query, not only those that moved."""
-        return {
-            "a": self.a,
-            "b": self.b,
-            "task": self.task.name,
-            "metric": self.metric,
-            "queries": self.to_arrow().drop_columns("task").to_pylist(),
-        }
-
-
-def what_moved(
-    *systems: str | Path,
-    task: str | None = None,
-    metric: str = "ndcg@10",
-    results: str | Path = DEFAULT_FOLDER,
-    root: str | Path | None = None,
-    tell: Tell = log,
-) -> list[Movement]:
-    """The queries that moved between two systems, task by task; named as in `compare`."""
-    if len(systems) != 2:
-        raise UsageError(f"what moved is between two systems, A and B; {len(systems)} are given.")
-    name, folder = str(parse_metric(metric)), Path(results)
-    stored = stored_results(folder, tell) if folder.is_dir() else []
-    if task is None:
-        shared = aligned(systems, metric=name, results=results, root=root, tell=tell)
-        task = ",".join(shared.tasks)
-    found = []
-    for loaded in load_tasks(task, root=root):
-        a, b = (find_ranking(str(each), stored, loaded, folder, tell) for each in systems)
-        found.append(movement(a, b, loaded, name))
-    return found
-
-
-def movement(a: Ranking, b: Ranking, task: Task, metric: str = "ndcg@10") -> Movement:
-    """What moved between two rankings of a task; of equal moves, in the task's order."""
-    scores_a, scores_b = (_by_query(each.run, task, metric) for each in (a, b))
-    positives = {
-        query: [name for name, grade in own.items() if grade > 0]
-        for query, own in task.judgements.by_query().items()
-    }
-    queries = []
-    for query in [query for query in task.queries.ids.to_pylist() if positives.get(query)]:
-        ranks_a, ranks_b = _ranks(a.run, query), _ranks(b.run, query)
-        shifts = [Shift(name, ranks_a.get(name), ranks_b.get(name)) for name in positives[query]]
-        shifts.sort(key=lambda shift: min(shift.rank_a or _NOT_LISTED, shift.rank_b or _NOT_LISTED))
-        queries.append(
-            QueryMovement(
-                query_id=query,
-                score_a=scores_a[query],
-                score_b=scores_b[query],
-                first_a=next(iter(ranks_a), None),
-                first_b=next(iter(ranks_b), None),
-                positives=tuple(shifts),
-            )
-        )
-    queries.sort(key=lambda query: -abs(query.difference))
-    return Movement(a.name, b.name, task, metric, tuple(queries))
-
-
-def _by_query(run: Run, task: Task, metric: str) -> Mapping[str, float]:
-    scores = measure(run, task.judgements, [metric], ties="list")
-    return dict(zip(scores.query_ids.to_pylist(), scores[metric].tolist(), strict=True))
-
-
-def _ranks(run: Run, query: str) -> dict[str, int]:
-    """Rank by document, in list order."""
-    return {name: rank for rank, name in enumerate(run.listed(query), start=1)}

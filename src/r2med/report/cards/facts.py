@@ -125,12 +125,12 @@ def readings(facts: Facts) -> Iterator[str]:
     best, bm25 = profile.best, profile.of("bm25")
     dense, hybrid = profile.of("dense"), profile.of("reranking_hybrid")
     if best is not None:
-        yield f"Best of the profiles by nDCG@10: {TITLES[best.role]}, {best.ndcg_10:.4f}."
+        yield f"Best of the profiles by nDCG@10: {TITLES[best.role]}, {100 * best.ndcg_10:.2f}."
     if bm25 and dense:
         gap = dense.ndcg_10 - bm25.ndcg_10
         ahead = "Vectors are ahead of words" if gap > 0 else "Words are ahead of vectors"
-        level = f"Words and vectors are level here (difference {gap:+.4f})."
-        yield level if abs(gap) < _LEVEL else f"{ahead} by {abs(gap):.4f} nDCG@10."
+        level = f"Words and vectors are level here (difference {100 * gap:+.2f})."
+        yield level if abs(gap) < _LEVEL else f"{ahead} by {100 * abs(gap):.2f} points of nDCG@10."
     if bm25:
         yield (
             f"The BM25 candidates hold no positive among the first ten for "
@@ -146,7 +146,9 @@ def readings(facts: Facts) -> Iterator[str]:
         if "ndcg_at_10" in row.published:
             off = row.ndcg_10 - float(row.published["ndcg_at_10"])
             verdict = (
-                f"{off:+.4f} from the published figure" if abs(off) >= 1e-6 else "as published"
+                f"{100 * off:+.2f} from the published figure"
+                if abs(off) >= 1e-6
+                else "as published"
             )
             yield f"{TITLES[row.role]}, nDCG@10: {verdict}."
     if facts.lead is not None:
@@ -166,8 +168,9 @@ def _guarded(hybrid: RetrievalProfile) -> str:
 def _lead_in_words(first: str, second: str, lead: Difference) -> str:
     p = lead.p_randomisation
     return (
-        f"Of the stored systems {first} scores highest, {lead.difference:.4f} above {second} "
-        f"(95 % interval of the difference {lead.interval.low:+.4f} to {lead.interval.high:+.4f}; "
+        f"Of the stored systems {first} scores highest, {100 * lead.difference:.2f} above {second} "
+        f"(95 % interval of the difference {100 * lead.interval.low:+.2f} "
+        f"to {100 * lead.interval.high:+.2f}; "
         f"paired randomisation test, {'p < 0.001' if p < 0.001 else f'p = {p:.3f}'})."
     )
 

@@ -165,8 +165,9 @@ def _profiles(facts: Facts) -> Grid:
     names = dict.fromkeys(name for column in columns for name in column)
     rows = tuple((name, *(figure(name, column.get(name)) for column in columns)) for name in names)
     caption = (
-        "Candidate subsets: binary judgements, lists scored in their own order. Micro recall is "
-        f"positives found / positives; macro is the mean over queries. {' '.join(sources)}"
+        "Candidate subsets, scores × 100: binary judgements, lists scored in their own order. "
+        "Micro recall is positives found / positives; macro is the mean over queries. "
+        f"{' '.join(sources)}"
     )
     return Grid(tuple(headers), rows, caption)
 
@@ -179,15 +180,15 @@ def _stored(facts: Facts) -> Block:
     rows = tuple(
         (
             scored.system,
-            f"{scored.ndcg_10:.4f}",
-            f"{scored.interval.low:.4f} to {scored.interval.high:.4f}",
-            f"{scored.hit_10:.4f}",
-            f"{scored.recall_100:.4f}",
+            f"{100 * scored.ndcg_10:.2f}",
+            f"{100 * scored.interval.low:.2f} to {100 * scored.interval.high:.2f}",
+            f"{100 * scored.hit_10:.2f}",
+            f"{100 * scored.recall_100:.2f}",
         )
         for scored in facts.scored
     )
     headers = ("system", "nDCG@10", "95 % interval", "hit@10", "recall@100 (macro)")
-    return Grid(headers, rows, "Stored results of exactly this data, best first.")
+    return Grid(headers, rows, "Stored results of exactly this data, best first; all values × 100.")
 
 
 def _failures(facts: Facts, prose: Prose) -> Iterator[Block]:
@@ -271,7 +272,7 @@ def _group_profiles(group: Sequence[Facts]) -> Iterator[Block]:
     roles = [role for role in ROLES if any(one.of(role) for one in profiles)]
     rows = []
     for one in profiles:
-        cells = (f"{row.ndcg_10:.4f}" if (row := one.of(role)) else "n/a" for role in roles)
+        cells = (f"{100 * row.ndcg_10:.2f}" if (row := one.of(role)) else "n/a" for role in roles)
         rows.append((one.task, *cells, TITLES[one.best.role] if one.best else "n/a"))
     means, published = group_means(profiles), published_means(profiles)
     weighted = {mean.role: mean.ndcg_10_query_weighted for mean in means}
@@ -283,16 +284,17 @@ def _group_profiles(group: Sequence[Facts]) -> Iterator[Block]:
         ("published, task mean", {role: pair[1] for role, pair in published.items()}),
     ):
         if values:
-            cells = (f"{values[role]:.4f}" if role in values else "n/a" for role in roles)
+            cells = (f"{100 * values[role]:.2f}" if role in values else "n/a" for role in roles)
             rows.append((label, *cells, ""))
     headers = ("nDCG@10", *(TITLES[role] for role in roles), "best")
-    yield Grid(headers, tuple(rows), "Candidate subsets, binary judgements.")
+    yield Grid(headers, tuple(rows), "Candidate subsets, binary judgements, nDCG@10 × 100.")
     for mean in means:
         yield Paragraph(
-            f"{TITLES[mean.role]}: hit@10 {mean.hit_10_query_weighted:.4f} query-weighted and "
-            f"{mean.hit_10_task_mean:.4f} as task mean; recall@100 "
-            f"{mean.recall_100_micro:.4f} micro and {mean.recall_100_task_mean:.4f} as task "
-            f"mean; {mean.safeguard_rows:,} safeguard rows."
+            f"{TITLES[mean.role]}: hit@10 {100 * mean.hit_10_query_weighted:.2f} query-weighted "
+            f"and {100 * mean.hit_10_task_mean:.2f} as task mean; recall@100 "
+            f"{100 * mean.recall_100_micro:.2f} micro and "
+            f"{100 * mean.recall_100_task_mean:.2f} as task mean; "
+            f"{mean.safeguard_rows:,} safeguard rows."
         )
 
 

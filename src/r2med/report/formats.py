@@ -1,0 +1,200 @@
+"""One value in five formats: a table for the terminal, Markdown, LaTeX, CSV and JSON.
+
+What is printed to be read (table, Markdown, LaTeX) comes from one drawing, so its values are the
+same and times 100; CSV and JSON are data, with all digits and scores of 0 to 1.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from typing import Any, Literal
+
+from rich.text import Text
+
+from r2med.report.console import console, echo, echo_json, visible
+from r2med.report.table import Cell, Grid, SystemName
+from r2med.tabular import Tabular
+
+Format = Literal["table", "markdown", "latex", "csv", "json"]
+FORMATS: tuple[Format, ...] = ("table", "markdown", "latex", "csv", "json")
+
+#: A hyphen that stands for a minus sign.
+_MINUS = re.compile(r"(?<![^\s(])-(?=\d)")
+#: A page has no edge: the widest layout of every table is taken.
+_PAGE_WIDTH = 10_000
+
+
+def show(value: Tabular, form: Format = "table", **drawing: Any) -> None:
+    """Print a value on standard output; `drawing` goes to the `draw` of its module."""
+    if form == "json":
+        echo_json(value.to_json())
+    elif form == "csv":
+        echo(value.to_csv().rstrip("\n"))
+    elif form == "table":
+        import_module(value.drawn_by).draw(value, console(), **drawing)
+    else:
+        page = Page()
+        import_module(value.drawn_by).draw(value, page, **drawing)
+        echo(page.to_markdown() if form == "markdown" else page.to_latex())
+
+
+class Page:
+    """Takes what is drawn on a terminal, and writes it as Markdown or LaTeX."""
+
+    width = _PAGE_WIDTH
+
+    def __init__(self) -> None:
+        self._parts: list[Text | Grid] = []
+
+    def print(self, *parts: object, style: str | None = None) -> None:
+        """Keep texts and grids; a blank line means nothing here."""
+        for part in parts:
+            if isinstance(part, Grid):
+                self._parts.append(part)
+            elif str(part).strip():
+                self._parts.append(Text(str(part).strip(), style or _style(part)))
+
+    def to_markdown(self) -> str:
+        """Paragraphs and pipe tables; every character of a text stands for itself."""
+        blocks: list[str] = []
+        for part in self._parts:
+            if isinstance(part, Text):
+                text = "  \n".join(map(_markdown, part.plain.splitlines()))
+                blocks.append(f"**{text}**" if _is_bold(part) else text)
+                continue
+            blocks += [f"**{_markdown(part.title)}**"] if part.title else []
+            blocks.append("\n".join(_markdown_lines(part)))
+            blocks += [_markdown(part.caption)] if part.caption else []
+        return "\n\n".join(blocks)
+
+    def to_latex(self) -> str:
+        """One `table` per grid: texts under a heading are its caption, later ones its notes."""
+        tables: list[tuple[list[str], Grid, list[str]]] = []
+        captions: list[str] = []
+        for part in self._parts:
+            if isinstance(part, Grid):
+                tables.append((captions, part, []))
+                captions = []
+            elif _is_bold(part) or captions or not tables:
+                captions.append(part.plain)
+            else:
+                tables[-1][2].append(part.plain)
+        blocks = ["% Needs \\usepackage{booktabs}.", *(_latex_table(*each) for each in tables)]
+        return "\n\n".join([*blocks, *map(latex, captions)])
+
+
+def latex(text: str) -> str:
+    """Any text as LaTeX that compiles everywhere and prints the same characters, or nearly."""
+    return "".join(map(_latex_character, _MINUS.sub("−", visible(text))))
+
+
+def _style(part: object) -> str:
+    return str(part.style) if isinstance(part, Text) else ""
+
+
+def _is_bold(text: Text) -> bool:
+    return "bold" in str(text.style)
+
+
+def _plain(cell: Cell) -> str:
+    return "-" if cell is None else str(cell)
+
+
+def _whole(grid: Grid) -> Iterator[list[Cell]]:
+    """The rows, each as long as the grid has columns."""
+    for row in grid.marked:
+        yield [*row, *[""] * (len(grid.columns) - len(row))]
+
+
+def _markdown_lines(grid: Grid) -> Iterator[str]:
+    titles = [_markdown_cell(column.title) for column in grid.columns]
+    sides = ["---:" if column.right else "---" for column in grid.columns]
+    for cells in (titles, sides, *(map(_markdown_cell, row) for row in _whole(grid))):
+        yield f"| {' | '.join(cells)} |"
+
+
+def _markdown_cell(cell: Cell) -> str:
+    if isinstance(cell, SystemName) and cell.text and "`" not in cell.text:
+        return f"`{visible(cell.text)}`".replace("|", "\\|") + _markdown(cell.note)
+    written = _markdown(_plain(cell).strip())
+    return f"**{written}**" if isinstance(cell, Text) and _is_bold(cell) else written
+
+
+def _markdown(text: str) -> str:
+    flat = visible(text).replace("\n", " ")
+    return re.sub(r"([\\`*_\[\]<>|~])|(?<=^)([#])", r"\\\1\2", flat)
+
+
+def _latex_table(captions: Iterable[str], grid: Grid, notes: Iterable[str]) -> str:
+    title = [*captions, *([grid.title] if grid.title else [])]
+    below = [*([grid.caption] if grid.caption else []), *notes]
+    sides = "".join("r" if column.right else "l" for column in grid.columns)
+    lines = ["\\begin{table}", "\\centering"]
+    if title:
+        lines.append(f"\\caption{{{latex('. '.join(title).replace(chr(10), ', '))}.}}")
+    lines += [f"\\begin{{tabular}}{{{sides}}}", "\\toprule", *_latex_rows(grid)]
+    lines += ["\\bottomrule", "\\end{tabular}"]
+    if below:
+        lines += ["", f"\\smallskip\n{{\\footnotesize {latex(' '.join(below))}\\par}}"]
+    return "\n".join([*lines, "\\end{table}"])
+
+
+def _latex_rows(grid: Grid) -> Iterator[str]:
+    yield _latex_row(column.title for column in grid.columns)
+    yield "\\midrule"
+    for place, row in enumerate(grid.marked):
+        if len(row) < len(grid.columns):
+            heading = f"\\emph{{{latex(_plain(row[0]))}}}"
+            yield f"\\multicolumn{{{len(grid.columns)}}}{{l}}{{{heading}}} \\\\"
+        else:
+            yield _latex_row(row)
+        if place in grid.ends and place + 1 < len(grid.rows):
+            yield "\\midrule"
+
+
+def _latex_row(cells: Iterable[Cell]) -> str:
+    return f"{' & '.join(map(_latex_cell, cells))} \\\\"
+
+
+def _latex_cell(cell: Cell) -> str:
+    """A cell, the star that marks a number as a superscript."""
+    number, star, _ = _plain(cell).strip().partition("*")
+    marked = star and number[-1:].isdigit()
+    written = f"{latex(number)}$^{{*}}$" if marked else latex(_plain(cell).strip())
+    return f"\\textbf{{{written}}}" if isinstance(cell, Text) and _is_bold(cell) else written
+
+
+#: Characters that LaTeX reads as commands, and those of our tables that fonts may lack.
+_LATEX = {
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    **{"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"},
+    **{"<": "\\textless{}", ">": "\\textgreater{}", "|": "\\textbar{}", '"': "''"},
+    **{"[": "{[}", "]": "{]}", "\n": " "},
+    **{"×": "$\\times$", "±": "$\\pm$", "≈": "$\\approx$", "·": "$\\cdot$", "−": "$-$"},
+    **{"≤": "$\\leq$", "≥": "$\\geq$", "°": "$^\\circ$", "→": "$\\to$", "µ": "$\\mu$"},
+    **{"▲": "$\\uparrow$", "▼": "$\\downarrow$", "…": "\\ldots{}", "–": "--", "—": "---"},
+    **{"‘": "`", "’": "'", "“": "``", "”": "''"},
+}
+_GREEK = re.compile(r"GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)")
+_GREEK_LETTERS = (
+    *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"),
+    *("lambda", "mu", "nu", "xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi"),
+    *("omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi"),
+    "Omega",
+)
+
+
+def _latex_character(character: str) -> str:
+    if character in _LATEX:
+        return _LATEX[character]
+    if character.isascii() or "À" <= character <= "ÿ":
+        return character
+    if greek := _GREEK.fullmatch(unicodedata.name(character, "")):
+        name = greek[2].replace("LAMDA", "LAMBDA")
+        name = name.title() if greek[1] == "CAPITAL" else name.lower()
+        return f"$\\{name}$" if name in _GREEK_LETTERS else name[0]
+    simple = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
+    return "".join(_LATEX.get(each, each) for each in simple) if simple else "?"

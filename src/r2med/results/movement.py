@@ -1,0 +1,186 @@
+"""What moved: the queries on which two systems differ, over any number of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from r2med.errors import UsageError
+from r2med.measure import measure, parse_metric
+from r2med.results.compare import aligned
+from r2med.results.lookup import Ranking, find_ranking, stored_results
+from r2med.results.store import DEFAULT_FOLDER
+from r2med.retrieve.conditions import Tell, log
+from r2med.runs import Run
+from r2med.tabular import Tabular
+from r2med.tasks.load import load_tasks
+from r2med.tasks.task import Task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: A change of a score that is only rounding.
+_STILL = 1e-12
+_NOT_LISTED = 1 << 30
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A positive in both rankings; None is not listed."""
+
+    document_id: str
+    rank_a: int | None
+    rank_b: int | None
+
+
+@dataclass(frozen=True)
+class QueryMovement:
+    """One query under A and under B."""
+
+    task: Task
+    query_id: str
+    score_a: float
+    score_b: float
+    first_a: str | None
+    """What A ranks first; None for an empty list."""
+    first_b: str | None
+    positives: tuple[Shift, ...]
+
+    @property
+    def difference(self) -> float:
+        """A minus B."""
+        return self.score_a - self.score_b
+
+    @property
+    def text(self) -> str:
+        """What was asked."""
+        return self.task.query(self.query_id)
+
+
+@dataclass(frozen=True, eq=False)
+class Movement(Tabular):
+    """Every judged query of some tasks under two systems, the largest difference first."""
+
+    a: str
+    b: str
+    metric: str
+    queries: tuple[QueryMovement, ...]
+
+    drawn_by = "r2med.report.movement"
+
+    @property
+    def tasks(self) -> dict[str, Movement]:
+        """The same, task by task."""
+        own: dict[str, list[QueryMovement]] = {}
+        for query in self.queries:
+            own.setdefault(query.task.name, []).append(query)
+        return {
+            name: Movement(self.a, self.b, self.metric, tuple(queries))
+            for name, queries in sorted(own.items())
+        }
+
+    @property
+    def moved(self) -> tuple[QueryMovement, ...]:
+        """The queries whose scores differ."""
+        return tuple(query for query in self.queries if abs(query.difference) > _STILL)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Queries that A won, tied and lost."""
+        won = sum(query.difference > _STILL for query in self.queries)
+        lost = sum(query.difference < -_STILL for query in self.queries)
+        return won, len(self.queries) - won - lost, lost
+
+    def to_arrow(self) -> pa.Table:
+        """One row per query, with the ranks of its positives as lists."""
+        import pyarrow as pa
+
+        return pa.Table.from_pylist([_row(query) for query in self.queries])
+
+    def to_json(self) -> dict[str, Any]:
+        """Every query, not only those that moved."""
+        rows = [_row(query) for query in self.queries]
+        return {"a": self.a, "b": self.b, "metric": self.metric, "queries": rows}
+
+
+def what_moved(
+    *systems: str | Path,
+    task: str | None = None,
+    metric: str = "ndcg@10",
+    results: str | Path = DEFAULT_FOLDER,
+    root: str | Path | None = None,
+    tell: Tell = log,
+) -> Movement:
+    """The queries that moved between two systems; named as in `compare`."""
+    if len(systems) != 2:
+        raise UsageError(f"what moved is between two systems, A and B; {len(systems)} are given.")
+    name, folder = str(parse_metric(metric)), Path(results)
+    stored = stored_results(folder, tell) if folder.is_dir() else []
+    if task is None:
+        shared = aligned(systems, metric=name, results=results, root=root, tell=tell)
+        task = ",".join(shared.tasks)
+    tasks = []
+    for loaded in load_tasks(task, root=root):
+        a, b = (find_ranking(str(each), stored, loaded, folder, tell) for each in systems)
+        tasks.append((a, b, loaded))
+    return movement(tasks, name)
+
+
+def movement(tasks: Sequence[tuple[Ranking, Ranking, Task]], metric: str = "ndcg@10") -> Movement:
+    """What moved between two rankings of each task; of equal moves, in the tasks' order."""
+    a, b, _ = tasks[0]
+    queries = [query for each in tasks for query in _movements(*each, metric)]
+    queries.sort(key=lambda query: -abs(query.difference))
+    return Movement(a.name, b.name, metric, tuple(queries))
+
+
+def _movements(a: Ranking, b: Ranking, task: Task, metric: str) -> list[QueryMovement]:
+    """The judged queries of a task under both rankings, in the task's order."""
+    scores_a, scores_b = (_by_query(each.run, task, metric) for each in (a, b))
+    positives = {
+        query: [name for name, grade in own.items() if grade > 0]
+        for query, own in task.judgements.by_query().items()
+    }
+    queries = []
+    for query in [query for query in task.queries.ids.to_pylist() if positives.get(query)]:
+        ranks_a, ranks_b = _ranks(a.run, query), _ranks(b.run, query)
+        shifts = [Shift(name, ranks_a.get(name), ranks_b.get(name)) for name in positives[query]]
+        shifts.sort(key=lambda shift: min(shift.rank_a or _NOT_LISTED, shift.rank_b or _NOT_LISTED))
+        queries.append(
+            QueryMovement(
+                task=task,
+                query_id=query,
+                score_a=scores_a[query],
+                score_b=scores_b[query],
+                first_a=next(iter(ranks_a), None),
+                first_b=next(iter(ranks_b), None),
+                positives=tuple(shifts),
+            )
+        )
+    return queries
+
+
+def _by_query(run: Run, task: Task, metric: str) -> Mapping[str, float]:
+    scores = measure(run, task.judgements, [metric], ties="list")
+    return dict(zip(scores.query_ids.to_pylist(), scores[metric].tolist(), strict=True))
+
+
+def _ranks(run: Run, query: str) -> dict[str, int]:
+    """Rank by document, in list order."""
+    return {name: rank for rank, name in enumerate(run.listed(query), start=1)}
+
+
+def _row(query: QueryMovement) -> dict[str, Any]:
+    return {
+        "task": query.task.name,
+        "query_id": query.query_id,
+        "text": query.text,
+        "score_a": query.score_a,
+        "score_b": query.score_b,
+        "difference": query.difference,
+        "first_a": query.first_a,
+        "first_b": query.first_b,
+        "positives": [asdict(shift) for shift in query.positives],
+    }

@@ -1,0 +1,154 @@
+"""One value in five formats: what each promises."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.text import Text
+
+from r2med.report.console import visible
+from r2med.report.formats import FORMATS, Page, latex
+from r2med.report.table import Column, Grid, SystemName, points
+from tests.cli.running import run
+
+LINES = st.text(st.characters(blacklist_categories=("Cc", "Cs", "Zl", "Zp"))).map(str.strip)
+
+
+def page_of(*rows: list[object], best: bool = False) -> Page:
+    page = Page()
+    columns = [Column("name", right=False), Column("value", best=best)]
+    page.print(Grid(columns, rows))  # type: ignore[arg-type]
+    return page
+
+
+@given(st.text())
+def test_any_text_is_latex_that_compiles(text: str) -> None:
+    """Every special character is escaped, and no character is one that pdflatex lacks."""
+    left = re.sub(r"\\(text[a-z]+|ldots)\{\}|\\[&%$#_{}]|\$\^?\\[A-Za-z]+\$|\$-\$", "", latex(text))
+
+    assert not set(left) & set("\\%$#_^~&")
+    assert left.count("{") == left.count("}") == len(re.findall(r"\{[\[\]]\}", left))
+    assert all(character < "\u0100" for character in left)
+
+
+@given(LINES, LINES)
+def test_markdown_cells_read_back_as_the_texts_they_were(name: str, value: str) -> None:
+    """By an independent reader of Markdown, whatever the texts hold."""
+    page = page_of([name, value])
+
+    cells = _cells(MarkdownIt("js-default").parse(page.to_markdown()))
+
+    shown = [" ".join(visible(text).split()) for text in (name, value)]
+    assert [" ".join(cell.split()) for cell in cells] == ["name", "value", *shown]
+
+
+def _cells(tokens: list[Token]) -> list[str]:
+    """The texts of inline elements, without their markup."""
+    return [
+        "".join(child.content for child in token.children or ())
+        for token in tokens
+        if token.type == "inline"
+    ]
+
+
+def test_the_best_is_bold_and_a_star_is_a_superscript() -> None:
+    page = page_of(
+        ["a", points(0.5)],
+        ["b", points(0.75)],
+        ["ceiling", points(0.9, style="dim")],
+        ["c", Text("-1.25*")],
+        best=True,
+    )
+
+    written = page.to_latex()
+
+    assert "b & \\textbf{75.00} \\\\" in written
+    assert "a & 50.00 \\\\" in written and "ceiling & 90.00 \\\\" in written
+    assert "c & $-$1.25$^{*}$ \\\\" in written
+    assert "| b | **75.00** |" in page.to_markdown()
+
+
+def test_names_of_systems_are_code_in_markdown_and_escaped_in_latex() -> None:
+    page = page_of([SystemName("hyde:gpt4[n=4] | bm25"), points(0.5)])
+
+    assert "| `hyde:gpt4[n=4] \\| bm25` | 50.00 |" in page.to_markdown()
+    assert "hyde:gpt4{[}n=4{]} \\textbar{} bm25 & 50.00" in page.to_latex()
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], str]:
+    """What each command prints in each format."""
+    folder = tmp_path_factory.mktemp("formats")
+    where = ("--results", str(folder))
+    tasks = ("--task", "demo/biology,demo/medqa-diag")
+    commands: dict[str, tuple[str, ...]] = {
+        "eval": ("eval", "bm25", "bm25-lucene", *tasks, *where),
+        "compare": ("compare", "bm25", "bm25-lucene", *tasks, *where),
+        "compare --queries": ("compare", "bm25", "bm25-lucene", *tasks, *where, "--queries"),
+        "leaderboard": ("leaderboard", "--suite", "demo", *where),
+        "reproduce": ("reproduce", "bm25", "--task", "Biology", *where),
+        "diagnose": ("diagnose", "bm25", "--task", "demo/biology", *where),
+        "profile": ("tasks", "profile", "demo/biology", "demo/medqa-diag", "--dense", "none"),
+        "profile of no data": ("tasks", "profile", "NanoBiology"),
+    }
+    return {
+        (name, form): run(*words, "--format", form).out
+        for name, words in commands.items()
+        for form in FORMATS
+    }
+
+
+def test_every_command_speaks_every_format(outputs: dict[tuple[str, str], str]) -> None:
+    for (name, form), text in outputs.items():
+        assert text.strip(), (name, form)
+        if form == "json":
+            json.loads(text)
+        elif form == "csv":
+            rows = list(csv.reader(io.StringIO(text)))
+            assert len({len(row) for row in rows}) == 1, name
+        elif form == "latex":
+            for table in re.findall(r"\\begin\{table\}.*?\\end\{table\}", text, re.S):
+                _assert_whole(table)
+        elif form == "markdown":
+            assert any(token.type == "table_open" for token in _tokens(text)), name
+
+
+def _tokens(text: str) -> list[Token]:
+    return MarkdownIt("js-default").parse(text)
+
+
+def _assert_whole(table: str) -> None:
+    """As many cells in each row as there are columns."""
+    sides = re.search(r"\\begin\{tabular\}\{([lr]+)\}", table)
+    assert sides is not None
+    for row in re.findall(r"^(.*) \\\\$", table, re.M):
+        if not row.startswith("\\multicolumn"):
+            assert len(re.findall(r"(?<!\\)&", row)) == len(sides[1]) - 1, row
+
+
+def test_what_is_read_is_times_100_and_data_is_0_to_1(
+    outputs: dict[tuple[str, str], str],
+) -> None:
+    (first, *_) = json.loads(outputs["eval", "json"])
+    score = first["metrics"]["ndcg@10"]
+    (row, *_) = csv.DictReader(io.StringIO(outputs["eval", "csv"]))
+
+    assert 0 < score < 1 and float(row["ndcg@10"]) == score
+    for form in ("table", "markdown", "latex"):
+        assert f"{100 * score:.2f}" in outputs["eval", form]
+
+
+def test_json_and_another_format_exclude_each_other() -> None:
+    for words in (("eval", "bm25"), ("compare", "a", "b"), ("diagnose", "bm25", "-t", "demo")):
+        refused = run(*words, "--json", "--format", "csv")
+
+        assert (refused.code, refused.out) == (2, "")
+        assert "--json and --format csv: choose one" in refused.err
