@@ -16,7 +16,7 @@ from typing import IO
 from r2med.errors import DamagedError, MissingError
 from r2med.remote.registry import LLM
 
-_SCRIPT = Path(__file__).with_name("serve.py")
+_SCRIPT = Path(__file__).with_name("llama_server.py")
 _SLOTS = 2
 _PATIENCE = 10.0
 
