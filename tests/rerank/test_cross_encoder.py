@@ -110,6 +110,17 @@ def test_rankllama_is_a_merged_adapter_with_prefixes(tmp_path: Path, batch_token
     np.testing.assert_allclose(np.concatenate(scored), plain[:, 0], atol=1e-5)
 
 
+def test_medcpts_cross_encoder_is_one_logit_of_512_tokens(tmp_path: Path) -> None:
+    folder, candidates = tiny.save_bert(tmp_path / "bert", labels=1), lists()
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    plain = one_by_one(model, AutoTokenizer.from_pretrained(folder), pairs_of(candidates), 48)
+
+    scored = reranker("medcpt-ce", checkpoint=str(folder), max_length="48").scores(candidates)
+
+    np.testing.assert_allclose(np.concatenate(scored), plain[:, 0], atol=1e-5)
+    assert find_entry("medcpt-ce").fields["max_length"] == 512
+
+
 def test_any_cross_encoder_reads_as_much_as_its_tokeniser_allows(tmp_path: Path) -> None:
     folder, candidates = tiny.save_bert(tmp_path / "bert", labels=1), lists()
     model = AutoModelForSequenceClassification.from_pretrained(folder)
@@ -162,14 +173,14 @@ def test_running_out_of_memory_halves_the_batch(
     folder, told = tiny.save_bert(tmp_path / "bert"), list[str]()
     entry = find_entry("ce").overridden({"checkpoint": str(folder)})
     made = build("ce", read(CrossEncoderSettings, entry.fields), Conditions(tell=told.append))
-    forward = made.scorer._forward  # type: ignore[attr-defined]
+    forward = made.scorer.forward  # type: ignore[attr-defined]
 
     def cramped(inputs: Any, rows: Any) -> Any:
         if len(rows) > 4:
             raise RuntimeError("CUDA out of memory")
         return forward(inputs, rows)
 
-    monkeypatch.setattr(made.scorer, "_forward", cramped)
+    monkeypatch.setattr(made.scorer, "forward", cramped)
 
     scored = made.scores(lists())
 

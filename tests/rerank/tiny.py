@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
+    GemmaConfig,
+    GemmaForCausalLM,
     LlamaConfig,
     LlamaForSequenceClassification,
     PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
     XLMRobertaConfig,
     XLMRobertaForSequenceClassification,
 )
@@ -107,6 +111,43 @@ def save_lora(base: Path, folder: Path) -> Path:
     )
     get_peft_model(model, told).save_pretrained(folder)
     return folder
+
+
+def save_qwen(folder: Path) -> Path:
+    """A causal model with Qwen3's marks; every byte is a token, yes and no are words."""
+    torch.manual_seed(6)
+    tokens = _bytes(["<|endoftext|>", "<|im_start|>", "<|im_end|>"], ["yes", "no"])
+    config = Qwen3Config(
+        vocab_size=len(tokens),
+        num_key_value_heads=2,
+        head_dim=8,
+        **SHAPE | {"max_position_embeddings": 2048},
+    )
+    return _saved(Qwen3ForCausalLM(config), tokens, folder)
+
+
+def save_gemma(folder: Path) -> Path:
+    """A causal model with Gemma's marks."""
+    torch.manual_seed(7)
+    tokens = _bytes(["<pad>", "<eos>", "<bos>"], ["Yes", "No"])
+    config = GemmaConfig(
+        vocab_size=len(tokens),
+        num_key_value_heads=1,
+        head_dim=8,
+        **SHAPE | {"max_position_embeddings": 2048},
+    )
+    return _saved(GemmaForCausalLM(config), tokens, folder)
+
+
+def _bytes(special: list[str], words: list[str]) -> PreTrainedTokenizerFast:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: place for place, token in enumerate([*special, *alphabet])}
+    tokens = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokens.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokens.decoder = decoders.ByteLevel()
+    tokens.add_special_tokens(special)
+    tokens.add_tokens(words)
+    return PreTrainedTokenizerFast(tokenizer_object=tokens, pad_token=special[0])
 
 
 def _saved(model: Any, tokens: PreTrainedTokenizerFast, folder: Path) -> Path:

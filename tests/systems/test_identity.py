@@ -34,6 +34,8 @@ BY_CONTENT = {
     "late": {"checkpoint", "revision"},
     "custom": {"target"},
     "cross-encoder": {"checkpoint", "base"},
+    "yes-no": {"checkpoint", "base"},
+    "own-code": {"checkpoint"},
     "own": {"target"},
     "expand": {"llm", "generations"},
     "listwise": {"llm"},

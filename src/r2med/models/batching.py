@@ -91,11 +91,16 @@ class TokenInputs:
         limit: int,
         end: Sequence[int] = (),
         instruction_tokens: int = 0,
+        truncated: NDArray[np.bool_] | None = None,
     ) -> TokenInputs:
-        """What a tokeniser gave under a limit (0 is none), with `end` after each text's tokens."""
+        """What a tokeniser gave under a limit (0 is none), with `end` after each text's tokens.
+
+        `truncated` says which texts lost tokens, where the caller cut them.
+        """
         rows: list[list[int]] = encoded["input_ids"]
         segments: list[list[int]] | None = encoded.get("token_type_ids")
-        truncated = _truncated(encoded, rows, limit)
+        if truncated is None:
+            truncated = _truncated(encoded, rows, limit)
         if end:
             rows = [[*ids, *end] for ids in rows]
             segments = [[*row, *(0 for _ in end)] for row in segments] if segments else None
@@ -123,11 +128,13 @@ class TokenInputs:
         ids = self.ids[self.offsets[row] : self.offsets[row + 1]].tolist()
         return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=False))
 
-    def features(self, rows: Rows) -> Features:
-        """A batch padded on the right: models see the mask, so the side changes nothing."""
+    def features(self, rows: Rows, *, left: bool = False) -> Features:
+        """A padded batch: models see the mask, so the side only says where a text ends."""
         lengths = self.lengths[rows]
         shape = (len(rows), max(1, int(lengths.max())))
         inside = np.arange(shape[1]) < lengths[:, None]
+        if left:
+            inside = inside[:, ::-1]
         chosen = np.concatenate([np.arange(self.offsets[r], self.offsets[r + 1]) for r in rows])
         ids = np.full(shape, _padding(self.tokenizer), dtype=np.int64)
         ids[inside] = self.ids[chosen]

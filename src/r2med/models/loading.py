@@ -63,10 +63,7 @@ def load_encoder(folder: Path, *, dtype: str, trust_remote_code: bool) -> Any:
     model, absent = _pretrained(loader, folder, dtype=dtype, trust_remote_code=trust_remote_code)
     absent = [key for key in absent if not key.startswith(_UNUSED)]
     if absent:
-        raise DataError(
-            f"{folder}: the checkpoint lacks {len(absent)} of the model's weights, such as "
-            f"{absent[0]}; they would be random."
-        )
+        raise DataError(f"{folder}: {_lacks(absent)}")
     return model
 
 
@@ -88,6 +85,25 @@ def load_classifier(
             f"{type(model).__name__}, so it is no reranker."
         )
     return model
+
+
+def load_causal(folder: Path, *, dtype: str, trust_remote_code: bool) -> Any:
+    """A checkpoint as a language model that predicts the next token."""
+    from transformers import AutoModelForCausalLM
+
+    model, absent = _pretrained(
+        AutoModelForCausalLM, folder, dtype=dtype, trust_remote_code=trust_remote_code
+    )
+    if absent:
+        raise DataError(f"{folder}: {_lacks(absent)}")
+    return model
+
+
+def _lacks(absent: list[str]) -> str:
+    return (
+        f"the checkpoint lacks {len(absent)} of the model's weights, such as {absent[0]}; they "
+        "would be random."
+    )
 
 
 def _pretrained(loader: Any, folder: Path, **options: Any) -> tuple[Any, list[str]]:

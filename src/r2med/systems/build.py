@@ -43,6 +43,8 @@ ENGINES: Mapping[str, str] = {
     "fusion": "r2med.retrieve.fusion:Fusion",
     "expand": "r2med.expand.writing:Method",
     "cross-encoder": "r2med.rerank.cross_encoder:CrossEncoderSettings",
+    "yes-no": "r2med.rerank.yes_no:YesNoSettings",
+    "own-code": "r2med.rerank.own_code:OwnCodeSettings",
     "listwise": "r2med.rerank.llm:Listwise",
     "pointwise": "r2med.rerank.llm:Pointwise",
     "own": "r2med.rerank.user_models:UserRerankerSettings",

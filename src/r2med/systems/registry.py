@@ -63,6 +63,12 @@ class Entry:
     depth: int = 100
     ties: TieOrder = "trec"
     tail: str = "keep"
+    licence: str = ""
+    """Of the weights, where it restricts their use."""
+    source: str = ""
+    """Where its settings were read."""
+    unverified: str = ""
+    """Which of them could not be."""
     fields: Mapping[str, object] = field(default_factory=dict)
 
     def overridden(self, options: Mapping[str, str]) -> Entry:
