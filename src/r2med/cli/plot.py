@@ -120,7 +120,7 @@ def _overlap(
     from r2med.report.console import notice
     from r2med.report.plots.queries import overlap
     from r2med.results.diagnosis import diagnose_ranking
-    from r2med.results.diagnosis.lexicon import Lexicon
+    from r2med.results.diagnosis.diagnose import Scene
     from r2med.results.lookup import find_ranking
     from r2med.tasks.load import load_tasks
 
@@ -128,11 +128,11 @@ def _overlap(
         raise UsageError("plot overlap needs a system and --task, e.g. plot overlap bm25 -t demo.")
     diagnoses: dict[str, list[Any]] = {}
     for loaded in load_tasks(task, root=root):
-        lexicon = Lexicon(loaded.corpus)
+        scene = Scene(loaded)
         for system in systems:
             ranking = find_ranking(system, stored, loaded, folder, notice)
             diagnoses.setdefault(ranking.name, []).append(
-                diagnose_ranking(ranking, loaded, lexicon=lexicon)
+                diagnose_ranking(ranking, loaded, scene=scene)
             )
     return overlap(diagnoses, theme)
 

@@ -73,7 +73,7 @@ def test_light_and_dark_differ_in_colours_only() -> None:
         assert run("plot", "means", "--theme", theme, "--out", f"{theme}.svg").code == 0
         drawn[theme] = Path(f"{theme}.svg").read_text(encoding="utf-8")
 
-    assert "#ffffff" in drawn["light"] and "#14171c" in drawn["dark"]
+    assert "#ffffff" in drawn["light"] and find_theme("dark").paper in drawn["dark"]
     assert _words(drawn["light"]) == _words(drawn["dark"])
 
 

@@ -85,19 +85,19 @@ _LIGHT = Theme(
     ink="#1b1f24",
     muted="#57606a",
     grid="#e4e7eb",
-    series=("#1f5fa8", "#d9722a", "#2a9d76", "#7a4ea3", "#8a6d00", "#b03060"),
-    ramp=("#f4f7fb", "#b9d2ec", "#6ea3d6", "#2f6fb2", "#123a6b"),
+    series=("#0f6e6e", "#c8621f", "#3f74b5", "#7a4ea3", "#8a6d00", "#b03060"),
+    ramp=("#f4f9f9", "#b4dbd8", "#68b0ab", "#1f7f7b", "#0a4547"),
     low_ink="#1b1f24",
     high_ink="#ffffff",
 )
 _DARK = Theme(
     name="dark",
-    paper="#14171c",
-    ink="#e8eaed",
+    paper="#14181b",
+    ink="#e6eaec",
     muted="#a4acb6",
     grid="#2c323a",
-    series=("#7fb2f0", "#f2a65a", "#5cc9a7", "#c39bea", "#e0c85a", "#f08fb0"),
-    ramp=("#1c222b", "#274a73", "#3d78b8", "#75aee8", "#cfe4fb"),
+    series=("#5cc8c0", "#f2a65a", "#7fb2f0", "#c39bea", "#e0c85a", "#f08fb0"),
+    ramp=("#1a2226", "#1f4d4d", "#2f8380", "#66c0b9", "#cdf0ec"),
     low_ink="#e8eaed",
     high_ink="#10141a",
 )
@@ -108,29 +108,45 @@ def find_theme(name: ThemeName) -> Theme:
     return _DARK if name == "dark" else _LIGHT
 
 
-def check_possible(path: Path) -> None:
-    """Fail early where a library is missing, or the file could not be written as a picture."""
+def check_libraries() -> None:
+    """Fail early, and say what to install, where a library is missing."""
     missing = [name for module, name in _LIBRARIES.items() if find_spec(module) is None]
     if missing:
         raise MissingError(
             f'Plots need {" and ".join(missing)}: pip install "r2med[plots]".\n'
             "`r2med leaderboard`, `compare` and `diagnose` show the same figures without it."
         )
+
+
+def check_possible(path: Path) -> None:
+    """Fail early where a library is missing, or the file could not be written as a picture."""
+    check_libraries()
     if path.suffix.lower() not in ENDINGS:
         raise UsageError(f"--out {path}: expected a file that ends in .svg or .png.")
 
 
 def save(chart: Any, path: Path, theme: Theme) -> None:
     """Draw a chart under a theme and write it whole."""
-    import altair as alt
+    if path.suffix.lower() == ".svg":
+        content = svg_of(chart, theme).encode()
+    else:
+        import vl_convert
+
+        content = vl_convert.vegalite_to_png(_specification(chart, theme), scale=_SCALE)
+    with atomic_file(path) as draft:
+        draft.write_bytes(content)
+
+
+def svg_of(chart: Any, theme: Theme) -> str:
+    """A chart as the text of an SVG file."""
     import vl_convert
+
+    return str(vl_convert.vegalite_to_svg(_specification(chart, theme)))
+
+
+def _specification(chart: Any, theme: Theme) -> str:
+    import altair as alt
 
     with alt.data_transformers.disable_max_rows():
         drawn = chart.to_dict()
-    spec = json.dumps({**drawn, "config": theme.config()})
-    if path.suffix.lower() == ".svg":
-        content = vl_convert.vegalite_to_svg(spec).encode()
-    else:
-        content = vl_convert.vegalite_to_png(spec, scale=_SCALE)
-    with atomic_file(path) as draft:
-        draft.write_bytes(content)
+    return json.dumps({**drawn, "config": theme.config()})

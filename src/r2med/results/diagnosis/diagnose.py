@@ -75,21 +75,23 @@ def diagnose_ranking(
     *,
     results: Sequence[Result] = (),
     below: Run | None = None,
-    lexicon: Lexicon | None = None,
+    scene: Scene | None = None,
     only: str | None = None,
 ) -> TaskDiagnosis:
     """Diagnose every query that has a positive, or `only` one.
 
-    `below` is the ranking of the first stage; without it, `results` may hold one.
+    `below` is the ranking of the first stage; without it, `results` may hold one. A `scene` of the
+    task saves looking through its corpus again.
     """
     missing: list[str] = []
     if below is None:
         below, missing = _first_stage(ranking, task, results)
-    scene = _Scene(task, ranking, lexicon or Lexicon(task.corpus), below)
+    scene = scene or Scene(task)
+    act = _Act(scene, ranking, below)
     scores = measure(ranking.run, task.judgements, [METRIC, f"hit@{TOP}"], ties="list")
     by_query = {row["query_id"]: row for row in scores.to_arrow().to_pylist()}
     findings = [
-        scene.query(query, terms, row=place, scores=by_query[query])
+        act.query(query, terms, row=place, scores=by_query[query])
         for place, (query, terms) in enumerate(
             zip(task.queries.ids.to_pylist(), scene.query_terms, strict=True)
         )
@@ -108,18 +110,16 @@ def diagnose_ranking(
         metric=METRIC,
         depth=int(ranking.run.lengths.max(initial=0)),
         queries=tuple(findings),
-        open=(*missing, *scene.undetectable()),
+        open=(*missing, *act.undetectable()),
     )
 
 
 @dataclass(eq=False)
-class _Scene:
-    """A task and a ranking of it, with everything looked up once."""
+class Scene:
+    """A task with everything looked up once that does not depend on a ranking."""
 
     task: Task
-    ranking: Ranking
-    lexicon: Lexicon
-    below: Run | None
+    lexicon: Lexicon = field(init=False)
     judged: dict[str, dict[str, int]] = field(init=False)
     evidence: dict[str, list[str]] = field(init=False)
     """By document, the queries that it is a positive of."""
@@ -128,11 +128,10 @@ class _Scene:
     query_terms: list[QueryTerms] = field(init=False)
     spellings: list[Mapping[str, str]] = field(init=False)
     sources: Mapping[str, str] = field(init=False)
-    limits: Limits = field(init=False)
-    reranked: int | None = field(init=False)
 
     def __post_init__(self) -> None:
-        queries, result = self.task.queries, self.ranking.result
+        queries = self.task.queries
+        self.lexicon = Lexicon(self.task.corpus)
         self.judged = self.task.judgements.by_query()
         self.evidence = _evidence(self.judged)
         ids = queries.ids.to_pylist()
@@ -141,6 +140,20 @@ class _Scene:
         self.query_terms = self.lexicon.queries(queries.texts)
         self.spellings = self.lexicon.spellings(queries.texts.fill_null("").to_pylist())
         self.sources = sources_of(self.task.corpus.document_ids.to_pylist())
+
+
+@dataclass(eq=False)
+class _Act:
+    """A ranking of a task, and the limits of the system that made it."""
+
+    scene: Scene
+    ranking: Ranking
+    below: Run | None
+    limits: Limits = field(init=False)
+    reranked: int | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        result = self.ranking.result
         self.limits = limits_of(result.record.system.identity) if result else Limits()
         reranking = result.record.reranking if result else None
         self.reranked = reranking.depth if reranking else None
@@ -148,7 +161,7 @@ class _Scene:
     def undetectable(self) -> list[str]:
         """Causes that this data or result does not allow to see."""
         causes = []
-        if not self.sources:
+        if not self.scene.sources:
             causes.append("same-source: the document ids do not name source documents.")
         if self.ranking.result is None and self.below is None:
             causes.append("cut texts, demotions: a run file does not say which system made it.")
@@ -158,12 +171,14 @@ class _Scene:
         self, query: str, terms: QueryTerms, *, row: int, scores: Mapping[str, float]
     ) -> QueryFinding:
         """All that is to say of one query."""
-        text = self.task.queries.texts[row].as_py() or ""
-        coverage = self.lexicon.coverage(terms)
+        scene = self.scene
+        text = scene.task.queries.texts[row].as_py() or ""
+        coverage = scene.lexicon.coverage(terms)
         ranked = self.ranking.run.listed(query)
         earlier = self.below.listed(query) if self.below is not None else []
         view = _View(self, query, terms, len(text.split()), coverage, ranked, earlier)
-        positives = [view.positive(name) for name, grade in self.judged[query].items() if grade > 0]
+        judged = scene.judged[query]
+        positives = [view.positive(name) for name, grade in judged.items() if grade > 0]
         positives.sort(key=lambda each: (each.rank is None, each.rank or 0, each.document_id))
         return QueryFinding(
             query_id=query,
@@ -171,11 +186,11 @@ class _Scene:
             hit=scores[f"hit@{TOP}"] > 0,
             words=len(text.split()),
             terms=len(terms.known),
-            answer=self.answers.get(query) or None,
-            body_system=self.systems.get(query) or None,
+            answer=scene.answers.get(query) or None,
+            body_system=scene.systems.get(query) or None,
             overlap=max(each.coverage for each in positives),
             positives=tuple(positives),
-            top=tuple(view.ranked(self.spellings[row])),
+            top=tuple(view.ranked(scene.spellings[row])),
         )
 
 
@@ -183,7 +198,7 @@ class _Scene:
 class _View:
     """One query's list, held against its positives."""
 
-    scene: _Scene
+    act: _Act
     query: str
     terms: QueryTerms
     query_words: int
@@ -191,6 +206,7 @@ class _View:
     listed: list[str]
     earlier: list[str]
     """The list of the first stage alone."""
+    scene: Scene = field(init=False)
     places: Mapping[str, int] = field(init=False)
     others: list[tuple[str, int]] = field(init=False)
     """Non-positives of the top, with their rows in the corpus."""
@@ -200,6 +216,7 @@ class _View:
     """Their median."""
 
     def __post_init__(self) -> None:
+        self.scene = self.act.scene
         self.places = {name: rank for rank, name in enumerate(self.listed, start=1)}
         judged, row = self.scene.judged[self.query], self.scene.lexicon.row
         self.others = [
@@ -238,7 +255,7 @@ class _View:
         return [self._ranked(rank, name, spelling) for rank, name in top]
 
     def _case(self, name: str, row: int | None) -> Case:
-        lexicon, limits = self.scene.lexicon, self.scene.limits
+        lexicon, limits = self.scene.lexicon, self.act.limits
         own = 0.0 if row is None else float(self.coverage[row])
         keys = np.empty(0, np.int64) if row is None else lexicon.key_terms(row, self.terms)
         likeness, twin = self._closest_unjudged(row)
@@ -262,7 +279,7 @@ class _View:
             words=0 if row is None else lexicon.words(row),
             query_limit=limits.query if limits.pair is None else limits.pair,
             limit=limit,
-            reranked=self.scene.reranked,
+            reranked=self.act.reranked,
             first_stage_rank=self.earlier.index(name) + 1 if name in self.earlier else None,
         )
 

@@ -1,0 +1,66 @@
+"""`r2med explore`: the results, the tasks and every query in a web browser."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from r2med.cli.options import RESULTS, DataRoot, Results
+from r2med.errors import MissingError
+
+_LIBRARIES = {"starlette": "starlette", "uvicorn": "uvicorn", "jinja2": "jinja2"}
+
+
+def explore(
+    results: Results = RESULTS,
+    task: Annotated[
+        str | None,
+        typer.Option("--task", "-t", help="Folders of your own data, to show their texts."),
+    ] = None,
+    data_root: DataRoot = None,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to bind to; anything else is warned of.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None,
+        typer.Option("--port", min=0, max=65535, help="The port; by default a free one."),
+    ] = None,
+    open_page: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in your browser.")
+    ] = True,
+) -> None:
+    """Look at results, tasks and queries in a web browser.
+
+    Serves pages on this machine alone until Ctrl-C. They read stored results and change nothing.
+    """
+    _check_libraries()
+    from r2med.explore.app import create_app
+    from r2med.explore.guard import LOOPBACK
+    from r2med.explore.library import Library
+    from r2med.explore.server import bound_socket, open_browser, serve
+    from r2med.report.console import echo, notice
+
+    library = Library(results, root=data_root, tasks=task)
+    listener = bound_socket(host, port)
+    name = f"[{host}]" if ":" in host else host
+    url = f"http://{name}:{listener.getsockname()[1]}/"
+    if host not in LOOPBACK:
+        notice(
+            f"--host {host}: everyone who can reach this machine can read these results and texts. "
+            "There is no password."
+        )
+
+    def ready() -> None:
+        echo(f"r2med explore: {url} (Ctrl-C ends it)")
+        if open_page:
+            open_browser(url)
+
+    serve(create_app(library, hosts={*LOOPBACK, host}), listener, ready=ready)
+
+
+def _check_libraries() -> None:
+    missing = [name for module, name in _LIBRARIES.items() if find_spec(module) is None]
+    if missing:
+        raise MissingError(f'The explorer needs {", ".join(missing)}: pip install "r2med[web]".')

@@ -1,0 +1,171 @@
+"""The web application: which address shows which page.
+
+Every handler reads what is there and renders a page; only `Try it` does work, and only by POST.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from importlib.resources import files
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from r2med.errors import DamagedError, LimitError, MissingError, R2MedError, UsageError
+from r2med.explore.guard import LOOPBACK, Guard
+from r2med.explore.library import Library, Shelf, known_task
+from r2med.explore.pages.leaderboard import View, csv_rows, leaderboard_page
+from r2med.explore.pages.messages import message_page
+from r2med.explore.pages.task import task_data, task_page, tasks_page
+from r2med.explore.parameters import Parameters
+from r2med.explore.plots import Plots
+from r2med.explore.render import server_link
+from r2med.measure.metrics import HEADLINE
+from r2med.systems.registry import KINDS
+from r2med.tasks.registry import find_suite, suites
+
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_STATIC = ("explore.css", "explore.js", "icon.svg")
+
+
+def create_app(library: Library, *, hosts: Collection[str] = LOOPBACK) -> Starlette:
+    """The application over one library; `hosts` are the names it answers for."""
+    explorer = Explorer(library, Plots(library))
+    return Starlette(
+        routes=[
+            Route("/", _page(explorer.leaderboard)),
+            Route("/leaderboard", _page(explorer.leaderboard)),
+            Route("/leaderboard.csv", _page(explorer.csv)),
+            Route("/tasks", _page(explorer.tasks)),
+            Route("/task/{rest:path}", _page(explorer.task)),
+            Route("/plot/{name}", _page(explorer.plot)),
+            Route("/static/{name}", _page(static)),
+            Route("/{rest:path}", _page(nowhere)),
+        ],
+        middleware=[Middleware(Guard, hosts=hosts)],
+    )
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """The handlers of all pages."""
+
+    library: Library
+    plots: Plots
+
+    def leaderboard(self, request: Request) -> Response:
+        """The leaderboard of a suite; without one, of the results at hand."""
+        shelf = self.library.shelf()
+        view = leaderboard_view(Parameters(request.query_params), shelf)
+        board = self.library.board(
+            shelf, view.suite, metric=view.metric, kind=view.kind, family=view.family
+        )
+        page = leaderboard_page(
+            board,
+            view,
+            server_link,
+            metrics=sorted({*HEADLINE, view.metric}),
+            damaged=shelf.damaged,
+            older=shelf.older,
+            folder=str(self.library.folder),
+        )
+        return HTMLResponse(page)
+
+    def csv(self, request: Request) -> Response:
+        """The rows that the leaderboard shows, as a file."""
+        shelf = self.library.shelf()
+        view = leaderboard_view(Parameters(request.query_params), shelf)
+        board = self.library.board(
+            shelf, view.suite, metric=view.metric, kind=view.kind, family=view.family
+        )
+        header, rows = csv_rows(board, view)
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([header, *rows])
+        name = f'attachment; filename="leaderboard-{view.suite}.csv"'
+        return Response(
+            text.getvalue(), media_type="text/csv", headers={"Content-Disposition": name}
+        )
+
+    def tasks(self, request: Request) -> Response:
+        """All tasks, and what is known of each."""
+        return HTMLResponse(tasks_page(self.library, self.library.shelf(), server_link))
+
+    def task(self, request: Request) -> Response:
+        """A task, one of its queries, or one of its documents."""
+        shelf = self.library.shelf()
+        name = str(request.path_params["rest"])
+        values = Parameters(request.query_params)
+        if not known_task(self.library, shelf, name):
+            raise MissingError(f"There is no task {name[:100]!r}, and no result of one.")
+        data = task_data(self.library, shelf, name, metric=values.metric())
+        return HTMLResponse(task_page(data, server_link))
+
+    def plot(self, request: Request) -> Response:
+        """A figure, drawn once for as long as the results stay as they are."""
+        name = str(request.path_params["name"])
+        svg = self.plots.svg(name, self.library.shelf(), Parameters(request.query_params))
+        return Response(svg, media_type="image/svg+xml")
+
+
+def leaderboard_view(values: Parameters, shelf: Shelf) -> View:
+    """What of the leaderboard an address asks for."""
+    suite = values.word("suite", [each.name for each in suites()]) or suite_at_hand(shelf)
+    tasks = [entry.name for entry in find_suite(suite).entries]
+    return View(
+        suite=suite,
+        metric=values.metric(),
+        kind=values.word("kind", KINDS),
+        family=values.word("family", {entry.family for entry in find_suite(suite).entries}),
+        origin=values.word("origin", ("published", "measured")),
+        search=values.text("search", longest=200),
+        sort=values.word("sort", ("mean", "system", "gain", *tasks), "mean") or "mean",
+        down=values.word("order", ("up", "down"), "down") == "down",
+        chosen=values.texts("system"),
+    )
+
+
+def suite_at_hand(shelf: Shelf) -> str:
+    """The suite of the newest result; R2MED where there is none."""
+    return next((result.suite for result in shelf.results if result.suite), "full")
+
+
+def static(request: Request) -> Response:
+    """A file of the package, by its name alone."""
+    name = str(request.path_params["name"])
+    if name not in _STATIC:
+        raise MissingError(f"There is no file {name[:100]!r}.")
+    content = (files("r2med.explore") / "static" / name).read_bytes()
+    kind = next(kind for ending, kind in _TYPES.items() if name.endswith(ending))
+    return Response(content, media_type=kind)
+
+
+def nowhere(request: Request) -> Response:
+    """No page has this address."""
+    raise MissingError("There is no page at this address.")
+
+
+def _page(handler: Callable[[Request], Response]) -> Callable[[Request], Response]:
+    """A handler whose errors are pages that say what to do."""
+
+    def answer(request: Request) -> Response:
+        try:
+            return handler(request)
+        except R2MedError as problem:
+            status = _status(problem)
+            return HTMLResponse(message_page(status, str(problem), server_link), status)
+
+    return answer
+
+
+def _status(problem: R2MedError) -> int:
+    if isinstance(problem, UsageError):
+        return 400
+    if isinstance(problem, LimitError):
+        return 403
+    return 404 if isinstance(problem, MissingError | DamagedError) else 422

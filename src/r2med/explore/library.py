@@ -1,0 +1,230 @@
+"""What the pages show: stored results and task data, read once and renewed when files change.
+
+Results are looked for on every request and read only when new, so that a result stored meanwhile
+appears on reload. A damaged one is named and the rest stays usable.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar, cast
+
+from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError
+from r2med.results.diagnosis.diagnose import Scene
+from r2med.results.leaderboard import Leaderboard, leaderboard
+from r2med.results.lookup import newest_by_system
+from r2med.results.record import RECORD_FILE, RUN_FILE, SCORES_FILE, Result
+from r2med.results.store import Store, read_result
+from r2med.runs import Run
+from r2med.tasks.load import load_task, task_names
+from r2med.tasks.registry import TaskEntry, all_entries, find_task, resolve
+from r2med.tasks.task import Task
+
+T = TypeVar("T")
+#: Corpora and their terms stay in memory for so many tasks; a full task takes 100 to 200 MB.
+_TASKS, _SCENES = 4, 2
+_BOARDS, _RUNS = 64, 96
+
+
+class Kept(Generic[T]):
+    """The values used last, each made once however many requests wait for it."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._values: OrderedDict[Hashable, T] = OrderedDict()
+        self._making: dict[Hashable, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value of a key; an error of `make` is not kept."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            with self._lock:
+                if key in self._values:
+                    return self._values[key]
+            value = make()
+            with self._lock:
+                self._values[key] = value
+                self._making.pop(key, None)
+                while len(self._values) > self._limit:
+                    self._values.popitem(last=False)
+        return value
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A stored result that cannot be read, and what is wrong with it."""
+
+    folder: Path
+    problem: str
+
+
+@dataclass(frozen=True, eq=False)
+class Shelf:
+    """The results folder at one moment; `state` changes whenever a file of it does."""
+
+    results: tuple[Result, ...]
+    """Newest first; those of an older version are left out, as in every table."""
+    damaged: tuple[Damaged, ...]
+    older: int
+    state: int
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Tasks with a result, registered ones in their published order."""
+        order = {entry.name: place for place, entry in enumerate(all_entries())}
+        names = dict.fromkeys(result.task for result in self.results)
+        return tuple(sorted(names, key=lambda name: (order.get(name, len(order)), name)))
+
+    def of_task(self, name: str) -> dict[str, Result]:
+        """The newest result of every system on a task, the best first by nDCG@10.
+
+        Results on other data than that of the newest one are left out.
+        """
+        own = [result for result in self.results if result.task == name]
+        same = [each for each in own if each.record.task.hash == own[0].record.task.hash]
+        chosen = newest_by_system(same, lambda message: None)
+        ranked = sorted(chosen.values(), key=lambda each: -each.metrics.get("ndcg@10", 0.0))
+        return {result.system: result for result in ranked}
+
+
+class Library:
+    """A results folder and the data of its tasks; every method may be called by many threads."""
+
+    def __init__(
+        self, folder: str | Path, *, root: str | Path | None = None, tasks: str | None = None
+    ) -> None:
+        """`tasks` names folders of the user's own data, so that their texts can be shown."""
+        self.folder = Path(folder)
+        self.root = root
+        self._own = _own_folders(tasks)
+        self._lock = threading.Lock()
+        self._read: dict[Path, tuple[Hashable, Result | Damaged]] = {}
+        self._shelf = Shelf((), (), 0, hash(()))
+        self._tasks: Kept[Task] = Kept(_TASKS)
+        self._scenes: Kept[Scene] = Kept(_SCENES)
+        self._boards: Kept[Leaderboard] = Kept(_BOARDS)
+        self._runs: Kept[Run] = Kept(_RUNS)
+
+    def shelf(self) -> Shelf:
+        """The results as they are now."""
+        with self._lock:
+            stamps = {folder: _stamp(folder) for folder in Store(self.folder).folders()}
+            state = hash(tuple(stamps.items()))
+            if state != self._shelf.state:
+                self._read = {
+                    folder: self._read[folder]
+                    if folder in self._read and self._read[folder][0] == stamp
+                    else (stamp, _read(folder))
+                    for folder, stamp in stamps.items()
+                }
+                self._shelf = _shelf([value for _, value in self._read.values()], state)
+            return self._shelf
+
+    def board(
+        self, shelf: Shelf, suite: str, *, metric: str, kind: str | None, family: str | None
+    ) -> Leaderboard:
+        """The leaderboard of a suite over these results."""
+        return self._boards.get(
+            (shelf.state, suite, metric, kind, family),
+            lambda: leaderboard(
+                suite,
+                metric=metric,
+                kind=kind,
+                family=family,
+                results=shelf.results,
+                tell=lambda message: None,
+            ),
+        )
+
+    def task(self, name: str) -> Task:
+        """The data of a registered task, or of a folder that was named at the start."""
+        if name not in self._own and name not in _registered():
+            raise MissingError(
+                f"The explorer does not know where the data of {name} is.\n"
+                "Name its folder at the start: r2med explore --task FOLDER"
+            )
+        return self._tasks.get(name, lambda: self._load(name))
+
+    def scene(self, task: Task) -> Scene:
+        """The terms of a task's corpus and queries; some seconds for a full task, then kept."""
+        return self._scenes.get(task.hash, lambda: Scene(task))
+
+    def ranked(self, result: Result) -> Run:
+        """The lists of a result in the order in which they were measured."""
+        return self._runs.get((result.folder, result.record.created), lambda: result.ranked)
+
+    def _load(self, name: str) -> Task:
+        return load_task(self._own.get(name, name), name=name, root=self.root)
+
+
+def texts_of(library: Library, name: str, results: Mapping[str, Result]) -> tuple[Task | None, str]:
+    """The data that results were made on, or why their texts cannot be shown."""
+    try:
+        task = library.task(name)
+    except R2MedError as problem:
+        return None, str(problem)
+    hashes = {result.record.task.hash for result in results.values()}
+    if hashes and task.hash not in hashes:
+        return None, (
+            f"The results are of data {hashes.pop()[:12]}, and the data here is "
+            f"{task.hash[:12]}: its texts would not fit.\nRun the systems again with r2med eval."
+        )
+    return task, ""
+
+
+def known_task(library: Library, shelf: Shelf, name: str) -> bool:
+    """Whether a name is a task with a result, a registered one, or a folder named at the start."""
+    return name in shelf.tasks or name in _registered() or name in library._own
+
+
+def entry_of(name: str) -> TaskEntry | None:
+    """What the registry says of a task; None for data of the user's own."""
+    return find_task(name) if name in _registered() else None
+
+
+def _registered() -> frozenset[str]:
+    return frozenset(entry.name for entry in all_entries())
+
+
+def _own_folders(tasks: str | None) -> dict[str, Path]:
+    items = resolve(tasks) if tasks else []
+    if any(not isinstance(item, Path) for item in items):
+        raise UsageError("--task names folders of your own; registered tasks are known already.")
+    return dict(zip(task_names(items), cast("list[Path]", items), strict=True))
+
+
+def _stamp(folder: Path) -> Hashable:
+    """What changes when a file of a result does."""
+    stamps = []
+    for name in (RECORD_FILE, RUN_FILE, SCORES_FILE):
+        try:
+            status = (folder / name).stat()
+        except OSError:
+            stamps.append((0, 0, 0))
+        else:
+            stamps.append((status.st_mtime_ns, status.st_size, status.st_ino))
+    return tuple(stamps)
+
+
+def _read(folder: Path) -> Result | Damaged:
+    try:
+        return read_result(folder)
+    except (DamagedError, DataError, OSError) as problem:
+        return Damaged(folder, str(problem))
+
+
+def _shelf(read: list[Result | Damaged], state: int) -> Shelf:
+    results = [each for each in read if isinstance(each, Result)]
+    results.sort(key=lambda result: result.record.created, reverse=True)
+    current = tuple(result for result in results if not result.record.older)
+    damaged = tuple(each for each in read if isinstance(each, Damaged))
+    return Shelf(current, damaged, len(results) - len(current), state)

@@ -1,0 +1,46 @@
+// What the pages do beyond links and forms. Everything works without it.
+"use strict";
+
+// Search narrows the table while one types; sending the form makes it part of the address.
+const search = document.querySelector("[data-search]");
+if (search) {
+  const rows = [...document.querySelectorAll("tr[data-system]")];
+  search.addEventListener("input", () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const row of rows) {
+      const name = row.dataset.system.toLowerCase();
+      row.hidden = !words.every((word) => name.includes(word));
+    }
+  });
+}
+
+// Choosing in a filter shows at once what it keeps.
+for (const form of document.querySelectorAll("[data-filter]")) {
+  form.addEventListener("change", (event) => {
+    if (event.target.matches("select")) form.requestSubmit();
+  });
+  // Empty fields do not belong into an address.
+  form.addEventListener("submit", () => {
+    for (const field of form.elements) if (field.name && !field.value) field.disabled = true;
+  });
+}
+addEventListener("pageshow", () => {
+  for (const field of document.querySelectorAll("[data-filter] :disabled")) field.disabled = false;
+});
+
+// A comparison needs two systems or more.
+for (const form of document.querySelectorAll("[data-choose]")) {
+  const button = form.querySelector("button");
+  const count = form.querySelector("[data-count]");
+  const boxes = [...form.querySelectorAll("input[name=system]")];
+  if (!button || !boxes.length) continue;
+  const least = count ? count.textContent : "";
+  const update = () => {
+    const chosen = boxes.filter((box) => box.checked).length;
+    button.disabled = chosen < 2;
+    if (count) count.textContent = chosen ? `${chosen} chosen` : least;
+  };
+  form.addEventListener("change", update);
+  addEventListener("pageshow", update);
+  update();
+}
