@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test trials check lint bench docs clean
+.PHONY: help demo test browser trials check lint bench docs clean
 
 help:            ## Show the targets.
 	@sed -nE 's/^([a-z]+):[^#]*## *(.*)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -21,8 +21,15 @@ demo: $(VENV)/.installed   ## Evaluate on the embedded demo suite.
 	  '  .venv/bin/r2med eval bm25 --task FOLDER       your own collection (docs/data.md)' \
 	  '  .venv/bin/r2med fetch full                    the real benchmark, from the hub'
 
-test: $(VENV)/.tested      ## Run all tests.
+test: $(VENV)/.tested browser   ## Run all tests.
 	@$(BIN)/python -m pytest
+
+# The explorer is tested in a real Chromium: installed where that is allowed, named where not.
+browser:
+	@command -v chromium chromium-browser google-chrome > /dev/null || { \
+	  test "$$(id -u)" = 0 && command -v apt-get > /dev/null && echo 'Installing Chromium ...' && \
+	  { apt-get -qq update; apt-get -qq install -y chromium > /dev/null; }; } || \
+	  echo 'No Chromium: tests in a browser are skipped. Install it with: sudo apt-get install chromium'
 
 trials: $(VENV)/.tested    ## Run the trials (kills, flipped bits, odd inputs) at full counts.
 	@$(BIN)/python -m pytest tests/trials --trials 25

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from r2med.cli.options import RESULTS, DataRoot, Results
+from r2med.cli.options import RESULTS, AnyTask, DataRoot, Results
 from r2med.errors import MissingError
 
 _LIBRARIES = {"starlette": "starlette", "uvicorn": "uvicorn", "jinja2": "jinja2"}
@@ -15,10 +15,7 @@ _LIBRARIES = {"starlette": "starlette", "uvicorn": "uvicorn", "jinja2": "jinja2"
 
 def explore(
     results: Results = RESULTS,
-    task: Annotated[
-        str | None,
-        typer.Option("--task", "-t", help="Folders of your own data, to show their texts."),
-    ] = None,
+    task: AnyTask = None,
     data_root: DataRoot = None,
     host: Annotated[
         str, typer.Option("--host", help="The address to bind to; anything else is warned of.")
@@ -34,6 +31,7 @@ def explore(
     """Look at results, tasks and queries in a web browser.
 
     Serves pages on this machine alone until Ctrl-C. They read stored results and change nothing.
+    --task names folders of your own data, so that their texts can be shown.
     """
     _check_libraries()
     from r2med.explore.app import create_app

@@ -7,6 +7,7 @@ must come from our own pages, and no answer may load or run anything from elsewh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
@@ -35,6 +36,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?")
 _LONGEST_ADDRESS = 8_000
 _LARGEST_BODY = 64_000
 
@@ -92,7 +94,5 @@ class Guard:
 
 def _host_name(host: str) -> str | None:
     """The name in a Host header, without its port; None where it is no such header."""
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None
+    match = _HOST.fullmatch(host.lower())
+    return (match[1] or match[2]) if match else None

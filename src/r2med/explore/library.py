@@ -11,9 +11,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
-from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError
+from r2med.errors import DamagedError, DataError, MissingError, R2MedError
 from r2med.results.diagnosis.diagnose import Scene
 from r2med.results.leaderboard import Leaderboard, leaderboard
 from r2med.results.lookup import newest_by_system
@@ -196,10 +196,10 @@ def _registered() -> frozenset[str]:
 
 
 def _own_folders(tasks: str | None) -> dict[str, Path]:
+    """Folders by the names that their results have; registered tasks are known already."""
     items = resolve(tasks) if tasks else []
-    if any(not isinstance(item, Path) for item in items):
-        raise UsageError("--task names folders of your own; registered tasks are known already.")
-    return dict(zip(task_names(items), cast("list[Path]", items), strict=True))
+    names = task_names(items)
+    return {name: i for name, i in zip(names, items, strict=True) if isinstance(i, Path)}
 
 
 def _stamp(folder: Path) -> Hashable:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import MissingError
-from r2med.report.plots.theme import check_possible
+from r2med.report.plots.theme import check_possible, find_theme
 from r2med.tasks.registry import find_suite
 from tests.cli.running import run
 from tests.results.storing import ranks, store
