@@ -112,7 +112,7 @@ def visiting(browser: Any, site: Site, **options: Any) -> Iterator[Visit]:
     page = context.new_page()
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: (problems.append("a dialog opened"), dialog.dismiss()))
+    page.on("dialog", lambda dialog: problems.append(f"a dialog opened: {dialog.message}"))
     page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
     page.on(
         "request",

@@ -50,12 +50,11 @@ def explore(
             "There is no password."
         )
 
-    def ready() -> None:
-        echo(f"r2med explore: {url} (Ctrl-C ends it)")
-        if open_page:
-            open_browser(url)
-
-    serve(create_app(library, hosts={*LOOPBACK, host}), listener, ready=ready)
+    app = create_app(library, hosts={*LOOPBACK, host})
+    echo(f"r2med explore: {url} (Ctrl-C ends it)")
+    if open_page:
+        open_browser(url)
+    serve(app, listener)
 
 
 def _check_libraries() -> None:

@@ -56,7 +56,7 @@ def server_link(page: str, **parts: str | None) -> str | None:
 
 def render(template: str, link: Link, **values: Any) -> str:
     """A whole page; `title` says where one is, and `page` which part of the navigation."""
-    return _environment().get_template(template).render(link=link, **values)
+    return str(_environment().get_template(template).render(link=link, **values))
 
 
 @cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable
 
 from starlette.applications import Starlette
 from uvicorn import Config, Server
@@ -34,17 +33,11 @@ def bound_socket(host: str, port: int | None) -> socket.socket:
     raise UsageError(f"--host {host} --port {port}: {last}. Choose another with --port.")
 
 
-def serve(app: Starlette, listener: socket.socket, *, ready: Callable[[], None]) -> None:
-    """Answer requests until interrupted; `ready` is called once requests are answered."""
+def serve(app: Starlette, listener: socket.socket) -> None:
+    """Answer requests until interrupted; those that come earlier wait at the listening socket."""
     config = Config(app, log_level="error", access_log=False, lifespan="off", server_header=False)
-
-    class Announced(Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            ready()
-
     try:
-        Announced(config).run(sockets=[listener])
+        Server(config).run(sockets=[listener])
     finally:
         listener.close()
 
