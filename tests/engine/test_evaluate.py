@@ -263,3 +263,31 @@ def test_one_evaluation_opens_a_model_once() -> None:
         models = {body["temperature"] for body in server.bodies}
         assert len(models) == 2
         assert len({seen.port for seen in server.seen}) == len(models)
+
+
+def test_a_label_is_shown_everywhere_and_decides_nothing() -> None:
+    plain = r2med.evaluate("bm25-lucene", TASK)
+
+    mine = r2med.evaluate("mine=bm25-lucene", TASK)
+    again = r2med.evaluate("bm25-lucene", TASK, metrics=["ndcg@7"])
+    other = r2med.evaluate("bm25", TASK)
+
+    assert mine.reused and mine.folder == plain.folder == again.folder
+    assert (mine.system, mine.name, again.name) == ("bm25-lucene", "mine", "mine")
+    assert r2med.compare("mine", "bm25", task=TASK).systems == ("mine", "bm25")
+    assert r2med.compare("other=bm25-lucene", other, task=TASK).systems == ("mine", "bm25")
+    board = r2med.leaderboard("demo")
+    assert {row.name for row in board.rows} >= {"mine", "bm25"}
+    assert r2med.diagnose("mine", TASK).system == "mine"
+
+
+def test_two_systems_of_one_label_are_refused_together_and_told_apart_when_stored() -> None:
+    with pytest.raises(UsageError, match="label 'mine' is given twice"):
+        r2med.evaluate(["mine=bm25", "mine=bm25-nano"], TASK)
+    r2med.evaluate("mine=bm25", TASK)
+    r2med.evaluate("mine=bm25-nano", TASK)
+
+    with pytest.raises(UsageError, match="label 'mine' names 2 systems: bm25, bm25-nano"):
+        r2med.diagnose("mine", TASK)
+    names = {row.name for row in r2med.leaderboard("demo").rows}
+    assert names == {"mine: bm25", "mine: bm25-nano"}

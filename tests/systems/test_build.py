@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from r2med.errors import R2MedError, UsageError
@@ -46,13 +48,32 @@ def built(text: str) -> System:
         ("run", "what to read is missing, as in run:PATH"),
         ("candidates", "as in candidates:bm25"),
         ("bm25 | monobort@10", "Did you mean 'monobert'"),
+        ("bm25 | zzz", "reranker or fusion 'zzz' is not known. Known: bge-reranker, ce,"),
+        ("bm25 + bm25-nano | rff", "reranker or fusion 'rff' is not known. Did you mean 'rrf'?"),
+        ("my_module:Encoder", "A class of yours is written 'model:my_module:Encoder'."),
+        ("bm25 | my_module:Ranker", "A class of yours is written 'own:my_module:Ranker'."),
+        ("tests", "The model in that folder is written 'dense:./tests'."),
+        ("bm25 | tests", "The model in that folder is written 'ce:./tests'."),
+        ("bm25=bm25-nano", "label 'bm25' is the name of another system"),
+        ('" "=bm25', "expected 1 to 60 printable characters"),
     ],
 )
-def test_a_system_that_makes_no_sense_says_why(text: str, why: str) -> None:
+def test_a_system_that_makes_no_sense_says_why(
+    text: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tests").mkdir()
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError) as problem:
         built(text)
 
     assert why in str(problem.value)
+
+
+def test_an_encoder_is_not_offered_where_a_reranker_is_expected() -> None:
+    with pytest.raises(UsageError) as problem:
+        built("bm25 | minilmm")
+
+    assert "minilm'" not in str(problem.value).replace("'minilmm'", "")
 
 
 @pytest.mark.parametrize("text", ["run:{}", "candidates:{}", "dense:{}", "bm25 | ce:{}"])

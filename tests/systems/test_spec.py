@@ -32,9 +32,15 @@ specs = st.recursive(units, wrapped, max_leaves=6).map(
 )
 
 
-@given(specs)
-def test_parsing_undoes_printing(spec: Spec) -> None:
-    assert parse(str(spec)) == spec
+labels = st.none() | names | st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+
+
+@given(specs, labels)
+def test_parsing_undoes_printing(spec: Spec, label: str | None) -> None:
+    labelled = Spec(spec.fused, spec.stages, label)
+
+    assert parse(str(labelled)) == labelled
+    assert parse(str(labelled)).unlabelled == spec
 
 
 @given(specs)
@@ -56,6 +62,10 @@ def test_parentheses_around_a_whole_system_change_nothing_but_its_print(spec: Sp
         ("bge[checkpoint=/models/bge-large]", "bge[checkpoint=/models/bge-large]"),
         ('dense:x[query_instruction="find: "]', 'dense:x[query_instruction="find: "]'),
         ("((bm25))", "bm25"),
+        ("mine = dense:./my-model", "mine=dense:./my-model"),
+        ('"My model, v2"=bm25 | ce:./m@20', '"My model, v2"=bm25 | ce:./m@20'),
+        ("dense:./a=b", "dense:./a=b"),
+        ('mine=dense:"./a=b"', "mine=dense:./a=b"),
     ],
 )
 def test_a_system_prints_in_canonical_form(text: str, canonical: str) -> None:
@@ -67,6 +77,10 @@ def test_a_system_prints_in_canonical_form(text: str, canonical: str) -> None:
     [
         ("", "expected the name of a system", 0),
         ("bm25 +", "expected the name of a system", 6),
+        ("./my-model", "as in 'dense:./my-model' for an encoder or 'run:./my-model'", 0),
+        ("bm25 | /models/ce", "what reads this path, as in 'ce:/models/ce'", 7),
+        ("a + b=c", "expected '|', '+' or the end", 5),
+        ("(a=b) + c", "expected ')'", 2),
         ("bm25 minilm", "expected '|', '+' or the end", 5),
         ("bm25[k1]", "expected '='", 7),
         ("bm25[k1=1.2", "expected ']'", 11),

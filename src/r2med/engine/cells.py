@@ -30,6 +30,7 @@ from r2med.results.store import Store, read_result
 from r2med.retrieve.conditions import Conditions, Tell
 from r2med.runs import Run
 from r2med.runs.ties import TieOrder
+from r2med.systems.build import System
 from r2med.systems.stages import Reranking, bind, notices, safeguards
 from r2med.systems.work import Ledger, Part, StageCost, Work
 from r2med.tasks.task import Task
@@ -43,6 +44,8 @@ class Cell:
     identity: Mapping[str, object]
     ties: TieOrder
     key: str
+    label: str | None = None
+    """Of the stored result, which one made anew keeps."""
 
     @classmethod
     def of(cls, part: Part, task: Task) -> Cell:
@@ -60,6 +63,7 @@ class Cell:
             ties=self.ties,
             published_as=self.part.published_as,
             deviations=self.part.deviations,
+            label=self.label,
         )
 
 
@@ -76,9 +80,12 @@ class Cells:
     heard: set[str] = field(default_factory=set)
     """Messages that the reader has got already."""
 
-    def result(self, part: Part, conditions: Conditions, *, extra: Sequence[Metric] = ()) -> Result:
+    def result(self, system: System, *, extra: Sequence[Metric] = ()) -> Result:
         """The result of a system, with the stored metrics and some more."""
-        return self._result(bind(part, self.task), conditions, extra)
+        result = self._result(bind(system.part, self.task), system.conditions, extra)
+        if system.label in (None, result.record.system.label):
+            return result
+        return self.store.relabel(result, system.label)
 
     def _result(self, part: Part, conditions: Conditions, extra: Sequence[Metric]) -> Result:
         self._tell_once(notices(part.stage, self.task), conditions.tell)
@@ -89,7 +96,8 @@ class Cells:
         if known is None or not all(str(metric) in known.metrics for metric in extra):
             twin = known or next(iter(alike.values()), None)
             metrics = [*extra, *map(parse_metric, kept.metrics if kept else ())]
-            known = self._made(cell, twin, conditions, metrics)
+            label = kept.record.system.label if kept else None
+            known = self._made(replace(cell, label=label), twin, conditions, metrics)
         alike[part.text] = known
         return known
 

@@ -103,7 +103,7 @@ def each_result(
                 tell(f"{task.name}: {notice}")
             cells = Cells(task, store, loading, options.get("force", False))
             for system in built:
-                yield cells.result(system.part, system.conditions, extra=extra)
+                yield cells.result(system, extra=extra)
     finally:
         for system in built:
             system.conditions.close()
@@ -144,7 +144,17 @@ def _built(systems: Sequence[object], options: Options) -> list[System]:
             built.append(System.from_spec(system, conditions, models=models))
         else:
             built.append(System.from_model(system, conditions=conditions))
+    _check_labels(built)
     return built
+
+
+def _check_labels(systems: Sequence[System]) -> None:
+    """One label, one system: tables would show two as one."""
+    holders: dict[str, System] = {}
+    for system in systems:
+        other = holders.setdefault(system.label or str(system), system)
+        if other.spec.unlabelled != system.spec.unlabelled:
+            raise UsageError(f"label {system.label!r} is given twice: {other} and {system}.")
 
 
 def _loaded(like: TaskLike, name: str, options: Options) -> Task:

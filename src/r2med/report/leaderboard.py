@@ -191,7 +191,7 @@ def _family_column(family: str) -> _Column:
 
 
 def _name(row: Standing, marks: dict[str, int]) -> SystemName:
-    return SystemName(row.system, "".join(f" [{marks[mark]}]" for mark in row.marks))
+    return SystemName(row.name, "".join(f" [{marks[mark]}]" for mark in row.marks))
 
 
 def _origin(row: Standing) -> Text:

@@ -80,12 +80,12 @@ def _suite_grids(
     results: list[Result], suite: str | None, asked: Sequence[str], by: Grouping
 ) -> Iterator[Grid]:
     metrics = asked or HEADLINE
-    systems = list(dict.fromkeys(result.system for result in results))
+    systems = list(dict.fromkeys(result.name for result in results))
     tasks = list(dict.fromkeys(result.task for result in results))
     label = _LABELS[suite]
-    cells = {(result.task, result.system): result.metrics for result in results}
+    cells = {(result.task, result.name): result.metrics for result in results}
     ceilings = {
-        (result.task, result.system): reranking.ceiling
+        (result.task, result.name): reranking.ceiling
         for result in results
         if (reranking := result.record.reranking)
     }
@@ -269,7 +269,7 @@ def _deeper(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[str]:
             read = "reads" if len(deeper) == 1 else "read"
             yield (
                 f"{', '.join(deeper)} {read} deeper than the {reranking.depth} documents that "
-                f"{result.system} reranks: {below} (tail={reranking.tail})."
+                f"{result.name} reranks: {below} (tail={reranking.tail})."
             )
 
 
@@ -280,7 +280,7 @@ def _safeguard(result: Result, metrics: Sequence[str]) -> Iterator[str]:
     name, count = metrics[0], safeguard.queries
     queries = "1 query has a positive" if count == 1 else f"{count} queries have one"
     yield (
-        f"{result.task}, {result.system}: safeguard on, {queries} put at rank 101; without it "
+        f"{result.task}, {result.name}: safeguard on, {queries} put at rank 101; without it "
         f"{name} is {100 * safeguard.metrics_without[name]:.2f}, "
         f"not {100 * result.metrics[name]:.2f}."
     )

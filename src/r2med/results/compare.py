@@ -194,7 +194,7 @@ def _side(
     tell: Tell,
 ) -> _Side:
     if isinstance(system, Result):
-        return _Side(system.system, [_trial(system)])
+        return _Side(system.name, [_trial(system)])
     named = find_named(str(system), stored, folder)
     if named.file is None:
         return _Side(named.name, [_trial(result) for result in named.results])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ class Entrant:
     kind: Kind
     results: Mapping[str, Result]
     marks: tuple[str, ...]
+    label: str | None = None
 
     @property
     def queries(self) -> Mapping[str, int]:
@@ -62,7 +63,16 @@ def entrants(results: Sequence[Result], tasks: Sequence[str]) -> tuple[list[Entr
             continue
         ordered = {task: by_task[task] for task in tasks if task in by_task}
         marks = [mark for each in ordered.values() if (mark := _data_mark(each, proper))]
-        found.append(Entrant(system, kind, ordered, tuple(dict.fromkeys(marks))))
+        labels = [each.record.system.label for each in ordered.values()]
+        label = next(filter(None, labels), None)
+        found.append(Entrant(system, kind, ordered, tuple(dict.fromkeys(marks)), label))
+    holders = Counter(entrant.label for entrant in found)
+    found = [
+        replace(each, label=f"{each.label}: {each.system}")
+        if each.label and holders[each.label] > 1
+        else each
+        for each in found
+    ]
     notes += [
         f"{system}: {count} older result(s) of other data or settings are not shown."
         for system, count in older.items()

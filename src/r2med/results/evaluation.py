@@ -45,7 +45,8 @@ class Evaluation(Tabular):
 
     def _record(self, result: Result) -> dict[str, Any]:
         facts: dict[str, Any] = {
-            "system": result.system,
+            "system": result.name,
+            "spec": result.system,
             "task": result.task,
             "suite": result.suite,
             "queries": result.record.task.judged_queries,

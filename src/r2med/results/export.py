@@ -25,7 +25,7 @@ def export_trec(results: Sequence[Result], out: Path, tell: Tell = log) -> list[
     written = []
     for result in results:
         path = out / slug(result.task) / f"{result.folder.name}.trec"
-        result.run.to_trec(path, tag=slug(result.system))
+        result.run.to_trec(path, tag=slug(result.name))
         written.append(path)
     return written
 
@@ -60,8 +60,8 @@ def export_mteb(results: Sequence[Result], out: Path, tell: Tell = log) -> list[
         for name, result in newest_by_system(on_task, tell).items():
             systems.setdefault(name, []).append(result)
     written = []
-    for system, own in systems.items():
-        name, revision = f"r2med/{_mteb_name(system)}", _mteb_revision(own)
+    for own in systems.values():
+        name, revision = f"r2med/{_mteb_name(own[0].name)}", _mteb_revision(own)
         folder = out / "results" / name.replace("/", "__") / revision
         _write(folder / "model_meta.json", _json(_mteb_model(name, revision)))
         for result in own:
@@ -165,7 +165,8 @@ def _named(result: Result) -> dict[str, str]:
     return {
         "suite": result.suite or "local",
         "task": result.task,
-        "system": result.system,
+        "system": result.name,
+        "spec": result.system,
         "result": result.folder.name,
     }
 

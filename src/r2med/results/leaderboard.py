@@ -114,6 +114,12 @@ class Standing:
     gain_over: str = ""
     marks: tuple[str, ...] = ()
     cost: Cost | None = None
+    label: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What tables and plots call the system: its label, or its text."""
+        return self.label or self.system
 
 
 @dataclass(frozen=True)
@@ -289,7 +295,9 @@ class _Frame:
         if row.aggregates.tasks < len(self.tasks):
             few = f"{row.aggregates.tasks} of {len(self.tasks)} tasks measured: no mean, no rank"
             marks = (*marks, few)
-        return replace(row, marks=marks, cost=cost_of(entrant.results.values()))
+        return replace(
+            row, marks=marks, cost=cost_of(entrant.results.values()), label=entrant.label
+        )
 
     def with_doubt(self, row: Standing, entrant: Entrant, bounds: _BoundsOf | None) -> Standing:
         """A measured row with its interval, which micro recall has not, and its tie bounds."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from r2med.errors import DamagedError, DataError, MissingError, nearest
+from r2med.errors import DamagedError, DataError, MissingError, UsageError, nearest
 from r2med.results.record import RECORD_FILE, Result
 from r2med.results.store import Store, read_result
 from r2med.retrieve.conditions import Tell, log
@@ -80,18 +80,31 @@ def find_named(
         return Named(text, results=(read_result(Path(text)),))
     if text.endswith(_RUN_ENDINGS) or text.startswith((".", os.sep, "~")):
         raise MissingError(f"{text}: no such run file or result folder.")
-    spec = str(registered(parse(text)))
     among = [result for result in results if task is None or result.task == task]
-    own = tuple(result for result in among if result.system == spec)
+    own = of_system(text, among)
     if own:
-        return Named(spec, results=own)
-    stored = {result.system for result in among}
+        return Named(own[0].name, results=own)
+    spec = str(registered(parse(text)).unlabelled)
+    stored = {name for result in among for name in (result.system, result.name)}
     where = f" on {task}" if task else ""
     raise MissingError(
         f"system {spec!r} has no stored result{where} in {folder}."
         f"{f' {nearest(spec, stored)}' if stored else ''}\n"
         f"Run it first: r2med eval {quoted(spec)} --task {quoted(task) if task else 'TASK'}"
     )
+
+
+def of_system(text: str, results: Sequence[Result]) -> tuple[Result, ...]:
+    """The results of the system that a text or a label names."""
+    spec = str(registered(parse(text)).unlabelled)
+    own = tuple(result for result in results if result.system == spec)
+    labelled = own or tuple(result for result in results if result.name == text.strip().strip('"'))
+    meant = {result.system for result in labelled}
+    if len(meant) > 1:
+        raise UsageError(
+            f"label {text!r} names {len(meant)} systems: {', '.join(sorted(meant))}. Name one."
+        )
+    return labelled
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,6 +63,8 @@ class SystemRecord:
     ties: str
     published_as: str | None
     deviations: tuple[str, ...]
+    label: str | None = None
+    """What tables call it; no part of its identity, so it can change."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,11 @@ class Result:
         return self.record.system.spec
 
     @property
+    def name(self) -> str:
+        """What tables, plots and exports call the system: its label, or its text."""
+        return self.record.system.label or self.system
+
+    @property
     def task(self) -> str:
         """The task's name."""
         return self.record.task.name
@@ -201,7 +208,7 @@ class Result:
 
     def __repr__(self) -> str:
         ndcg = self.metrics.get("ndcg@10", float("nan"))
-        return f"Result(system={self.system!r}, task={self.task!r}, ndcg@10={ndcg:.4f})"
+        return f"Result(system={self.name!r}, task={self.task!r}, ndcg@10={ndcg:.4f})"
 
 
 def checked_bytes(file: Path, expected: str | None) -> bytes:

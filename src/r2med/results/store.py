@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from r2med.atomic import atomic_folder, read_folder, sweep
+from r2med.atomic import atomic_file, atomic_folder, read_folder, sweep
 from r2med.errors import DamagedError
 from r2med.measure.scores import Scores
 from r2med.results.record import (
@@ -52,6 +52,13 @@ class Store:
             record = replace(record, files=sums)
             (draft / RECORD_FILE).write_text(record.to_json(), encoding="utf-8")
         return Result(folder, record, held={SCORES_FILE: tables[SCORES_FILE]})
+
+    def relabel(self, result: Result, label: str) -> Result:
+        """The same result under another label; nothing else of it is written again."""
+        record = replace(result.record, system=replace(result.record.system, label=label))
+        with atomic_file(result.folder / RECORD_FILE) as draft:
+            draft.write_text(record.to_json(), encoding="utf-8")
+        return replace(result, record=record)
 
     def folders(self) -> Iterator[Path]:
         """Every folder that holds, or claims to hold, a result."""

@@ -13,7 +13,15 @@ from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.interface import Retriever
 from r2med.retrieve.run_files import RunSettings, locate_run
 from r2med.settings import identity_of, read
-from r2med.systems.registry import Entry, StageKind, entries, find_entry, registered
+from r2med.systems.registry import (
+    FOLLOWING,
+    LEADING,
+    Entry,
+    StageKind,
+    entries,
+    entry_of,
+    registered,
+)
 from r2med.systems.spec import Spec, Unit, parse
 from r2med.systems.stages import (
     Expanding,
@@ -50,6 +58,7 @@ ENGINES: Mapping[str, str] = {
     "own": "r2med.rerank.user_models:UserRerankerSettings",
 }
 _DEFAULT_FUSION = Unit("rrf")
+_LONGEST_LABEL = 60
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,7 @@ class System:
         spec = registered(parse(text) if isinstance(text, str) else text)
         own = {_own_name(name): model for name, model in (models or {}).items()}
         conditions = conditions or Conditions()
+        _check_label(spec.label)
         return cls(spec, Builder(conditions, own).system(spec), conditions)
 
     @classmethod
@@ -100,6 +110,11 @@ class System:
         retriever = retriever_of(model, name=name, conditions=conditions)
         unit = Unit(_own_name(retriever.name))
         return cls(Spec((unit,)), _own_retrieval(unit, retriever), conditions)
+
+    @property
+    def label(self) -> str | None:
+        """What tables call it, where that is not its text."""
+        return self.spec.label
 
     def __str__(self) -> str:
         return str(self.spec)
@@ -124,7 +139,7 @@ class Builder:
         waiting = list(part.stages)
         if len(members) > 1:
             unit = _DEFAULT_FUSION
-            if waiting and self._kind(waiting[0]) == "fusion":
+            if waiting and self._kind(waiting[0], FOLLOWING) == "fusion":
                 unit = cast(Unit, waiting.pop(0))
                 done.append(unit)
             current = self._fused(str(Spec(part.fused, tuple(done))), members, unit)
@@ -170,14 +185,14 @@ class Builder:
             raise UsageError(f"[search={text}]: expected one retriever, as in [search=bm25].")
         return Finder(task, stage.retriever, stage.built)
 
-    def _kind(self, part: Unit | Spec) -> StageKind:
+    def _kind(self, part: Unit | Spec, stages: tuple[StageKind, ...] = LEADING) -> StageKind:
         if isinstance(part, Spec):
             return "retriever"
         if part.name in self.models:
             from r2med.rerank.user_models import is_reranker
 
             return "reranker" if is_reranker(self.models[part.name]) else "retriever"
-        return find_entry(part.name).stage
+        return entry_of(part, stages).stage
 
     def _first(self, unit: Unit) -> Part:
         kind = self._kind(unit)
@@ -207,7 +222,7 @@ class Builder:
         return Part(text, Fused(str(unit), tuple(members), fusion, depth))
 
     def _next(self, spec: Spec, first: Part, unit: Unit | Spec) -> Part:
-        kind = self._kind(unit)
+        kind = self._kind(unit, FOLLOWING)
         if isinstance(unit, Spec) or kind != "reranker":
             _refuse_next(spec, unit, kind)
         entry = self._reranker_entry(unit)
@@ -257,6 +272,18 @@ def _module(entry: Entry) -> Any:
     return importlib.import_module(ENGINES[entry.engine].partition(":")[0])
 
 
+def _check_label(label: str | None) -> None:
+    """A label must not read as another system, nor break a table."""
+    if label is None:
+        return
+    if label.lower() in entries():
+        raise UsageError(f"label {label!r} is the name of another system. Choose one of its own.")
+    if len(label) > _LONGEST_LABEL or not label.strip() or not label.isprintable():
+        raise UsageError(
+            f"label {label[:60]!r}: expected 1 to {_LONGEST_LABEL} printable characters."
+        )
+
+
 def _own_name(name: str) -> str:
     """The name, if a system's text can hold it and it belongs to no other system."""
     if name.lower() in entries():
@@ -275,7 +302,7 @@ def _own_name(name: str) -> str:
 
 def _configured(unit: Unit) -> Entry:
     """The entry of a unit with its argument and options put in."""
-    entry = find_entry(unit.name)
+    entry = entry_of(unit)
     options = dict(unit.options)
     if unit.argument is not None:
         if entry.argument is None:

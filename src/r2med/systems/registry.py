@@ -6,6 +6,7 @@ its runs go, how ties are ordered and what happens below a reranked part. Nothin
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -19,6 +20,7 @@ from r2med.runs.ties import TieOrder
 from r2med.systems.spec import Spec, Unit, mapped
 
 _PACKAGE = Path(__file__).parents[1]
+_CLASS = re.compile(r"[A-Z]\w*")
 
 StageKind = Literal["retriever", "given", "fusion", "expander", "reranker"]
 
@@ -89,10 +91,32 @@ class Entry:
 
 def find_entry(name: str) -> Entry:
     """The entry of a name, or an error that offers the nearest known names."""
-    entry = entries().get(name.lower())
-    if entry is None:
-        raise UsageError(f"system {name!r} is not known. {nearest(name, entries())}")
-    return entry
+    return entry_of(Unit(name), get_args(StageKind))
+
+
+#: What may stand after a '|', an expander in front of a retriever aside.
+FOLLOWING: tuple[StageKind, ...] = ("reranker", "fusion")
+#: What may stand first.
+LEADING: tuple[StageKind, ...] = ("retriever", "given", "expander")
+
+
+def entry_of(unit: Unit, stages: tuple[StageKind, ...] = LEADING) -> Entry:
+    """The entry of a unit where one of some stages may stand; the error offers what may be meant.
+
+    A folder may be an encoder, or a cross-encoder after a '|'; `module:Class` may be a class.
+    """
+    if (entry := entries().get(unit.name.lower())) is not None:
+        return entry
+    after = stages == FOLLOWING
+    known = [name for name, each in entries().items() if each.stage in stages]
+    hint = nearest(unit.name, known)
+    if hint.startswith("Known"):
+        if unit.argument and _CLASS.fullmatch(unit.argument):
+            hint = f"A class of yours is written '{'own' if after else 'model'}:{unit}'."
+        elif unit.argument is None and Path(unit.name).is_dir():
+            hint = f"The model in that folder is written '{'ce' if after else 'dense'}:./{unit}'."
+    what = "reranker or fusion" if after else "system"
+    raise UsageError(f"{what} {str(unit)!r} is not known. {hint}")
 
 
 def registered(spec: Spec) -> Spec:

@@ -1,11 +1,12 @@
 r"""A system's short text and its tree: one grammar, whose parser and printer are inverse.
 
-    system = fused ("|" unit)*
+    system = [label "="] fused ("|" unit)*
     fused  = unit ("+" unit)*
     unit   = name [":" arg] ["[" key "=" value ("," key "=" value)* "]"] ["@" integer]
            | "(" system ")"
 
-An argument or value is a bare word, or "quoted" with the escapes \" \\ \n \t.
+An argument or value is a bare word, or "quoted" with the escapes \" \\ \n \t. A label stands only
+before the whole system: it is what tables call it, and decides nothing else.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from typing import NoReturn
 from r2med.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+_LABEL = re.compile(r'(?:([A-Za-z0-9][A-Za-z0-9._/-]*)|"((?:[^"\\]|\\["\\nt])+)")\s*=')
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BARE = re.compile(r'[^\s|+@\[\](),"]+')
 _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\nt])*)"')
+_PATH = re.compile(r'(?:\.{1,2}/|/|~)[^\s|+@\[\](),"]*')
 _DEPTH = re.compile(r"[1-9][0-9]{0,8}(?![0-9])")
 #: Parentheses within parentheses; deeper ones are a mistake, and would exhaust the stack.
 _MOST_NESTED = 100
@@ -55,19 +58,31 @@ class Spec:
 
     fused: tuple[Unit | Spec, ...]
     stages: tuple[Unit | Spec, ...] = ()
+    label: str | None = None
+    """What tables call the system; None calls it by its text. Only a whole system has one."""
 
     def __str__(self) -> str:
         first = " + ".join(_member(part) for part in self.fused)
-        return " | ".join([first, *(_member(stage) for stage in self.stages)])
+        text = " | ".join([first, *(_member(stage) for stage in self.stages)])
+        if self.label is None:
+            return text
+        plain = _NAME.fullmatch(self.label)
+        return f"{self.label if plain else _quoted(self.label)}={text}"
+
+    @property
+    def unlabelled(self) -> Spec:
+        """The system itself, as it is stored."""
+        return Spec(self.fused, self.stages)
 
 
 def parse(text: str) -> Spec:
     """Read a system; a UsageError shows the text with a mark under the place that is wrong."""
     reader = _Reader(text)
+    label = reader.label()
     spec = reader.system()
     if not reader.at_end():
         reader.fail("expected '|', '+' or the end")
-    return spec
+    return Spec(spec.fused, spec.stages, label)
 
 
 def mapped(spec: Spec, change: Callable[[Unit], Unit]) -> Spec:
@@ -76,7 +91,7 @@ def mapped(spec: Spec, change: Callable[[Unit], Unit]) -> Spec:
     def part(each: Unit | Spec) -> Unit | Spec:
         return change(each) if isinstance(each, Unit) else mapped(each, change)
 
-    return Spec(tuple(map(part, spec.fused)), tuple(map(part, spec.stages)))
+    return Spec(tuple(map(part, spec.fused)), tuple(map(part, spec.stages)), spec.label)
 
 
 def units_of(spec: Spec) -> list[Unit]:
@@ -92,8 +107,10 @@ def _member(part: Unit | Spec) -> str:
 
 
 def _written(value: str) -> str:
-    if _BARE.fullmatch(value):
-        return value
+    return value if _BARE.fullmatch(value) else _quoted(value)
+
+
+def _quoted(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + escaped.replace("\n", "\\n").replace("\t", "\\t") + '"'
 
@@ -105,6 +122,14 @@ class _Reader:
         self.text = text
         self.place = 0
         self.nested = 0
+
+    def label(self) -> str | None:
+        self.skip_space()
+        match = _LABEL.match(self.text, self.place)
+        if match is None:
+            return None
+        self.place = match.end()
+        return match[1] or _unescaped(match[2])
 
     def system(self) -> Spec:
         fused = [self.unit()]
@@ -126,7 +151,7 @@ class _Reader:
             self.expect(")")
             self.nested -= 1
             return _unwrapped(inner)
-        name = self.match(_NAME, "the name of a system")
+        name = self.match(_NAME, self.wanted_name())
         argument = self.value() if self.take(":") else None
         options = self.options() if self.take("[") else ()
         depth = int(self.match(_DEPTH, _WANTED_DEPTH)) if self.take("@") else None
@@ -152,10 +177,24 @@ class _Reader:
         quoted = _QUOTED.match(self.text, self.place)
         if quoted:
             self.place = quoted.end()
-            return re.sub(r"\\(.)", lambda escape: _ESCAPES[escape[1]], quoted[1])
+            return _unescaped(quoted[1])
         if self.ahead('"'):
             self.fail('a quoted value ends with " and knows the escapes \\" \\\\ \\n \\t')
         return self.match(_BARE, 'a value (quote it if it holds spaces or | + @ [ ] ( ) , ")')
+
+    def wanted_name(self) -> str:
+        """What a unit begins with; a path says what it may be a path of."""
+        self.skip_space()
+        path = _PATH.match(self.text, self.place)
+        if not path:
+            return "the name of a system"
+        as_text = path[0] if len(path[0]) <= _SHOWN else "PATH"
+        if "|" in self.text[: self.place]:
+            return f"what reads this path, as in 'ce:{as_text}'"
+        return (
+            f"what reads this path, as in 'dense:{as_text}' for an encoder or 'run:{as_text}' "
+            "for a run file"
+        )
 
     def match(self, pattern: re.Pattern[str], wanted: str) -> str:
         self.skip_space()
@@ -199,6 +238,10 @@ class _Reader:
             "A system reads like 'bm25', 'bm25 + minilm', 'hyde:gpt4 | bm25' or "
             "'bm25 | monobert@100'; see docs/systems.md."
         )
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", lambda escape: _ESCAPES[escape[1]], text)
 
 
 def _unwrapped(inner: Spec) -> Unit | Spec:

@@ -202,7 +202,7 @@ def _own_results(task: Task, results: Sequence[Result]) -> list[Result]:
 
 def _scored(result: Result) -> Scored:
     return Scored(
-        result.system,
+        result.name,
         result.metrics["ndcg@10"],
         mean_interval(result.scores["ndcg@10"]),
         result.metrics["hit@10"],
@@ -220,7 +220,7 @@ def _best_ranking(
 ) -> tuple[str, Run]:
     """The best stored result, or the best candidate subset; never with a safeguard in it."""
     if own:
-        return f"the stored result of {own[0].system}", own[0].ranked
+        return f"the stored result of {own[0].name}", own[0].ranked
     best = profile.best
     assert best is not None
     run = next(one.run for one in lists if one.role == best.role)

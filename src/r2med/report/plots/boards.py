@@ -41,7 +41,7 @@ def labels(rows: Sequence[Standing]) -> dict[tuple[str, str], str]:
     """One label per row, by system and origin; a star where a mark below the title qualifies it."""
     mixed = len({row.origin for row in rows}) > 1
     return {
-        (row.system, row.origin): row.system
+        (row.system, row.origin): row.name
         + (" (here)" if mixed and row.origin == "measured" else "")
         + (" *" if row.marks else "")
         for row in rows

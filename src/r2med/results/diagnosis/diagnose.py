@@ -61,7 +61,7 @@ def diagnose(
     found = []
     for each in loaded:
         ranking = (
-            Ranking(system.system, system.ranked, system)
+            Ranking(system.name, system.ranked, system)
             if isinstance(system, Result)
             else find_ranking(str(system), stored, each, folder, tell)
         )
