@@ -18,7 +18,9 @@ def test_json_is_the_contract_and_nothing_else() -> None:
     found = json.loads(done.out)
     assert done.code == 0
     assert [row["task"] for row in found] == ["demo/biology", "demo/medqa-diag"]
-    assert list(found[0]) == ["system", "task", "suite", "queries", "metrics", "seconds", "result"]
+    assert list(found[0]) == [
+        *("system", "spec", "task", "suite", "queries", "metrics", "seconds", "result")
+    ]
     assert list(found[0]["metrics"]) == [
         *("ndcg@10", "map@10", "recall@100", "precision@10", "hit@10", "mrr")
     ]

@@ -48,7 +48,7 @@ def built(text: str) -> System:
         ("run", "what to read is missing, as in run:PATH"),
         ("candidates", "as in candidates:bm25"),
         ("bm25 | monobort@10", "Did you mean 'monobert'"),
-        ("bm25 | zzz", "reranker or fusion 'zzz' is not known. Known: bge-reranker, ce,"),
+        ("bm25 | zzz", "reranker or fusion 'zzz' is not known. Known: bge-reranker,"),
         ("bm25 + bm25-nano | rff", "reranker or fusion 'rff' is not known. Did you mean 'rrf'?"),
         ("my_module:Encoder", "A class of yours is written 'model:my_module:Encoder'."),
         ("bm25 | my_module:Ranker", "A class of yours is written 'own:my_module:Ranker'."),

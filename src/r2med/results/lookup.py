@@ -95,16 +95,16 @@ def find_named(
 
 
 def of_system(text: str, results: Sequence[Result]) -> tuple[Result, ...]:
-    """The results of the system that a text or a label names."""
-    spec = str(registered(parse(text)).unlabelled)
-    own = tuple(result for result in results if result.system == spec)
-    labelled = own or tuple(result for result in results if result.name == text.strip().strip('"'))
+    """The results of the system that a label or a text names."""
+    label = text.strip().strip('"')
+    labelled = tuple(result for result in results if result.record.system.label == label)
     meant = {result.system for result in labelled}
     if len(meant) > 1:
         raise UsageError(
             f"label {text!r} names {len(meant)} systems: {', '.join(sorted(meant))}. Name one."
         )
-    return labelled
+    spec = meant.pop() if meant else str(registered(parse(text)).unlabelled)
+    return tuple(result for result in results if result.system == spec)
 
 
 @dataclass(frozen=True, eq=False)
