@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 
 import r2med
-from r2med.report.scores import reranking_notes, score_grids
+from r2med.report.scores import reranking_notes, score_layouts
+from r2med.report.table import print_fitting
 from r2med.results.record import Result
 
 
@@ -27,8 +28,8 @@ def evaluated(*systems: str, tasks: Sequence[str] = ("demo/biology",)) -> list[R
 def shown(results: Sequence[Result]) -> str:
     out = io.StringIO()
     console = Console(file=out, width=80)
-    for table in score_grids(results, ["ndcg@10", "recall@100"]):
-        console.print(table)
+    for layouts in score_layouts(results, ["ndcg@10", "recall@100"]):
+        print_fitting(layouts, console)
     return out.getvalue()
 
 
@@ -56,11 +57,13 @@ def test_the_ceiling_stands_beside_every_reranked_score(
 def test_every_metric_that_was_asked_for_is_shown() -> None:
     results = evaluated("bm25", "bm25-nano", tasks=["demo/biology", "demo/medqa-diag"])
 
-    assert [grid.title for grid in score_grids(results, ["ndcg@10", "recall@25", "mrr"])] == [
+    assert [
+        grids[0].title for grids in score_layouts(results, ["ndcg@10", "recall@25", "mrr"])
+    ] == [
         f"{metric} · demo suite, not comparable with published figures"
         for metric in ("ndcg@10", "recall@25", "mrr")
     ]
-    assert len(list(score_grids(results))) == 1
+    assert len(list(score_layouts(results))) == 1
 
 
 def test_metrics_deeper_than_the_reranked_part_say_so() -> None:

@@ -34,7 +34,7 @@ FIGURES = ("heatmap", "means", "cost", "overlap", "wins")
 def plot(
     figure: Annotated[str, typer.Argument(metavar="FIGURE", help=", ".join(FIGURES) + ".")],
     systems: AnySystems = None,
-    file: Annotated[Path | None, out("The file to write: .svg or .png.")] = None,
+    file: Annotated[Path | None, out("The file to write: .svg, .pdf or .png.")] = None,
     theme: Annotated[str, typer.Option("--theme", help="light or dark.")] = "light",
     suite: Suite = "full",
     task: AnyTask = None,
@@ -58,7 +58,7 @@ def plot(
 
     what = chosen(figure, FIGURES, "FIGURE")
     if file is None:
-        raise UsageError("plot needs --out FILE.svg or --out FILE.png.")
+        raise UsageError("plot needs --out FILE, which ends in .svg, .pdf or .png.")
     check_possible(file)
     look = find_theme(chosen(theme, THEMES, "--theme"))
     name = str(parse_metric(metric))

@@ -81,7 +81,6 @@ class Explained(Tabular):
         return {
             "system": self.diagnosis.system,
             "task": self.diagnosis.task,
-            "text": self.task.query(self.query.query_id),
             **self.query.to_json(),
             "open": list(self.diagnosis.open),
             "expansion": self.expanded

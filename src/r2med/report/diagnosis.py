@@ -29,6 +29,8 @@ from r2med.tasks.task import Task
 
 _QUERIES_SHOWN = 20
 _RANKS_SHOWN = 5
+#: How many characters of a query's text a table shows.
+_LEAST_TEXT, _MOST_TEXT = 12, 100
 #: Words of a long text that are shown unless all are asked for, and how many more may follow.
 _WORDS = 120
 _SLACK = 20
@@ -121,11 +123,11 @@ def _queries(task: TaskDiagnosis, width: int, limit: int) -> Grid:
         max([len(title), *(Text(row[place]).cell_len for row in cells)]) + 2
         for place, title in enumerate(titles)
     )
-    columns = [Column(title, right=title == task.metric) for title in titles]
-    if any(query.answer for query in shown) and width - taken >= 12:
-        columns.append(Column("asked for", right=False))
+    columns = [Column(title, right=title == task.metric, fixed=True) for title in titles]
+    if width - taken >= _LEAST_TEXT:
+        columns.append(Column("text", right=False, fixed=True))
         for row, query in zip(cells, shown, strict=True):
-            row.append(snippet(query.answer or "", width - taken))
+            row.append(snippet(query.text, min(width - taken, _MOST_TEXT)))
     left = len(worst) - len(shown)
     caption = f"{left} better queries are not shown; --limit, --json or --out" if left else None
     return Grid(columns, cells, caption=caption)
@@ -133,7 +135,7 @@ def _queries(task: TaskDiagnosis, width: int, limit: int) -> Grid:
 
 def _query_cells(query: QueryFinding) -> list[str]:
     cause = CAUSES[query.cause].title if query.cause else "all found"
-    return [snippet(query.query_id, 16), f"{100 * query.score:.1f}", ranks(query), cause]
+    return [snippet(query.query_id, 16), f"{100 * query.score:.2f}", ranks(query), cause]
 
 
 def ranks(query: QueryFinding) -> str:
@@ -155,7 +157,7 @@ def _slices(found: Sequence[Slice], metric: str) -> Grid:
                 each.by if first else "",
                 snippet(each.value, 36),
                 str(each.queries),
-                f"{100 * each.score:.1f}",
+                f"{100 * each.score:.2f}",
                 f"{100 * interval.low:.0f} to {100 * interval.high:.0f}" if interval else "",
                 f"{100 * each.hit:.0f}",
             ]

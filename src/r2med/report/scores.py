@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean
 from typing import Literal
@@ -12,7 +11,18 @@ from rich.text import Text
 
 from r2med.errors import R2MedError
 from r2med.measure.metrics import HEADLINE, parse_metric
-from r2med.report.table import Cell, Column, Grid, Paper, SystemName, points
+from r2med.measure.significance import SIGNIFICANT
+from r2med.report.leaderboard import SHORT_NAMES
+from r2med.report.table import (
+    Cell,
+    Column,
+    Grid,
+    Paper,
+    SystemName,
+    points,
+    print_fitting,
+    task_label,
+)
 from r2med.results.evaluation import Evaluation
 from r2med.results.record import Result
 from r2med.tasks.registry import TaskEntry, find_task
@@ -36,130 +46,171 @@ _SHORT = {
     "bpref": "Bpref",
     "judged": "judged",
 }
-_LABEL_WIDTH = 40
-_MEAN = "mean"
 _CEILING = "ceiling"
-_Cells = Mapping[tuple[str, str], Mapping[str, float]]
-
-
-@dataclass(frozen=True)
-class _Row:
-    """One line of a table: a task or a group of tasks, and what each column scored on it."""
-
-    label: str
-    section: str
-    values: tuple[float | None, ...]
+_SCALE = "all values × 100"
+_BEHIND = (
+    f"*: below the best of its column, p < {SIGNIFICANT} (paired randomisation test, Holm's "
+    "correction over the systems)"
+)
 
 
 def draw(value: Evaluation, out: Paper, *, by: Grouping = "task") -> None:
     """Print the grids, then what a reader of them must know."""
-    for grid in score_grids(value.results, value.asked, by=by):
-        out.print(grid)
+    for layouts in score_layouts(value.results, value.asked, by=by):
+        print_fitting(layouts, out)
         out.print()
     for note in reranking_notes(value.results, value.metrics):
         out.print(note)
 
 
-def score_grids(
+def score_layouts(
     results: Sequence[Result], asked: Sequence[str] = (), *, by: Grouping = "task"
-) -> Iterator[Grid]:
-    """Grids for any mix of systems and tasks; data of different suites is never averaged.
+) -> Iterator[list[Grid]]:
+    """Grids for any mix of systems and tasks, each in layouts from wide to narrow.
 
-    Every metric that was asked for is shown, in a grid of its own where systems and tasks are
-    several. Without any, the headline metrics are, or the first of them where they are several.
+    Data of different suites is never averaged. Several systems are rows: over the metrics on one
+    task, over the tasks on several, where every metric that was asked for has a grid of its own
+    (without any, the first headline metric). One system has one row per task.
     """
     for suite, group in groupby(sorted(results, key=_suite_order), key=lambda result: result.suite):
-        yield from _suite_grids(list(group), suite, asked, by)
+        own = Evaluation(list(group), asked)
+        if len(own.systems) == 1:
+            yield [_one_system(own, _LABELS[suite], by)]
+        elif len(own.tasks) == 1:
+            yield [_one_task(own, _LABELS[suite])]
+        else:
+            for metric in asked or HEADLINE[:1]:
+                yield list(_many(own, metric, _LABELS[suite], by))
 
 
 def _suite_order(result: Result) -> int:
     return list(_LABELS).index(result.suite)
 
 
-def _suite_grids(
-    results: list[Result], suite: str | None, asked: Sequence[str], by: Grouping
-) -> Iterator[Grid]:
-    metrics = asked or HEADLINE
-    systems = list(dict.fromkeys(result.name for result in results))
-    tasks = list(dict.fromkeys(result.task for result in results))
-    label = _LABELS[suite]
-    cells = {(result.task, result.name): result.metrics for result in results}
-    ceilings = {
-        (result.task, result.name): reranking.ceiling
-        for result in results
-        if (reranking := result.record.reranking)
-    }
-    if len(tasks) == 1 and len(systems) > 1:
-        rows = list(_system_rows(tasks[0], systems, metrics, cells, ceilings))
-        yield _grid(f"{tasks[0]} · {label}", "system", metrics, rows, best_in="column")
-    elif len(systems) == 1:
-        columns = [
-            [cells.get((task, systems[0]), {}).get(metric) for task in tasks] for metric in metrics
-        ]
-        headings = list(metrics)
-        if ceilings:
-            best = [ceilings.get((task, systems[0]), {}).get(metrics[0]) for task in tasks]
-            columns.insert(1, best)
-            headings.insert(1, _CEILING)
-        rows = _task_rows(tasks, columns, by)
-        yield _grid(f"{systems[0]} · {label}", "task", headings, rows, best_in=None)
+def _one_system(own: Evaluation, label: str, by: Grouping) -> Grid:
+    """One row per task under its family, or one per group; then the mean over the tasks."""
+    (system,) = own.systems
+    columns = [own.column(system, metric) for metric in own.metrics]
+    headings = [_heading(metric) for metric in own.metrics]
+    if own.reranked(system):
+        columns.insert(1, own.column(system, own.metrics[0], ceiling=True))
+        headings.insert(1, _CEILING)
+    rows: list[list[Cell]] = []
+    ends: list[int] = []
+    if by == "task":
+        for family, tasks in groupby(own.tasks, key=lambda task: _group(task, "family")):
+            if family:
+                rows.append([Text(family, style="italic")])
+            for task in tasks:
+                values = (points(column[task]) for column in columns)
+                rows.append([SystemName(" " * bool(family) + task), *values])
+            ends.append(len(rows) - 1)
     else:
-        for metric in asked or HEADLINE[:1]:
-            columns, headings = [], []
-            for system in systems:
-                columns.append([cells.get((task, system), {}).get(metric) for task in tasks])
-                headings.append(system)
-                if any((task, system) in ceilings for task in tasks):
-                    best = [ceilings.get((task, system), {}).get(metric) for task in tasks]
-                    columns.append(best)
-                    headings.append(_CEILING)
-            rows = _task_rows(tasks, columns, by)
-            yield _grid(f"{metric} · {label}", "task", headings, rows, best_in="row")
+        for group, members in _groups(own.tasks, by).items():
+            means = (points(_mean([column[task] for task in members])) for column in columns)
+            many = f" (mean of {len(members)})" if len(members) > 1 else ""
+            rows.append([group + many, *means])
+        ends.append(len(rows) - 1)
+    if len(own.tasks) > 1:
+        means = (points(_mean([*column.values()])) for column in columns)
+        rows.append([f"mean of {len(own.tasks)} tasks", *means])
+    return Grid(
+        [Column("task", right=False), *map(Column, headings)],
+        rows,
+        ends=frozenset(ends),
+        title=f"{system} · {label}",
+        caption=_SCALE,
+    )
 
 
-def _system_rows(
-    task: str, systems: Sequence[str], metrics: Sequence[str], cells: _Cells, ceilings: _Cells
-) -> Iterator[_Row]:
-    """One row per system; below a reranked one, what its candidates would have allowed."""
-    for system in systems:
-        yield _Row(system, "", tuple(cells[task, system].get(metric) for metric in metrics))
-        best = ceilings.get((task, system))
-        if best:
-            yield _Row(f"  {_CEILING}", "", tuple(best.get(metric) for metric in metrics))
+def _one_task(own: Evaluation, label: str) -> Grid:
+    """One row per system, one column per metric."""
+    (task,) = own.tasks
+    rows: list[list[Cell]] = []
+    behind = {metric: own.behind([task], metric) for metric in own.metrics}
+    for system in own.systems:
+        values = {metric: own.column(system, metric)[task] for metric in own.metrics}
+        cells = (_marked(value, behind[name], system, 2) for name, value in values.items())
+        rows.append([SystemName(system), *cells])
+        if own.reranked(system):
+            best = (own.column(system, metric, ceiling=True)[task] for metric in own.metrics)
+            rows.append([_ceiling(), *(points(value, style="dim") for value in best)])
+    return Grid(
+        [
+            Column("system", right=False),
+            *(Column(_heading(metric), best=True) for metric in own.metrics),
+        ],
+        rows,
+        title=f"{task} · {label}",
+        caption=_caption(*behind.values()),
+    )
 
 
-def _task_rows(
-    tasks: Sequence[str], columns: Sequence[Sequence[float | None]], by: Grouping
-) -> list[_Row]:
-    """Rows by task or by group of tasks, then the mean over tasks when there is more than one."""
-    single = [
-        _Row(task, _group(task, "family"), tuple(column[place] for column in columns))
-        for place, task in enumerate(tasks)
-    ]
-    rows = single if by == "task" else _grouped(tasks, single, by)
-    if len(tasks) > 1:
-        means = tuple(_mean(column) for column in columns)
-        rows = [*rows, _Row(f"mean of {len(tasks)} tasks", _MEAN, means)]
-    return rows
-
-
-def _grouped(tasks: Sequence[str], single: Sequence[_Row], by: Grouping) -> list[_Row]:
-    members: dict[str, list[_Row]] = {}
-    for task, row in zip(tasks, single, strict=True):
-        members.setdefault(_group(task, by), []).append(row)
-    return [
-        _Row(
-            f"{group} (mean of {len(rows)})" if len(rows) > 1 else group,
-            "",
-            tuple(_mean(column) for column in zip(*(row.values for row in rows), strict=True)),
+def _many(own: Evaluation, metric: str, label: str, by: Grouping) -> Iterator[Grid]:
+    """One row per system, its mean first, then one column per task or group of tasks."""
+    groups = {task: [task] for task in own.tasks} if by == "task" else _groups(own.tasks, by)
+    behind = {name: own.behind(tasks, metric) for name, tasks in groups.items()}
+    overall = own.behind(own.tasks, metric)
+    names = {name: task_label(name) for name in groups}
+    short = {name: SHORT_NAMES.get(title, title) for name, title in names.items()}
+    means = _mean_caption(own.tasks, groups)
+    for titles, digits, gap in ((names, 2, 2), (short, 2, 2), (short, 2, 1), (short, 1, 1)):
+        rows: list[list[Cell]] = []
+        for system in own.systems:
+            column = own.column(system, metric)
+            cells = [
+                _marked(_mean([column[task] for task in tasks]), behind[name], system, digits)
+                for name, tasks in groups.items()
+            ]
+            mean = _marked(_mean([*column.values()]), overall, system, 2)
+            rows.append([SystemName(system), mean, *cells])
+            if own.reranked(system):
+                best = own.column(system, metric, ceiling=True)
+                values = [_mean([best[task] for task in tasks]) for tasks in groups.values()]
+                dim = (points(value, digits, "dim") for value in values)
+                rows.append([_ceiling(), points(_mean([*best.values()]), style="dim"), *dim])
+        columns = [Column("system", right=False), Column("mean", best=True)]
+        columns += [Column(title, best=True) for title in titles.values()]
+        yield Grid(
+            columns,
+            rows,
+            gap=gap,
+            title=f"{metric} · {label}",
+            caption=f"{means}; {_caption(overall, *behind.values())}",
         )
-        for group, rows in members.items()
-    ]
+
+
+def _marked(value: float | None, behind: frozenset[str], system: str, digits: int) -> Cell:
+    """A score with its star; where others of its column have one, a space keeps the digits even."""
+    text = points(value, digits)
+    if text is not None and behind:
+        text.append("*" if system in behind else " ")
+    return text
+
+
+def _ceiling() -> Text:
+    return Text(f"  {_CEILING}", style="dim")
+
+
+def _caption(*behind: frozenset[str]) -> str:
+    return f"{_SCALE}; {_BEHIND}" if any(behind) else _SCALE
+
+
+def _mean_caption(tasks: Sequence[str], groups: Mapping[str, Sequence[str]]) -> str:
+    counts = ", ".join(f"{name} of {len(own)}" for name, own in groups.items() if len(own) > 1)
+    return f"mean of {len(tasks)} tasks" + (f" ({counts})" if counts else "")
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return fmean(known) if known and len(known) == len(values) else None
+
+
+def _groups(tasks: Sequence[str], by: Grouping) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for task in tasks:
+        groups.setdefault(_group(task, by) or task, []).append(task)
+    return groups
 
 
 def _group(task: str, by: Grouping) -> str:
@@ -176,73 +227,10 @@ def _entry(task: str) -> TaskEntry | None:
         return None
 
 
-def _grid(
-    title: str,
-    first: str,
-    columns: Sequence[str],
-    rows: Sequence[_Row],
-    *,
-    best_in: Literal["row", "column"] | None,
-) -> Grid:
-    longest = max(len(row.label) for row in rows)
-    fixed = longest <= min(_LABEL_WIDTH, 80 - 10 * len(columns))
-    headings = [
-        Column(heading, fixed=True)
-        if (heading := _heading(column)) != column or column == _CEILING
-        else Column(SystemName(column))
-        for column in columns
-    ]
-    reached = {at for at, column in enumerate(columns) if column != _CEILING}
-    best = _best(rows, best_in, reached)
-    lines: list[list[Cell]] = []
-    ends = []
-    for place, row in enumerate(rows):
-        named = row.section not in ("", _MEAN)
-        if named and (not place or rows[place - 1].section != row.section):
-            lines.append([Text(row.section, style="italic")])
-        if place + 1 == len(rows) or rows[place + 1].section != row.section:
-            ends.append(len(lines))
-        ceiling = "dim" if row.label.strip() == _CEILING else ""
-        label: Cell = Text(row.label, ceiling) if ceiling else SystemName(" " * named + row.label)
-        cells = (
-            points(value, style="bold" if (place, at) in best else ceiling)
-            for at, value in enumerate(row.values)
-        )
-        lines.append([label, *cells])
-    return Grid(
-        [Column(first, right=False, fixed=fixed), *headings],
-        lines,
-        ends=frozenset(ends[:-1]),
-        title=title,
-        caption="all values × 100",
-    )
-
-
-def _heading(column: str) -> str:
+def _heading(metric: str) -> str:
     """A metric's usual short name, so that six of them fit beside the tasks; others as they are."""
-    kind, at, cutoff = column.partition("@")
-    return f"{_SHORT[kind]}{at}{cutoff}" if kind in _SHORT else column
-
-
-def _best(rows: Sequence[_Row], best_in: str | None, reached: set[int]) -> set[tuple[int, int]]:
-    """Places of the best values that a system reached: within each row, or each column."""
-    values: Mapping[tuple[int, int], float] = {
-        (place, at): value
-        for place, row in enumerate(rows)
-        for at, value in enumerate(row.values)
-        if value is not None and at in reached and row.label.strip() != _CEILING
-    }
-    if best_in is None:
-        return set()
-    axis = 0 if best_in == "row" else 1
-    lines: dict[int, list[float]] = {}
-    for where, value in values.items():
-        lines.setdefault(where[axis], []).append(round(value, 4))
-    return {
-        where
-        for where, value in values.items()
-        if len(lines[where[axis]]) > 1 and round(value, 4) == max(lines[where[axis]])
-    }
+    kind, at, cutoff = metric.partition("@")
+    return f"{_SHORT[kind]}{at}{cutoff}" if kind in _SHORT else metric
 
 
 def reranking_notes(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 from rich import box
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +18,13 @@ from r2med.errors import R2MedError
 from r2med.report.console import visible
 from r2med.tasks.registry import find_task
 
-_PART = re.compile(r"[^\s,|+=\[\]:/]*[\s,|+=\[\]:/]*")
+#: Where a name may be broken, the best places first.
+_BREAKS = tuple(
+    re.compile(f"[^{marks}]*[{marks}]*[|+]?\\s*") for marks in (r"|+", r"\s,", r"\[\]=:/", r"_.-")
+)
+#: A name column is at least this wide before a layout with fewer columns is taken.
+_NAME_WIDTH = 24
+_WIDEST_NAME = 40
 
 
 @dataclass(frozen=True)
@@ -33,9 +39,9 @@ class SystemName:
         return self.text + self.note
 
     def lines(self, width: int) -> list[str]:
-        """The name in lines of at most `width`; only a part that is longer is cut itself."""
+        """The name in lines of at most `width`; a part that is longer is broken at its hyphens."""
         lines = [""]
-        for part in _PART.findall(str(self)):
+        for part in self._parts(width):
             if len(lines[-1] + part.rstrip()) > width and lines[-1]:
                 lines.append("")
             lines[-1] += part
@@ -43,12 +49,18 @@ class SystemName:
                 lines[-1:] = [lines[-1][:width], lines[-1][width:]]
         return [line.rstrip() for line in lines]
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text("\n".join(self.lines(options.max_width)))
+    @property
+    def least(self) -> int:
+        """The width below which a word of it would be cut."""
+        return max(len(part.rstrip()) for part in self._parts(_NAME_WIDTH))
 
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        longest = max(len(part.rstrip()) for part in _PART.findall(str(self)))
-        return Measurement(min(longest, options.max_width), min(len(str(self)), options.max_width))
+    def _parts(self, width: int, text: str | None = None, level: int = 0) -> Iterator[str]:
+        whole = str(self) if text is None else text
+        if len(whole.rstrip()) <= width or level == len(_BREAKS):
+            yield whole
+            return
+        for part in _BREAKS[level].findall(whole):
+            yield from self._parts(width, part, level + 1)
 
 
 Cell = str | Text | SystemName | None
@@ -57,21 +69,22 @@ Cell = str | Text | SystemName | None
 
 @dataclass(frozen=True)
 class Column:
-    """A heading, the side its cells keep to, whether they may be broken, and whether to mark the
-    highest number: of those that are not dim, as they are printed.
-    """
+    """A heading and how its cells are set."""
 
     title: str | SystemName
     right: bool = True
     fixed: bool = False
+    """Whether cells are never broken over lines; those on the right never are."""
     best: bool = False
+    """Whether the highest number is bold: of those that are not dim, as they are printed."""
 
 
 @dataclass(frozen=True)
 class Grid:
     """Columns and rows of cells; `ends` are the rows that end a section.
 
-    A row may be shorter than the columns; what stands in it then heads the rows below.
+    A row may be shorter than the columns; what stands in it then heads the rows below. Columns
+    that a terminal has no room for stand in a second table below the first, never cut.
     """
 
     columns: Sequence[Column]
@@ -83,14 +96,10 @@ class Grid:
 
     @property
     def width(self) -> int:
-        """What it takes to show every cell on one line."""
-        widths = [_cell_width(column.title) for column in self.columns]
-        for row in self.rows:
-            for place, cell in enumerate(row):
-                widths[place] = max(widths[place], _cell_width(cell))
-        return sum(widths) + self.gap * (len(widths) - 1)
+        """What every cell takes on one line; a name that is much longer than others may wrap."""
+        return sum(map(self._comfortable, range(len(self.columns)))) + self._gaps
 
-    @property
+    @cached_property
     def marked(self) -> list[list[Cell]]:
         """The rows, the highest number of each `best` column in bold."""
         rows = [list(row) for row in self.rows]
@@ -103,28 +112,91 @@ class Grid:
                         rows[at][place] = Text(str(rows[at][place]), "bold")
         return rows
 
-    def _table(self) -> Table:
-        table = Table(
-            box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, self.gap - 1, 0, 0), show_edge=False
-        )
-        for column in self.columns:
-            table.add_column(
-                _drawn(column.title),
-                justify="right" if column.right else "left",
-                overflow="fold",
-                no_wrap=column.fixed,
-            )
-        for place, row in enumerate(self.marked):
-            table.add_row(*map(_drawn, row), end_section=place in self.ends)
-        return table
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The title and the caption may be wider than the table between them."""
         if self.title:
             yield Text(self.title, style="bold")
-        yield self._table()
+        for place, block in enumerate(self._blocks(options.max_width)):
+            if place:
+                yield Text()
+            yield block._table(options.max_width)
         if self.caption:
             yield Text(self.caption, style="dim")
+
+    @property
+    def _gaps(self) -> int:
+        return self.gap * (len(self.columns) - 1)
+
+    def _cells(self, place: int) -> list[Cell]:
+        return [row[place] for row in self.marked if len(row) > place]
+
+    def _natural(self, place: int) -> int:
+        return max(map(_cell_width, [self.columns[place].title, *self._cells(place)]))
+
+    def _least(self, place: int) -> int:
+        """The width below which a word would be cut."""
+        column = self.columns[place]
+        whole = column.right or column.fixed
+        cells = (_cell_width(cell) if whole else _least(cell) for cell in self._cells(place))
+        return max([_least(column.title), *cells])
+
+    def _comfortable(self, place: int) -> int:
+        names = sorted(len(str(c)) for c in self._cells(place) if isinstance(c, SystemName))
+        if len(names) < 2:
+            return self._natural(place)
+        usual = names[-1 - max(1, len(names) // 10)]
+        wanted = max(min(max(usual, _NAME_WIDTH), _WIDEST_NAME), self._least(place))
+        return min(wanted, self._natural(place))
+
+    def _widths(self, available: int) -> list[int]:
+        """A width for each column, the widest made narrower first, as far as no word is cut."""
+        places = range(len(self.columns))
+        widths, least = [*map(self._natural, places)], [*map(self._least, places)]
+        while sum(widths) + self._gaps > available:
+            wide = [place for place in places if widths[place] > least[place]]
+            if not wide:
+                break
+            widths[max(wide, key=lambda place: widths[place])] -= 1
+        return widths
+
+    def _blocks(self, available: int) -> Iterator[Grid]:
+        """The grid, or several that repeat its first column, each as wide as the terminal."""
+        first, *others = range(len(self.columns))
+        taken: list[int] = []
+        used = self._least(first)
+        for place in others:
+            if taken and used + self.gap + self._least(place) > available:
+                yield self._of([first, *taken])
+                taken, used = [], self._least(first)
+            taken.append(place)
+            used += self.gap + self._least(place)
+        yield self._of([first, *taken])
+
+    def _of(self, places: Sequence[int]) -> Grid:
+        if len(places) == len(self.columns):
+            return self
+        rows = [
+            [row[place] for place in places] if len(row) == len(self.columns) else row
+            for row in self.rows
+        ]
+        return replace(self, columns=[self.columns[place] for place in places], rows=rows)
+
+    def _table(self, available: int) -> Table:
+        table = Table(
+            box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, self.gap - 1, 0, 0), show_edge=False
+        )
+        widths = self._widths(available)
+        for column, width in zip(self.columns, widths, strict=True):
+            title = _drawn(column.title, width)
+            title.justify = "right" if column.right else "left"
+            table.add_column(title, overflow="fold", width=width)
+        for place, row in enumerate(self.marked):
+            cells = [_drawn(cell, width) for cell, width in zip(row, widths, strict=False)]
+            for column, cell, width in zip(self.columns, cells, widths, strict=False):
+                if column.right:
+                    cell.pad_left(width - cell.cell_len)
+            table.add_row(*cells, end_section=place in self.ends)
+        return table
 
 
 class Paper(Protocol):
@@ -207,20 +279,28 @@ def megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB"
 
 
-def _drawn(cell: Cell) -> Text | SystemName:
+def _drawn(cell: Cell, width: int) -> Text:
     if cell is None:
         return Text("-", style="dim")
-    return Text(cell) if isinstance(cell, str) else cell
+    if isinstance(cell, SystemName):
+        return Text("\n".join(cell.lines(width)))
+    return Text(cell) if isinstance(cell, str) else cell.copy()
 
 
 def _cell_width(cell: Cell) -> int:
-    return cell_len(str(_drawn(cell)))
+    return 1 if cell is None else max(map(cell_len, str(cell).split("\n")))
+
+
+def _least(cell: Cell) -> int:
+    if isinstance(cell, SystemName):
+        return cell.least
+    return 1 if cell is None else max(map(cell_len, str(cell).split()), default=0)
 
 
 def _number(cell: Cell) -> float | None:
     if not isinstance(cell, Text) or "dim" in str(cell.style):
         return None
     try:
-        return float(cell.plain)
+        return float(cell.plain.rstrip("* "))
     except ValueError:
         return None

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from r2med.measure.metrics import HEADLINE
+from r2med.measure.significance import SIGNIFICANT, Matrix, draws_for, holm, pairwise_p
 from r2med.results.record import Result
 from r2med.tabular import Tabular, table_of
 
@@ -28,6 +31,62 @@ class Evaluation(Tabular):
     def metrics(self) -> Sequence[str]:
         """The metrics shown."""
         return self.asked or HEADLINE
+
+    @property
+    def systems(self) -> list[str]:
+        """The systems, in the order of the results."""
+        return list(dict.fromkeys(result.name for result in self.results))
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks, in the order of the results."""
+        return list(dict.fromkeys(result.task for result in self.results))
+
+    def column(self, system: str, metric: str, *, ceiling: bool = False) -> dict[str, float | None]:
+        """By task what a system scored, or what a perfect reranker of its candidates would."""
+        column: dict[str, float | None] = dict.fromkeys(self.tasks)
+        for result in self.results:
+            reranking = result.record.reranking
+            values = (reranking.ceiling if reranking else {}) if ceiling else result.metrics
+            if result.name == system:
+                column[result.task] = values.get(metric)
+        return column
+
+    def reranked(self, system: str) -> bool:
+        """Whether a system has a ceiling on any task."""
+        return any(each.name == system and each.record.reranking for each in self.results)
+
+    def behind(self, tasks: Sequence[str], metric: str) -> frozenset[str]:
+        """The systems that the best one beats by the task mean; none where queries differ.
+
+        By the paired randomisation test, Holm's correction over the systems.
+        """
+        scores = [self._matrix(task, metric) for task in tasks]
+        whole = [matrix for matrix in scores if matrix is not None and len(matrix)]
+        if len(self.systems) < 2 or len(whole) < len(scores):
+            return frozenset()
+        best = int(np.argmax(np.mean([matrix.mean(axis=0) for matrix in whole], axis=0)))
+        others = [place for place in range(len(self.systems)) if place != best]
+        p_values = pairwise_p(whole, "task", resamples=draws_for(len(others)))[best]
+        corrected = holm([float(p_values[place]) for place in others])
+        below = zip(others, corrected, strict=True)
+        return frozenset(self.systems[place] for place, p in below if p < SIGNIFICANT)
+
+    def _matrix(self, task: str, metric: str) -> Matrix | None:
+        """Queries by systems; None where a system lacks the task, the metric or a query."""
+        tables = [
+            result.scores
+            for system in self.systems
+            for result in self.results
+            if (result.task, result.name) == (task, system)
+        ]
+        first = tables[0].query_ids if tables else None
+        if first is None or len(tables) < len(self.systems):
+            return None
+        same = all(set(table.query_ids.to_pylist()) == set(first.to_pylist()) for table in tables)
+        if not same or any(metric not in table for table in tables):
+            return None
+        return np.column_stack([table.at(first)[metric] for table in tables])
 
     def to_arrow(self) -> pa.Table:
         """One row per result; metrics 0 to 1."""

@@ -86,12 +86,19 @@ def test_a_png_is_written_whole() -> None:
     assert Path("deep/means.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_pdf_holds_letters_not_pixels() -> None:
+    run("plot", "means", "--top", "3", "--out", "means.pdf")
+
+    written = Path("means.pdf").read_bytes()
+    assert written.startswith(b"%PDF") and b"/Font" in written and b"/Image" not in written
+
+
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
         (("pie", "--out", "x.svg"), "FIGURE 'pie' is not known"),
         (("means",), "plot needs --out"),
-        (("means", "--out", "x.pdf"), "ends in .svg or .png"),
+        (("means", "--out", "x.gif"), "ends in .svg, .pdf or .png"),
         (("means", "--out", "x.svg", "--theme", "darc"), "Did you mean 'dark'"),
         (("means", "bm25", "--out", "x.svg"), "takes no systems"),
         (("wins", "bm25", "--out", "x.svg"), "needs two systems"),

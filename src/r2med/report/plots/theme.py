@@ -16,7 +16,7 @@ from r2med.errors import MissingError, UsageError
 
 ThemeName = Literal["light", "dark"]
 THEMES: tuple[ThemeName, ...] = ("light", "dark")
-ENDINGS = (".svg", ".png")
+ENDINGS = (".svg", ".pdf", ".png")
 _LIBRARIES = {"altair": "altair", "vl_convert": "vl-convert-python"}
 _SCALE = 2.0
 _FONT = "Helvetica, Arial, Liberation Sans, DejaVu Sans, sans-serif"
@@ -122,16 +122,19 @@ def check_possible(path: Path) -> None:
     """Fail early where a library is missing, or the file could not be written as a picture."""
     check_libraries()
     if path.suffix.lower() not in ENDINGS:
-        raise UsageError(f"--out {path}: expected a file that ends in .svg or .png.")
+        raise UsageError(f"--out {path}: expected a file that ends in .svg, .pdf or .png.")
 
 
 def save(chart: Any, path: Path, theme: Theme) -> None:
     """Draw a chart under a theme and write it whole."""
-    if path.suffix.lower() == ".svg":
-        content = svg_of(chart, theme).encode()
-    else:
-        import vl_convert
+    import vl_convert
 
+    ending = path.suffix.lower()
+    if ending == ".svg":
+        content = svg_of(chart, theme).encode()
+    elif ending == ".pdf":
+        content = vl_convert.vegalite_to_pdf(_specification(chart, theme))
+    else:
         content = vl_convert.vegalite_to_png(_specification(chart, theme), scale=_SCALE)
     with atomic_file(path) as draft:
         draft.write_bytes(content)

@@ -182,6 +182,7 @@ class _Act:
         positives.sort(key=lambda each: (each.rank is None, each.rank or 0, each.document_id))
         return QueryFinding(
             query_id=query,
+            text=text,
             score=float(scores[METRIC]),
             hit=scores[f"hit@{TOP}"] > 0,
             words=len(text.split()),

@@ -68,6 +68,7 @@ class QueryFinding:
     """One query: its score, its positives, and what stands in their place."""
 
     query_id: str
+    text: str
     score: float
     hit: bool
     words: int
@@ -212,6 +213,7 @@ class Diagnosis(Tabular):
                     "task": task.task,
                     "family": task.family,
                     "query_id": query.query_id,
+                    "text": query.text,
                     task.metric: query.score,
                     "outcome": query.outcome,
                     "query_cause": query.cause,
@@ -244,6 +246,7 @@ _QUERY_COLUMNS: dict[str, type] = {
     "task": str,
     "family": str,
     "query_id": str,
+    "text": str,
     "outcome": str,
     "query_cause": str,
     "query_words": int,
