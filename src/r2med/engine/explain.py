@@ -6,7 +6,7 @@ and searches for this query alone, whatever is stored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,13 @@ from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.bm25.retriever import Bm25Retriever
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.interface import QueryForm, Searcher, TermSearcher, search_forms
+from r2med.retrieve.interface import (
+    QueryForm,
+    Retriever,
+    Searcher,
+    TermSearcher,
+    search_forms,
+)
 from r2med.runs import Run
 from r2med.runs.ties import ordered
 from r2med.systems.build import System
@@ -128,6 +134,58 @@ def explain(
         return explained
     searcher = retrieval.retriever.prepare(task)
     return replace(explained, changes=_changes(searcher, alone, expansion, diagnosis))
+
+
+def generated(result: Result, task: Task, query_id: str) -> tuple[Expanded | None, str]:
+    """What was generated for a query of a stored result, and where that is kept; None if it is not.
+
+    No model is asked.
+    """
+    stage = _expanding(result)
+    expansion = _kept(result, stage, _alone(task, query_id)) if stage else None
+    if expansion is None:
+        return None, ""
+    return expansion.queries[0], str(expansion.work.get("generations_from", ""))
+
+
+def term_changes(
+    result: Result,
+    task: Task,
+    query_id: str,
+    document_id: str,
+    *,
+    prepare: Callable[[Retriever, Task], Searcher] = lambda retriever, task: retriever.prepare(
+        task
+    ),
+) -> tuple[Change, ...]:
+    """What each term gave to a document's score, largest first, where scores are sums of terms.
+
+    Before and after are the same unless the system expands its queries. `prepare` may keep what it
+    makes ready.
+    """
+    try:
+        stage: Stage = System.from_spec(result.system).stage
+    except R2MedError:  # a model or file of the user's that is not here
+        return ()
+    while isinstance(stage, Reranking):
+        stage = stage.first.stage
+    alone, expansion = _alone(task, query_id), None
+    if isinstance(stage, Expanding):
+        expansion = _kept(result, stage, alone)
+        if expansion is None:
+            return ()
+        stage = stage.first.stage
+    if not isinstance(stage, Retrieval) or not isinstance(stage.retriever, Bm25Retriever):
+        return ()
+    searcher = prepare(stage.retriever, task)
+    if not isinstance(searcher, TermSearcher):
+        return ()
+    if expansion is not None:
+        changes = _terms(searcher, alone, expansion.variants[0][0], document_id)
+    else:
+        given = searcher.contributions(alone.queries.texts[0].as_py(), document_id)
+        changes = tuple(Change(term, value, value) for term, value in given.items())
+    return tuple(sorted(changes, key=lambda change: (-abs(change.after), change.term)))
 
 
 def _run(system: System, task: Task, alone: Task) -> Explained:

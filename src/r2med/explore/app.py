@@ -10,6 +10,8 @@ import io
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import cast
+from urllib.parse import unquote
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -20,13 +22,17 @@ from starlette.routing import Route
 from r2med.errors import DamagedError, LimitError, MissingError, R2MedError, UsageError
 from r2med.explore.guard import LOOPBACK, Guard
 from r2med.explore.library import Library, Shelf, known_task
+from r2med.explore.pages.document import document_data, document_page
 from r2med.explore.pages.leaderboard import View, csv_rows, leaderboard_page
 from r2med.explore.pages.messages import message_page
+from r2med.explore.pages.query import DEPTHS, query_data, query_page
 from r2med.explore.pages.task import task_data, task_page, tasks_page
 from r2med.explore.parameters import Parameters
 from r2med.explore.plots import Plots
 from r2med.explore.render import server_link
 from r2med.measure.metrics import HEADLINE
+from r2med.results.diagnosis.causes import TOP
+from r2med.results.difficulty import ORDERS, Order
 from r2med.systems.registry import KINDS
 from r2med.tasks.registry import find_suite, suites
 
@@ -99,11 +105,32 @@ class Explorer:
     def task(self, request: Request) -> Response:
         """A task, one of its queries, or one of its documents."""
         shelf = self.library.shelf()
-        name = str(request.path_params["rest"])
+        name, part, item = _task_address(self.library, shelf, request)
         values = Parameters(request.query_params)
-        if not known_task(self.library, shelf, name):
-            raise MissingError(f"There is no task {name[:100]!r}, and no result of one.")
-        data = task_data(self.library, shelf, name, metric=values.metric())
+        systems, metric = values.texts("system"), values.metric()
+        if part == "document":
+            document = document_data(
+                self.library,
+                shelf,
+                name,
+                item,
+                query_id=values.text("query"),
+                system=systems[0] if systems else None,
+            )
+            return HTMLResponse(document_page(document, server_link))
+        if part == "query":
+            query = query_data(
+                self.library,
+                shelf,
+                name,
+                item,
+                systems=systems,
+                metric=metric,
+                order=cast(Order, values.word("order", ORDERS, "difficulty")),
+                depth=int(values.word("depth", DEPTHS, DEPTHS[0]) or TOP),
+            )
+            return HTMLResponse(query_page(query, server_link))
+        data = task_data(self.library, shelf, name, metric=metric, system=next(iter(systems), None))
         return HTMLResponse(task_page(data, server_link))
 
     def plot(self, request: Request) -> Response:
@@ -133,6 +160,23 @@ def leaderboard_view(values: Parameters, shelf: Shelf) -> View:
 def suite_at_hand(shelf: Shelf) -> str:
     """The suite of the newest result; R2MED where there is none."""
     return next((result.suite for result in shelf.results if result.suite), "full")
+
+
+def _task_address(library: Library, shelf: Shelf, request: Request) -> tuple[str, str, str]:
+    """The task, and the query or document of it, that a path names.
+
+    Names may hold slashes. Those of an item are escaped, so that its name is the last segment.
+    """
+    raw = bytes(request.scope["raw_path"]).decode("ascii", "replace")
+    rest = raw.partition("/task/")[2]
+    name = unquote(rest)
+    if known_task(library, shelf, name):
+        return name, "", ""
+    for part in ("query", "document"):
+        head, found, item = rest.rpartition(f"/{part}/")
+        if found and known_task(library, shelf, unquote(head)):
+            return unquote(head), part, unquote(item)
+    raise MissingError(f"There is no task {name[:100]!r}, and no result of one.")
 
 
 def static(request: Request) -> Response:

@@ -6,6 +6,7 @@ appears on reload. A damaged one is named and the rest stays usable.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
@@ -19,7 +20,10 @@ from r2med.results.leaderboard import Leaderboard, leaderboard
 from r2med.results.lookup import newest_by_system
 from r2med.results.record import RECORD_FILE, RUN_FILE, SCORES_FILE, Result
 from r2med.results.store import Store, read_result
+from r2med.retrieve.interface import Retriever, Searcher
 from r2med.runs import Run
+from r2med.systems.registry import members_of
+from r2med.systems.spec import parse
 from r2med.tasks.load import load_task, task_names
 from r2med.tasks.registry import TaskEntry, all_entries, find_task, resolve
 from r2med.tasks.task import Task
@@ -84,6 +88,10 @@ class Shelf:
         names = dict.fromkeys(result.task for result in self.results)
         return tuple(sorted(names, key=lambda name: (order.get(name, len(order)), name)))
 
+    def members(self, system: str) -> tuple[str, ...]:
+        """The parts of a system that could stand alone."""
+        return tuple(str(part) for part in members_of(parse(system)))
+
     def of_task(self, name: str) -> dict[str, Result]:
         """The newest result of every system on a task, the best first by nDCG@10.
 
@@ -113,6 +121,7 @@ class Library:
         self._scenes: Kept[Scene] = Kept(_SCENES)
         self._boards: Kept[Leaderboard] = Kept(_BOARDS)
         self._runs: Kept[Run] = Kept(_RUNS)
+        self._searchers: Kept[Searcher] = Kept(_SCENES)
 
     def shelf(self) -> Shelf:
         """The results as they are now."""
@@ -161,6 +170,11 @@ class Library:
     def ranked(self, result: Result) -> Run:
         """The lists of a result in the order in which they were measured."""
         return self._runs.get((result.folder, result.record.created), lambda: result.ranked)
+
+    def searcher(self, retriever: Retriever, task: Task) -> Searcher:
+        """A retriever made ready for a task."""
+        key = (task.hash, json.dumps(retriever.identity, sort_keys=True, default=str))
+        return self._searchers.get(key, lambda: retriever.prepare(task))
 
     def _load(self, name: str) -> Task:
         return load_task(self._own.get(name, name), name=name, root=self.root)

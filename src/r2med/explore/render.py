@@ -7,7 +7,7 @@ become markup. Pages have no inline style and no inline script.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
@@ -31,17 +31,21 @@ NAVIGATION = (
 )
 
 
+Part = str | Sequence[str] | None
+"""A part of an address: one value, several, or none."""
+
+
 class Link(Protocol):
     """Where a page is, for those who write pages: a URL, or None where there is no such page."""
 
-    def __call__(self, page: str, **parts: str | None) -> str | None:
+    def __call__(self, page: str, **parts: Part) -> str | None:
         """The address of a page with its parameters; those without a value are left out."""
         ...
 
 
-def server_link(page: str, **parts: str | None) -> str | None:
+def server_link(page: str, **parts: Part) -> str | None:
     """The address of a page of the server."""
-    values = {name: value for name, value in parts.items() if value not in (None, "")}
+    values = {name: value for name, value in parts.items() if value}
     path = f"/{page}"
     if page in ("task", "query", "document"):
         path = f"/task/{quote(str(values.pop('task')), safe='/')}"
@@ -51,7 +55,7 @@ def server_link(page: str, **parts: str | None) -> str | None:
         return "/"
     elif page in ("plot", "static"):
         path = f"/{page}/{quote(str(values.pop('name')), safe='')}"
-    return f"{path}?{urlencode(values)}" if values else path
+    return f"{path}?{urlencode(values, doseq=True)}" if values else path
 
 
 def render(template: str, link: Link, **values: Any) -> str:
@@ -121,8 +125,3 @@ def breakable(text: str) -> Markup:
 def level(value: float | None, most: float) -> int:
     """Which of ten shades stands for a value; -1 where there is none."""
     return -1 if value is None else min(9, int(10 * value / most)) if most > 0 else 0
-
-
-def parameters(values: Mapping[str, str | None]) -> dict[str, str]:
-    """The parameters of a view that have a value."""
-    return {name: value for name, value in values.items() if value}

@@ -35,14 +35,15 @@ _LEAST_TEXT, _MOST_TEXT = 12, 100
 _WORDS = 120
 _SLACK = 20
 _TERMS = 5
-_VERBS = {
+#: What an agent does in a step of each kind, and why it stopped.
+VERBS = {
     "thought": "thinks",
     "search": "searches",
     "passages": "reads",
     "reminder": "is told",
     "answer": "answers",
 }
-_STOPS = {
+STOPS = {
     "answer": "it answered",
     "turns": "its turns were used up",
     "tokens": "its tokens were used up",
@@ -221,11 +222,11 @@ def _draw_trace(trace: Trace, out: Paper, full: bool) -> None:
     table.add_column(style="bold", width=8)
     table.add_column(ratio=1)
     for number, step in enumerate(trace.steps, start=1):
-        table.add_row(str(number), _VERBS[step.kind], _step(step, full))
+        table.add_row(str(number), VERBS[step.kind], _step(step, full))
     out.print(table)
     searches = len(trace.searches)
     line = f"{searches} {'search' if searches == 1 else 'searches'}, {trace.tokens:,} new tokens; "
-    line += f"stopped because {_STOPS[trace.stop]}"
+    line += f"stopped because {STOPS[trace.stop]}"
     if trace.malformed:
         line += f"; {trace.malformed} unreadable turns"
     _indented(f"{line}.", out, style="dim")

@@ -60,9 +60,11 @@ class Run:
 
     def listed(self, query_id: str) -> list[str]:
         """One query's documents, best first; none for a query that the run lacks."""
-        if self.query_ids.index(query_id).as_py() < 0:
-            return []
-        return [document for document, _ in self.ranking(query_id)]
+        return [document for document, _ in self.ranking_or_empty(query_id)]
+
+    def ranking_or_empty(self, query_id: str) -> list[tuple[str, float]]:
+        """As `ranking`, with an empty list for a query that the run lacks."""
+        return [] if self.query_ids.index(query_id).as_py() < 0 else self.ranking(query_id)
 
     def truncated(self, depth: int) -> Run:
         """The first `depth` documents of every list."""

@@ -154,6 +154,20 @@ def first_stage(spec: Spec, kind: Kind) -> Spec | None:
     return _flat(Spec((spec.stages[0],), spec.stages[1:]))
 
 
+def members_of(spec: Spec) -> tuple[Spec, ...]:
+    """The systems that this one is made of, each of which could stand alone; none for a retriever.
+
+    A fusion's are its members, a reranker's and an expander's what they stand upon.
+    """
+    below = first_stage(spec, kind_of(spec))
+    if below is not None:
+        return (below, *members_of(below))
+    if len(spec.fused) < 2 or spec.stages:
+        return ()
+    alone = [_flat(Spec((part,))) for part in spec.fused]
+    return tuple(each for part in alone for each in (part, *members_of(part)))
+
+
 def _flat(spec: Spec) -> Spec:
     """Drop parentheses that say nothing, so that equal systems have equal texts."""
     alone = spec.fused[0] if len(spec.fused) == 1 else None

@@ -93,10 +93,14 @@ class TaskData:
     """Why texts cannot be shown; empty where they can."""
     licence: str
     damaged: tuple[Damaged, ...]
+    focus: str | None = None
+    """The system whose failures are looked for; None looks at all."""
 
 
-def task_data(library: Library, shelf: Shelf, name: str, *, metric: str) -> TaskData:
-    """Gather what is known of a task."""
+def task_data(
+    library: Library, shelf: Shelf, name: str, *, metric: str, system: str | None = None
+) -> TaskData:
+    """Gather what is known of a task, with the queries that are hard for `system` or for all."""
     entry = entry_of(name)
     results = (
         {
@@ -110,6 +114,8 @@ def task_data(library: Library, shelf: Shelf, name: str, *, metric: str) -> Task
     task, missing = texts_of(library, name, results)
     queries = query_scores(list(results.values()), metric)
     texts = dict(task.queries.items()) if task else {}
+    focus = system if system in results else None
+    hard = query_scores([results[focus]], metric) if focus else queries
     divided = [each for each in in_order(queries, "division") if each.division > 0]
     return TaskData(
         name=name,
@@ -121,11 +127,12 @@ def task_data(library: Library, shelf: Shelf, name: str, *, metric: str) -> Task
         queries=len(queries) or (len(task.queries) if task else 0),
         rows=data_rows(data_profile(task)) if task else (),
         lengths=_lengths(task) if task else (),
-        hardest=_lines(in_order(queries, "difficulty"), texts),
+        hardest=_lines(in_order(hard, "difficulty"), texts),
         divided=_lines(divided, texts) if len(results) > 1 else (),
         missing=missing,
         licence=(entry.licence or "unknown") if entry else "your own data",
         damaged=tuple(each for each in shelf.damaged if _is_of(each, name)),
+        focus=focus,
     )
 
 
@@ -156,16 +163,20 @@ def answer(data: TaskData) -> str:
             if data.queries
             else f"No result of {data.name} is stored yet, and its data is not here."
         )
-    best = data.systems[0]
+    best = next((each for each in data.systems if each.system == data.focus), data.systems[0])
+    verb = "scores" if data.focus and best is not data.systems[0] else "scores highest here,"
     text = (
-        f"{best.system} scores highest here, {points(best.mean)} over "
+        f"{best.system} {verb} {points(best.mean)} over "
         f"{plural(data.queries, 'query', 'queries')} (95 % interval {points(best.interval.low)} to "
         f"{points(best.interval.high)})."
     )
+    if data.focus:
+        missed = f"{best.zero} of them get nothing" if best.zero else "None of them gets nothing"
+        return f"{text} {missed}."
     lost = sum(line.scores.mean == 0 for line in data.hardest)
     if lost:
-        more = "or more " if lost == len(data.hardest) else ""
-        text += f" {lost} {more}queries are beyond every stored system."
+        more = " or more" if lost == len(data.hardest) else ""
+        text += f" {lost}{more} of them are beyond every stored system."
     return text
 
 

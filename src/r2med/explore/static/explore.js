@@ -44,3 +44,22 @@ for (const form of document.querySelectorAll("[data-choose]")) {
   addEventListener("pageshow", update);
   update();
 }
+
+// Keys of the query page: j and k walk through the queries, f folds texts, ? shows help.
+const help = document.querySelector("[data-help]");
+if (help) {
+  const hint = document.querySelector("[data-hint]");
+  if (hint) hint.hidden = false;
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input:not([type=checkbox]), textarea, select, dialog")) return;
+    const there = document.querySelector(`a[data-key="${CSS.escape(event.key)}"]`);
+    if (there) there.click();
+    else if (event.key === "?") help.showModal();
+    else if (event.key === "f") {
+      const texts = [...document.querySelectorAll("details.more")];
+      const open = texts.some((text) => !text.open);
+      for (const text of texts) text.open = open;
+    }
+  });
+}

@@ -16,11 +16,11 @@ from r2med.measure import measure
 from r2med.results.diagnosis.causes import TOP, Case, cause_of
 from r2med.results.diagnosis.findings import (
     Diagnosis,
-    Label,
     PositiveFinding,
     QueryFinding,
     RankedFinding,
     TaskDiagnosis,
+    label_of,
 )
 from r2med.results.diagnosis.lexicon import Lexicon, Numbers, QueryTerms
 from r2med.results.lookup import Ranking, find_ranking, stored_results
@@ -310,7 +310,7 @@ class _View:
         return RankedFinding(
             rank=rank,
             document_id=name,
-            label=_label(self.scene.judged[self.query].get(name)),
+            label=label_of(self.scene.judged[self.query].get(name)),
             coverage=0.0 if row is None else float(self.coverage[row]),
             shared=tuple(lexicon.spelled(shared, spelling)),
             answers=self._evidence_for(name),
@@ -321,12 +321,6 @@ class _View:
         own = self.scene.answers.get(self.query)
         other = [self.scene.answers.get(q) for q in self.scene.evidence.get(name, [])]
         return tuple(dict.fromkeys(answer for answer in other if answer and answer != own))
-
-
-def _label(grade: int | None) -> Label:
-    if grade is None:
-        return "unjudged"
-    return "positive" if grade > 0 else "not relevant"
 
 
 def _evidence(judged: Mapping[str, Mapping[str, int]]) -> dict[str, list[str]]:

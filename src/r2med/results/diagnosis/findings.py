@@ -16,7 +16,15 @@ from r2med.results.diagnosis.causes import CAUSES
 from r2med.tabular import Tabular, columns_of, table_of
 
 Outcome = Literal["all found", "some found", "none found"]
+Failure = Literal["not in the list", "in the list, but low", "lost by the last stage"]
 Label = Literal["positive", "not relevant", "unjudged"]
+
+
+def label_of(grade: int | None) -> Label:
+    """What the judgements say of a document; None is no judgement."""
+    if grade is None:
+        return "unjudged"
+    return "positive" if grade > 0 else "not relevant"
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,15 @@ class PositiveFinding:
     """Tokens that the encoder or reranker reads of it; None when not known or not limited."""
     first_stage_rank: int | None
     """Its rank without the reranker or expansion, where that is stored."""
+
+    @property
+    def failure(self) -> Failure | None:
+        """Where it was lost; None for a positive that is found."""
+        if self.cause is None:
+            return None
+        if self.cause == "demoted":
+            return "lost by the last stage"
+        return "not in the list" if self.rank is None else "in the list, but low"
 
 
 @dataclass(frozen=True)

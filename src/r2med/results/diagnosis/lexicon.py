@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,6 +111,11 @@ class Lexicon:
         """The length of a document in words, as spaces part them."""
         return len((self._texts[row].as_py() or "").split())
 
+    def text(self, document_id: str) -> str | None:
+        """The text of a document; None when the corpus does not hold it."""
+        row = self.row(document_id)
+        return None if row is None else self._texts[row].as_py() or ""
+
     def spelled(self, terms: Numbers, spelling: Mapping[str, str]) -> list[str]:
         """Terms as a text spells them, so that a reader meets words and not stems."""
         stems = [self._tokens.words.text(int(term)) for term in terms]
@@ -123,6 +128,39 @@ class Lexicon:
         tokens = self._analyzer.analyze(pa.array(distinct, type=pa.large_string()))
         stems = {word: tokens.row(place) for place, word in enumerate(distinct)}
         return [_first_spellings(row, stems) for row in words]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a text; `hit` where it is a word whose term the query has."""
+
+    text: str
+    hit: bool = False
+
+
+def matched(query: str, texts: Sequence[str]) -> list[tuple[Piece, ...]]:
+    """Every text in pieces, with the words marked that it shares with a query."""
+    words = [list(_WORD.finditer(text)) for text in (query, *texts)]
+    distinct = list(dict.fromkeys(match[0] for row in words for match in row))
+    tokens = find_analyzer("lucene").analyze(pa.array(distinct, type=pa.large_string()))
+    stems = {word: tokens.row(place) for place, word in enumerate(distinct)}
+    asked = {stem for match in words[0] for stem in stems[match[0]]}
+    hits = {word for word, own in stems.items() if not asked.isdisjoint(own)}
+    return [
+        tuple(_pieces(text, [match.span() for match in row if match[0] in hits]))
+        for text, row in zip(texts, words[1:], strict=True)
+    ]
+
+
+def _pieces(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[Piece]:
+    end = 0
+    for start, stop in spans:
+        if start > end:
+            yield Piece(text[end:start])
+        yield Piece(text[start:stop], hit=True)
+        end = stop
+    if end < len(text):
+        yield Piece(text[end:])
 
 
 def _first_spellings(words: Sequence[str], stems: Mapping[str, list[str]]) -> Mapping[str, str]:

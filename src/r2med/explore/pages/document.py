@@ -1,0 +1,133 @@
+"""One document: its whole text with the words that a query shares, its ranks, its score by term."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from r2med.engine.explain import Change, term_changes
+from r2med.errors import MissingError
+from r2med.explore.library import Library, Shelf, texts_of
+from r2med.explore.render import Link, plural, render
+from r2med.results.diagnosis.findings import Label, label_of
+from r2med.results.diagnosis.lexicon import Piece, matched
+
+_TERMS = 25
+_QUERIES = 20
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a system ranks the document for the query."""
+
+    system: str
+    rank: int | None
+    listed: int
+    score: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class DocumentData:
+    """Everything that the page of a document says."""
+
+    task: str
+    suite: str | None
+    document_id: str
+    query_id: str | None
+    query: str
+    pieces: tuple[Piece, ...]
+    words: int
+    shared: int
+    label: Label | None
+    places: tuple[Place, ...]
+    system: str | None
+    terms: tuple[Change, ...]
+    expands: bool
+    answers: tuple[str, ...]
+    """Ids of the queries that it is a positive of."""
+
+
+def document_data(
+    library: Library,
+    shelf: Shelf,
+    name: str,
+    document_id: str,
+    *,
+    query_id: str | None = None,
+    system: str | None = None,
+) -> DocumentData:
+    """Gather what is known of a document, beside a query where one is named."""
+    stored = shelf.of_task(name) if name in shelf.tasks else {}
+    task, missing = texts_of(library, name, stored)
+    if task is None:
+        raise MissingError(missing)
+    scene = library.scene(task)
+    text = scene.lexicon.text(document_id)
+    if text is None:
+        raise MissingError(f"{name} has no document {document_id[:100]!r}.")
+    known = query_id in scene.answers
+    if query_id is not None and not known:
+        raise MissingError(f"{name} has no query {query_id[:100]!r}.")
+    query = task.query(query_id) if query_id is not None else ""
+    [pieces] = matched(query, [text])
+    chosen = stored.get(system or "") or next(iter(stored.values()), None)
+    terms: tuple[Change, ...] = ()
+    if chosen is not None and query_id is not None:
+        terms = term_changes(chosen, task, query_id, document_id, prepare=library.searcher)
+    grade = scene.judged.get(query_id or "", {}).get(document_id)
+    return DocumentData(
+        task=name,
+        suite=task.suite,
+        document_id=document_id,
+        query_id=query_id,
+        query=query,
+        pieces=pieces,
+        words=len(text.split()),
+        shared=len({piece.text.lower() for piece in pieces if piece.hit}),
+        label=label_of(grade) if query_id is not None else None,
+        places=tuple(
+            _place(each, library.ranked(result).ranking_or_empty(query_id), document_id)
+            for each, result in stored.items()
+        )
+        if query_id is not None
+        else (),
+        system=chosen.system if chosen else None,
+        terms=terms[:_TERMS],
+        expands=any(change.before != change.after for change in terms),
+        answers=tuple(scene.evidence.get(document_id, ())[:_QUERIES]),
+    )
+
+
+def document_page(data: DocumentData, link: Link) -> str:
+    """The page of a document."""
+    return render(
+        "document.html",
+        link,
+        page="tasks",
+        title=f"Document {data.document_id}",
+        data=data,
+        answer=answer(data),
+        most=max((abs(change.after) for change in data.terms), default=1.0) or 1.0,
+    )
+
+
+def answer(data: DocumentData) -> str:
+    """What the document is to the query, in a sentence with numbers."""
+    if data.query_id is None:
+        return (
+            f"{plural(data.words, 'word')}, a positive of "
+            f"{plural(len(data.answers), 'query', 'queries')}."
+        )
+    said = {"positive": "is relevant to", "not relevant": "is judged not relevant to"}
+    verb = said.get(data.label or "", "is not judged for")
+    ranks = [place for place in data.places if place.rank]
+    best = min(ranks, key=lambda place: place.rank or 0, default=None)
+    where = f"Best rank: {best.rank}, by {best.system}." if best else "No stored system lists it."
+    shares = plural(data.shared, "different word")
+    return f"It {verb} query {data.query_id} and shares {shares} with it. {where}"
+
+
+def _place(system: str, ranked: list[tuple[str, float]], document_id: str) -> Place:
+    for rank, (name, score) in enumerate(ranked, start=1):
+        if name == document_id:
+            return Place(system, rank, len(ranked), score)
+    return Place(system, None, len(ranked), None)
