@@ -22,6 +22,7 @@ from starlette.routing import Route
 from r2med.errors import DamagedError, LimitError, MissingError, R2MedError, UsageError
 from r2med.explore.guard import LOOPBACK, Guard
 from r2med.explore.library import Library, Shelf, known_task
+from r2med.explore.pages.compare import compare_data, compare_page
 from r2med.explore.pages.document import document_data, document_page
 from r2med.explore.pages.leaderboard import View, csv_rows, leaderboard_page
 from r2med.explore.pages.messages import message_page
@@ -50,6 +51,7 @@ def create_app(library: Library, *, hosts: Collection[str] = LOOPBACK) -> Starle
             Route("/leaderboard.csv", _page(explorer.csv)),
             Route("/tasks", _page(explorer.tasks)),
             Route("/task/{rest:path}", _page(explorer.task)),
+            Route("/compare", _page(explorer.compare)),
             Route("/plot/{name}", _page(explorer.plot)),
             Route("/static/{name}", _page(static)),
             Route("/{rest:path}", _page(nowhere)),
@@ -132,6 +134,24 @@ class Explorer:
             return HTMLResponse(query_page(query, server_link))
         data = task_data(self.library, shelf, name, metric=metric, system=next(iter(systems), None))
         return HTMLResponse(task_page(data, server_link))
+
+    def compare(self, request: Request) -> Response:
+        """Systems on a task or a suite; `scope` names either."""
+        shelf = self.library.shelf()
+        values = Parameters(request.query_params)
+        names = [each.name for each in suites()]
+        scope = values.word("scope", [*names, *shelf.tasks])
+        task = values.word("task", shelf.tasks) or (scope if scope not in names else None)
+        suite = values.word("suite", names) or (scope if scope in names else None)
+        data = compare_data(
+            self.library,
+            shelf,
+            suite=suite or suite_at_hand(shelf),
+            task=task,
+            systems=values.texts("system"),
+            metric=values.metric(),
+        )
+        return HTMLResponse(compare_page(data, server_link))
 
     def plot(self, request: Request) -> Response:
         """A figure, drawn once for as long as the results stay as they are."""

@@ -39,7 +39,7 @@ def compare(
     *systems: str | Path | Result,
     task: str | None = None,
     metric: str = "ndcg@10",
-    results: str | Path = DEFAULT_FOLDER,
+    results: str | Path | Sequence[Result] = DEFAULT_FOLDER,
     root: str | Path | None = None,
     resamples: int | None = None,
     tell: Tell = log,
@@ -131,7 +131,7 @@ def aligned(
     *,
     task: str | None = None,
     metric: str,
-    results: str | Path = DEFAULT_FOLDER,
+    results: str | Path | Sequence[Result] = DEFAULT_FOLDER,
     root: str | Path | None = None,
     tell: Tell = log,
 ) -> Aligned:
@@ -140,8 +140,8 @@ def aligned(
         raise UsageError("two systems or more are needed, e.g. r2med compare bm25 bm25-lucene.")
     needed = any(not isinstance(each, Result) and is_run_file(str(each)) for each in systems)
     loaded = list(islice(load_tasks(task, root=root), 2)) if task and needed else []
-    folder = Path(results)
-    stored = stored_results(folder, tell) if folder.is_dir() else []
+    folder = Path(results) if isinstance(results, str | Path) else Path("the results given")
+    stored = _stored(results, tell)
     sides = [_side(each, stored, loaded, metric, folder, tell) for each in systems]
     twice = [side.name for place, side in enumerate(sides) if side.name in _names(sides[:place])]
     if twice:
@@ -157,6 +157,13 @@ def aligned(
         )
     tasks = {name: _scores(group, sides, metric) for name, group in trials.items()}
     return Aligned(tuple(_names(sides)), suites.pop(), tasks)
+
+
+def _stored(results: str | Path | Sequence[Result], tell: Tell) -> Sequence[Result]:
+    """Results, newest first, from their folder or as they are."""
+    if isinstance(results, str | Path):
+        return stored_results(Path(results), tell) if Path(results).is_dir() else []
+    return sorted(results, key=lambda result: result.record.created, reverse=True)
 
 
 @dataclass(frozen=True, eq=False)

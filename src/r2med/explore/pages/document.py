@@ -9,7 +9,7 @@ from r2med.errors import MissingError
 from r2med.explore.library import Library, Shelf, texts_of
 from r2med.explore.render import Link, plural, render
 from r2med.results.diagnosis.findings import Label, label_of
-from r2med.results.diagnosis.lexicon import Piece, matched
+from r2med.results.diagnosis.lexicon import Piece
 
 _TERMS = 25
 _QUERIES = 20
@@ -68,7 +68,7 @@ def document_data(
     if query_id is not None and not known:
         raise MissingError(f"{name} has no query {query_id[:100]!r}.")
     query = task.query(query_id) if query_id is not None else ""
-    [pieces] = matched(query, [text])
+    [pieces] = scene.matched(query_id, [text]) if query_id is not None else [(Piece(text),)]
     chosen = stored.get(system or "") or next(iter(stored.values()), None)
     terms: tuple[Change, ...] = ()
     if chosen is not None and query_id is not None:

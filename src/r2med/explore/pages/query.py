@@ -21,7 +21,7 @@ from r2med.results.diagnosis.findings import (
     TaskDiagnosis,
     label_of,
 )
-from r2med.results.diagnosis.lexicon import Piece, matched
+from r2med.results.diagnosis.lexicon import Piece
 from r2med.results.difficulty import ORDERS, Order, QueryScores, in_order, query_scores
 from r2med.results.lookup import Ranking
 from r2med.results.record import Result
@@ -383,8 +383,8 @@ class _Scene:
         names |= {name for name, grade in self._judged.items() if grade > 0}
         lexicon = self.library.scene(self.task).lexicon
         texts = {name: text for name in names if (text := lexicon.text(name)) is not None}
-        query = self.task.query(self.query_id)
-        marked = matched(query, [text[:_LONG] for text in texts.values()])
+        cut = [text[:_LONG] for text in texts.values()]
+        marked = self.library.scene(self.task).matched(self.query_id, cut)
         return {
             name: _shown(pieces, max(0, len(text) - _LONG))
             for (name, text), pieces in zip(texts.items(), marked, strict=True)

@@ -22,7 +22,7 @@ from r2med.results.diagnosis.findings import (
     TaskDiagnosis,
     label_of,
 )
-from r2med.results.diagnosis.lexicon import Lexicon, Numbers, QueryTerms
+from r2med.results.diagnosis.lexicon import Lexicon, Numbers, Piece, QueryTerms, matched
 from r2med.results.lookup import Ranking, find_ranking, stored_results
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
@@ -140,6 +140,12 @@ class Scene:
         self.query_terms = self.lexicon.queries(queries.texts)
         self.spellings = self.lexicon.spellings(queries.texts.fill_null("").to_pylist())
         self.sources = sources_of(self.task.corpus.document_ids.to_pylist())
+
+    def matched(self, query_id: str, texts: Sequence[str]) -> list[tuple[Piece, ...]]:
+        """Texts with the words marked that they share with a query, common ones left out."""
+        row = self.task.queries.ids.index(query_id).as_py()
+        common = self.lexicon.common(self.query_terms[row])
+        return matched(self.task.query(query_id), texts, common=common)
 
 
 @dataclass(eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,8 @@ Numbers = NDArray[np.int64]
 Weights = NDArray[np.float64]
 #: How many of a document's weightiest terms stand for its subject.
 KEY_TERMS = 20
+#: A term in more than this share of the documents is common.
+_COMMON = 0.15
 _WORD = re.compile(r"[\w'’.-]*\w")
 
 
@@ -111,6 +113,12 @@ class Lexicon:
         """The length of a document in words, as spaces part them."""
         return len((self._texts[row].as_py() or "").split())
 
+    def common(self, query: QueryTerms) -> frozenset[str]:
+        """The terms of a query that so many documents hold that a match says little."""
+        frequencies = np.diff(self._by_term.indptr)[query.known]
+        usual = query.known[frequencies > _COMMON * self._counts.shape[0]]
+        return frozenset(self._tokens.words.text(int(term)) for term in usual)
+
     def text(self, document_id: str) -> str | None:
         """The text of a document; None when the corpus does not hold it."""
         row = self.row(document_id)
@@ -138,13 +146,18 @@ class Piece:
     hit: bool = False
 
 
-def matched(query: str, texts: Sequence[str]) -> list[tuple[Piece, ...]]:
-    """Every text in pieces, with the words marked that it shares with a query."""
+def matched(
+    query: str, texts: Sequence[str], *, common: Collection[str] = ()
+) -> list[tuple[Piece, ...]]:
+    """Every text in pieces, with the words marked that it shares with a query.
+
+    Terms that are `common` are not worth marking: see `Lexicon.common`.
+    """
     words = [list(_WORD.finditer(text)) for text in (query, *texts)]
     distinct = list(dict.fromkeys(match[0] for row in words for match in row))
     tokens = find_analyzer("lucene").analyze(pa.array(distinct, type=pa.large_string()))
     stems = {word: tokens.row(place) for place, word in enumerate(distinct)}
-    asked = {stem for match in words[0] for stem in stems[match[0]]}
+    asked = {stem for match in words[0] for stem in stems[match[0]]}.difference(common)
     hits = {word for word, own in stems.items() if not asked.isdisjoint(own)}
     return [
         tuple(_pieces(text, [match.span() for match in row if match[0] in hits]))
