@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 from r2med.engine.cells import Cells
+from r2med.engine.status import watched
 from r2med.errors import UsageError, nearest
 from r2med.measure.metrics import Metric, parse_metric
 from r2med.results.record import Result
@@ -85,7 +86,7 @@ def evaluate(
 def each_result(
     systems: Sequence[object], tasks: Sequence[TaskLike], **options: Unpack[Options]
 ) -> Iterator[Result]:
-    """The results as they come, so that a caller can show progress."""
+    """The results as they come, so that a caller can show progress; others may follow it too."""
     _refuse_unknown(options)
     store = Store(options.get("results", DEFAULT_FOLDER))
     extra = [parse_metric(name) for name in options.get("metrics", ())]
@@ -93,20 +94,35 @@ def each_result(
     tell = options.get("tell") or options.get("conditions", Conditions()).tell
     _tell_shallow(built, extra, tell)
     every_task = _tasks(tasks)
+    names = task_names(every_task)
+    cells = [(name, system.part.text) for name in names for system in built]
     try:
-        for like, name in zip(every_task, task_names(every_task), strict=True):
-            loading = Ledger()
-            with loading.stage("load"):
-                task = _loaded(like, name, options)
-            store.sweep(task.name, task.suite)
-            for notice in task.notices:
-                tell(f"{task.name}: {notice}")
-            cells = Cells(task, store, loading, options.get("force", False))
-            for system in built:
-                yield cells.result(system, extra=extra)
+        results = _each(built, zip(every_task, names, strict=True), store, extra, tell, options)
+        yield from watched(results, store.root, cells)
     finally:
         for system in built:
             system.conditions.close()
+
+
+def _each(
+    systems: Sequence[System],
+    tasks: Iterable[tuple[TaskLike, str]],
+    store: Store,
+    extra: Sequence[Metric],
+    tell: Tell,
+    options: Options,
+) -> Iterator[Result]:
+    """Task by task, one system after the other."""
+    for like, name in tasks:
+        loading = Ledger()
+        with loading.stage("load"):
+            task = _loaded(like, name, options)
+        store.sweep(task.name, task.suite)
+        for notice in task.notices:
+            tell(f"{task.name}: {notice}")
+        cells = Cells(task, store, loading, options.get("force", False))
+        for system in systems:
+            yield cells.result(system, extra=extra)
 
 
 def _several(values: object) -> list[Any]:
