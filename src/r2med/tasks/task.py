@@ -183,8 +183,15 @@ def sources_of(document_ids: Iterable[str]) -> Mapping[str, str]:
 
     Two ids name the same source when they differ only in the number of the passage.
     """
+    stems = passage_stems(document_ids)
+    sizes = Counter(stems.values())
+    return {name: stem for name, stem in stems.items() if sizes[stem] > 1}
+
+
+def passage_stems(document_ids: Iterable[str]) -> dict[str, str]:
+    """What precedes the number of the passage, by id; not where it is the whole corpus's name."""
     ids = list(document_ids)
     stems = {name: match[1] for name in ids if (match := _NUMBERED.fullmatch(name))}
     sizes = Counter(stems.values())
     most = max(_MOST_PASSAGES, _MOST_OF_CORPUS * len(ids))
-    return {name: stem for name, stem in stems.items() if 1 < sizes[stem] <= most}
+    return {name: stem for name, stem in stems.items() if sizes[stem] <= most}

@@ -1,6 +1,6 @@
-"""Files as blocks of whole lines: plain or gzipped, streamed, and refused when they are too large.
+"""Files as blocks of whole lines: plain, gzip or zstd, streamed, and refused when too large.
 
-A gzip file of a few megabytes can unpack to more than the memory of any machine, so what is
+A packed file of a few megabytes can unpack to more than the memory of any machine, so what is
 unpacked is bounded: by line, in total, and in relation to the packed size. `LIMITS` has the
 bounds and the environment variables that change them.
 """
@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 
 from r2med.errors import DataError, UsageError
@@ -28,17 +29,19 @@ LIMITS = {MAX_LINE: 1 << 26, MAX_FILE: 1 << 33, MAX_RATIO: 100}
 _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 _GZIP_FORMAT = 31
+_ZSTD = b"\x28\xb5\x2f\xfd"
 
 
-def blocks(path: Path) -> Iterator[bytes]:
+def blocks(path: Path, *, any_size: bool = False) -> Iterator[bytes]:
     """The bytes of a file, cut at line ends; a byte order mark is dropped.
 
-    Gzip is recognised by its first bytes, not by the name, since browsers and tools unpack or
-    pack files without renaming them.
+    Gzip and zstd are recognised by their first bytes, not by the name, since browsers and tools
+    unpack or pack files without renaming them. `any_size` is for callers that keep no block: the
+    whole may then be larger than a file may be, but what is unpacked stays in relation to it.
     """
     with file_errors(path):
         large = path.stat().st_size > BLOCK_BYTES // 4
-        whole = _whole_lines(_content(path), path)
+        whole = _whole_lines(content(path), path, any_size)
         yield from _ahead(whole) if large else whole
 
 
@@ -116,22 +119,42 @@ def file_errors(path: Path) -> Iterator[None]:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-def _content(path: Path) -> Iterator[bytes]:
+def content(path: Path) -> Iterator[bytes]:
+    """The bytes of a file in pieces of bounded size, unpacked where it is packed."""
     with path.open("rb", buffering=0) as handle:
-        start = handle.read(len(_GZIP))
+        start = handle.read(len(_ZSTD))
         handle.seek(0)
-        if start == _GZIP:
+        if start == _ZSTD:
+            yield from _unpacked_zstd(handle, str(path))
+        elif start.startswith(_GZIP):
             yield from inflated(iter(lambda: handle.read(BLOCK_BYTES // 4), b""), str(path))
         else:
             yield from iter(lambda: handle.read(BLOCK_BYTES), b"")
 
 
-def _whole_lines(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
+def _unpacked_zstd(handle: FileIO, source: str) -> Iterator[bytes]:
+    import pyarrow as pa
+
+    try:
+        with pa.CompressedInputStream(handle, "zstd") as stream:
+            unpacked = 0
+            while piece := stream.read(BLOCK_BYTES):
+                unpacked += len(piece)
+                check_ratio(handle.tell(), unpacked, source)
+                yield piece
+    except pa.ArrowException as error:
+        raise DataError(
+            f"{source}: the zstd data is damaged ({error}).\nGet the file again."
+        ) from error
+
+
+def _whole_lines(pieces: Iterator[bytes], path: Path, any_size: bool) -> Iterator[bytes]:
     parts: list[bytes] = []
     mark, longest, unfinished, total = _BOM, limit(MAX_LINE), 0, 0
     for piece in pieces:
         total += len(piece)
-        check_total(total, str(path))
+        if not any_size:
+            check_total(total, str(path))
         cut = piece.rfind(b"\n") + 1
         if cut:
             yield b"".join([*parts, piece[:cut]]).removeprefix(mark)

@@ -1,0 +1,270 @@
+"""Training data of any common form as pieces of bounded size, so that no file is held whole."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import glob
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from r2med.errors import DataError, MissingError, R2MedError, UsageError
+from r2med.home import user_path
+from r2med.tasks.reading.lines import MAX_LINE, blocks, content, file_errors, limit
+from r2med.tasks.reading.source import find_source
+
+Form = Literal["jsonl", "json", "csv", "tsv", "text", "parquet", "arrow"]
+ENDINGS: dict[str, Form] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".txt": "text",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+}
+_PACKED = (".gz", ".zst")
+#: Rows that are held as Python values at a time.
+RECORDS = 2000
+_SEPARATORS = re.compile(r"[\s,]*")
+
+
+@dataclass(frozen=True)
+class TrainingFile:
+    """One file, how it is read, and what to call it."""
+
+    path: Path
+    form: Form
+    name: str
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a file that is read on its own: lines, records, or the number of a row group."""
+
+    file: TrainingFile
+    number: int
+    first: int
+    """The number of its first line or row, from 1."""
+    content: bytes | list[Any] | int
+    done: float
+    """The share of the file that is read with this piece."""
+    header: tuple[str, ...] = ()
+
+
+def training_files(names: Sequence[str]) -> list[TrainingFile]:
+    """The files that paths, folders, globs and datasets of the hub's cache name, in order.
+
+    Of a folder that holds a task, its corpus and queries; of any other, every file of a known form.
+    """
+    files: dict[Path, TrainingFile] = {}
+    for name in names:
+        for path, shown in _paths(name):
+            taken = {file.name for file in files.values()}
+            shown = str(path) if shown in taken else shown
+            files.setdefault(path.resolve(), TrainingFile(path, _form(path), shown))
+    if not files:
+        raise UsageError("No training data is named. Give files, folders or globs to audit.")
+    return list(files.values())
+
+
+def pieces(file: TrainingFile) -> Iterator[Piece]:
+    """A file in pieces of bounded size, always cut at the same places."""
+    if file.form == "parquet":
+        yield from _row_groups(file)
+    elif file.form == "arrow":
+        yield from _batches(file)
+    elif file.form == "json":
+        yield from _elements(file)
+    else:
+        yield from _line_pieces(file)
+
+
+def _paths(name: str) -> Iterator[tuple[Path, str]]:
+    path = user_path(name)
+    if path.is_file():
+        yield path, path.name
+    elif path.is_dir():
+        yield from _in_folder(path)
+    elif matches := sorted(glob.glob(str(path), recursive=True)):  # noqa: PTH207
+        for match in map(Path, matches):
+            if match.is_dir():
+                yield from _in_folder(match)
+            elif _plain_suffix(match) in ENDINGS:
+                yield match, match.name
+    elif snapshot := _hub_snapshot(name):
+        yield from _in_folder(snapshot)
+    else:
+        raise MissingError(
+            f"{name}: there is no such file, folder or glob, nor a dataset of this name in the "
+            "hub's cache."
+        )
+
+
+def _in_folder(folder: Path) -> Iterator[tuple[Path, str]]:
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    try:
+        source = find_source(folder)
+        files = [*source.corpus, *source.queries]
+    except R2MedError:
+        pass
+    known = [file for file in files if _plain_suffix(file) in ENDINGS]
+    if not known:
+        raise MissingError(f"{folder} holds no file that ends in {_endings()}.")
+    for file in known:
+        yield file, f"{folder.resolve().name}/{file.relative_to(folder)}"
+
+
+def _hub_snapshot(name: str) -> Path | None:
+    """The newest snapshot of a dataset such as `org/name` in the hub's cache."""
+    home = os.environ.get("HF_HOME") or str(Path.home() / ".cache" / "huggingface")
+    cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+    folder = cache / f"datasets--{name.replace('/', '--')}" / "snapshots"
+    if name.count("/") != 1 or not folder.is_dir():
+        return None
+    return max(folder.iterdir(), key=lambda entry: entry.stat().st_mtime, default=None)
+
+
+def _plain_suffix(path: Path) -> str:
+    name = path.name.lower()
+    for ending in _PACKED:
+        name = name.removesuffix(ending)
+    return Path(name).suffix
+
+
+def _form(path: Path) -> Form:
+    form = ENDINGS.get(_plain_suffix(path))
+    if form is None:
+        raise UsageError(f"{path}: its name does not say its form; expected one of {_endings()}.")
+    return form
+
+
+def _endings() -> str:
+    return f"{', '.join(ENDINGS)} (lines also with {' or '.join(_PACKED)})"
+
+
+def _line_pieces(file: TrainingFile) -> Iterator[Piece]:
+    size, read, line = float(max(file.path.stat().st_size, 1)), 0, 1
+    header: tuple[str, ...] = ()
+    for number, block in enumerate(_whole_records(file)):
+        if number == 0:
+            header = _header(block, file)
+            if file.path.suffix in _PACKED:  # as large as it would be, packed like its beginning
+                size *= len(block) / len(zlib.compress(block))
+        read += len(block)
+        yield Piece(file, number, line, block, min(read / size, 1.0), header)
+        line += block.count(b"\n")
+
+
+def _whole_records(file: TrainingFile) -> Iterator[bytes]:
+    """Blocks of lines; of csv, none that ends inside quotes; of text, none inside a paragraph."""
+    waiting = b""
+    for block in blocks(file.path, any_size=True):
+        block = waiting + block
+        cut = len(block)
+        if b"\0" in block:
+            raise DataError(f"{file.path}: it holds NUL bytes, so it is not text in UTF-8.")
+        if file.form == "csv":
+            data = np.frombuffer(block, dtype=np.uint8)
+            unquoted = np.cumsum(data == ord('"')) % 2 == 0
+            ends = np.flatnonzero((data == ord("\n")) & unquoted)
+            cut = int(ends[-1]) + 1 if len(ends) else 0
+        elif file.form == "text":
+            cut = block.rfind(b"\n\n") + 2 if b"\n\n" in block else cut
+        if len(block) - cut > limit(MAX_LINE):
+            raise DataError(f"{file.path}: a row is longer than {limit(MAX_LINE):,} bytes.")
+        if cut:
+            yield block[:cut]
+        waiting = block[cut:]
+    if waiting:
+        yield waiting
+
+
+def _header(block: bytes, file: TrainingFile) -> tuple[str, ...]:
+    """The names in the first line of a table; empty where the first line is a row."""
+    if file.form not in ("csv", "tsv"):
+        return ()
+    first = block.partition(b"\n")[0].decode("utf-8", "replace")
+    names: list[str] = next(table_reader([first], file.form), [])
+    plain = all(0 < len(name) <= 40 and len(name.split()) <= 3 for name in names)
+    return tuple(names) if plain and len(set(names)) == len(names) else ()
+
+
+def table_reader(lines: Sequence[str], form: str) -> Any:
+    """A reader of csv or tsv lines; quotes mean nothing in tsv."""
+    csv.field_size_limit(limit(MAX_LINE))
+    if form == "csv":
+        return csv.reader(lines)
+    return csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def _row_groups(file: TrainingFile) -> Iterator[Piece]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with file_errors(file.path), pq.ParquetFile(file.path) as parquet:
+            first, groups = 1, parquet.num_row_groups
+            for group in range(groups):
+                yield Piece(file, group, first, group, (group + 1) / groups)
+                first += parquet.metadata.row_group(group).num_rows
+    except pa.ArrowException as error:
+        raise DataError(_unreadable(file, "Parquet", error)) from error
+
+
+def _batches(file: TrainingFile) -> Iterator[Piece]:
+    import pyarrow as pa
+
+    try:
+        with file_errors(file.path), pa.OSFile(str(file.path)) as source:
+            size, first = max(source.size(), 1), 1
+            for number, batch in enumerate(pa.ipc.open_stream(source)):
+                yield Piece(file, number, first, batch.to_pylist(), source.tell() / size)
+                first += len(batch)
+    except pa.ArrowException as error:
+        raise DataError(_unreadable(file, "Arrow", error)) from error
+
+
+def _unreadable(file: TrainingFile, form: str, error: Exception) -> str:
+    return f"{file.path}: not a readable {form} file ({str(error).splitlines()[0].rstrip('.')})."
+
+
+def _elements(file: TrainingFile) -> Iterator[Piece]:
+    """The elements of a JSON array, or values one after the other, decoded as they come."""
+    decode, size = json.JSONDecoder().raw_decode, max(file.path.stat().st_size, 1)
+    characters = codecs.getincrementaldecoder("utf-8-sig")("replace")
+    text, batch, first, read, number = "", [], 1, 0, 0
+    with file_errors(file.path):
+        for block in content(file.path):
+            text = (text + characters.decode(block)).lstrip()
+            if not read:
+                text = text.removeprefix("[")
+            read += len(block)
+            place = 0
+            while True:
+                place = _SEPARATORS.match(text, place).end()  # type: ignore[union-attr]
+                try:
+                    record, place = decode(text, place)
+                except (ValueError, RecursionError):
+                    break
+                batch.append(record)
+                if len(batch) == RECORDS:
+                    yield Piece(file, number, first, batch, min(read / size, 1.0))
+                    first, number, batch = first + len(batch), number + 1, []
+            text = text[place:]
+            if len(text) > limit(MAX_LINE):
+                break
+    if batch:
+        yield Piece(file, number, first, batch, 1.0)
+    if text.strip() not in ("]", ""):
+        row = first + len(batch) - 1
+        raise DataError(f"{file.path}: not valid JSON after row {row:,}, at {text.strip()[:40]!r}.")

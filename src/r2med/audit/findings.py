@@ -1,0 +1,260 @@
+"""What a scan says of each task: who is affected, how strongly, and whether the task is clean.
+
+Every query, positive and document counts at its strongest kind, in this order:
+
+pair            a training row holds a query and one of its positives
+exact, contained, near-duplicate        see `matching`
+fingerprint     of an exclusion list alone: half of the text's fingerprints, unverified
+excerpt         a part of the text, see `matching`
+same source     a row whose id, title or address names the source of a positive
+neighbour       a text with a similar meaning for an encoder; the words differ
+
+The first five are strong. A task is *contaminated* when strong findings touch at least 1 % of its
+queries or 5 % of its positives, *suspicious* with any other finding, else *clean*. Matches of
+boilerplate and of texts under eight words are listed apart and decide nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Literal
+
+import numpy as np
+
+from r2med.audit.evaluation import Evaluation, Place, Role
+from r2med.audit.exclusions import words
+from r2med.audit.matching import SHORTEST
+from r2med.audit.scanning import Hit, Scan
+from r2med.measure.intervals import Interval, mean_interval
+
+Verdict = Literal["clean", "suspicious", "contaminated"]
+STRONG = ("pair", "exact", "contained", "near-duplicate", "fingerprint")
+KINDS = (*STRONG, "excerpt", "same source", "neighbour")
+#: Shares of queries and of positives with a strong finding from which a task is contaminated.
+CONTAMINATED: dict[Role, float] = {"query": 0.01, "positive": 0.05}
+#: Training texts shown for each finding.
+SHOWN = 3
+_ROLES: dict[Role, str] = {"query": "queries", "positive": "positives", "document": "documents"}
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many of a task's queries, positives or documents have this as their strongest kind."""
+
+    role: Role
+    kind: str
+    affected: int
+    of: int
+    interval: Interval | None = None
+    """Of the share in the whole task, where only a sample was looked for."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A training text that matches."""
+
+    file: str
+    row: int
+    column: str
+    role: str
+    text: str
+    measures: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One query, positive or document that was found in training rows."""
+
+    kind: str
+    role: Role
+    id: str
+    text: str
+    rows: int
+    """Training rows that hold it at this kind."""
+    evidence: tuple[Evidence, ...]
+    with_id: str | None = None
+    """Of a pair, the positive that stands in the same row."""
+
+
+@dataclass(frozen=True)
+class TaskAudit:
+    """What was found of one task."""
+
+    task: str
+    hash: str
+    suite: str | None
+    verdict: Verdict
+    reason: str
+    shares: tuple[Share, ...]
+    findings: tuple[Finding, ...]
+    """The strongest of every query, positive and document."""
+    boilerplate: tuple[Finding, ...]
+    """Matches of words that many evaluation texts share."""
+    short: tuple[Finding, ...]
+    """Equal texts under eight words."""
+    affected_queries: tuple[str, ...]
+    """Queries with a strong finding of their own or of one of their positives."""
+
+
+def task_audits(wanted: Evaluation, scan: Scan) -> list[TaskAudit]:
+    """The outcome for every task."""
+    hits = _by_place(wanted, scan.hits)
+    pairs = _pairs(wanted, scan.hits)
+    return [_task_audit(task, wanted, hits, pairs) for task in wanted.hashes]
+
+
+_Hits = dict[tuple[Place, str, str], list[Hit]]
+"""Hits by place, kind, and group: counted, boilerplate or short."""
+
+
+def _by_place(wanted: Evaluation, hits: Sequence[Hit]) -> _Hits:
+    short = {n for n, text in enumerate(wanted.texts) if len(words(text)) < SHORTEST}
+    grouped: _Hits = {}
+    for hit in hits:
+        group = "boilerplate" if hit.boilerplate else "short" if hit.entry in short else "counted"
+        for place in wanted.places[hit.entry]:
+            grouped.setdefault((place, hit.kind, group), []).append(hit)
+    return grouped
+
+
+def _pairs(wanted: Evaluation, hits: Sequence[Hit]) -> dict[tuple[str, str, str], list[Hit]]:
+    """Hits of rows that hold a query and one of its positives, by task, query and positive."""
+    pairs: dict[tuple[str, str, str], list[Hit]] = {}
+    for _, row in groupby(hits, key=lambda hit: (hit.file, hit.row)):
+        strong = [hit for hit in row if hit.kind in STRONG and not hit.boilerplate]
+        if len({hit.entry for hit in strong}) < 2:
+            continue
+        held = [(place, hit) for hit in strong for place in wanted.places[hit.entry]]
+        positives = {(p.task, p.id): hit for p, hit in held if p.role == "positive"}
+        for query, _ in held:
+            if query.role != "query":
+                continue
+            for name in wanted.positives.get((query.task, query.id), ()):
+                if hit := positives.get((query.task, name)):
+                    pairs.setdefault((query.task, query.id, name), []).append(hit)
+    return pairs
+
+
+def _task_audit(
+    task: str,
+    wanted: Evaluation,
+    hits: _Hits,
+    pairs: Mapping[tuple[str, str, str], list[Hit]],
+) -> TaskAudit:
+    texts = {
+        place: text
+        for text, places in zip(wanted.texts, wanted.places, strict=True)
+        for place in places
+        if place.task == task
+    }
+    strongest: dict[Place, Finding] = {}
+    apart: dict[str, list[Finding]] = {"boilerplate": [], "short": []}
+    for (owner, query, positive), own in pairs.items():
+        if owner != task:
+            continue
+        for place, other in (
+            (Place(task, "query", query), positive),
+            (Place(task, "positive", positive), query),
+        ):
+            if place not in strongest:
+                finding = _finding("pair", place, texts[place], own)
+                strongest[place] = replace(finding, with_id=other)
+    for (place, kind, group), own in hits.items():
+        if place.task != task:
+            continue
+        finding = _finding(kind, place, texts[place], own)
+        if group != "counted":
+            apart[group].append(finding)
+        elif place not in strongest or _rank(kind) < _rank(strongest[place].kind):
+            strongest[place] = finding
+    shares = _shares(task, wanted, strongest)
+    verdict, reason = _verdict(shares)
+    return TaskAudit(
+        task=task,
+        hash=wanted.hashes[task],
+        suite=wanted.suites[task],
+        verdict=verdict,
+        reason=reason,
+        shares=shares,
+        findings=tuple(sorted(strongest.values(), key=_order)),
+        boilerplate=tuple(sorted(apart["boilerplate"], key=_order)),
+        short=tuple(sorted(apart["short"], key=_order)),
+        affected_queries=_affected(task, wanted, strongest),
+    )
+
+
+def _finding(kind: str, place: Place, text: str, hits: Sequence[Hit]) -> Finding:
+    evidence = tuple(
+        Evidence(hit.file, hit.row, hit.column, hit.role, hit.text, hit.measures)
+        for hit in hits[:SHOWN]
+    )
+    rows = len({(hit.file, hit.row) for hit in hits})
+    return Finding(kind, place.role, place.id, text, rows, evidence)
+
+
+def _shares(
+    task: str, wanted: Evaluation, strongest: Mapping[Place, Finding]
+) -> tuple[Share, ...]:
+    counts = Counter((place.role, finding.kind) for place, finding in strongest.items())
+    shares = []
+    for (owner, role), of in wanted.audited.items():
+        if owner != task:
+            continue
+        sampled = of < wanted.total[owner, role]
+        for kind in ("any strong", *KINDS):
+            kinds = STRONG if kind == "any strong" else (kind,)
+            affected = sum(counts[role, one] for one in kinds)
+            shares.append(Share(role, kind, affected, of, _interval(affected, of, sampled)))
+    return tuple(shares)
+
+
+def _interval(affected: int, of: int, sampled: bool) -> Interval | None:
+    if not sampled or not of:
+        return None
+    return mean_interval(np.repeat([1.0, 0.0], [affected, of - affected]))
+
+
+def _verdict(shares: Sequence[Share]) -> tuple[Verdict, str]:
+    strong = {share.role: share for share in shares if share.kind == "any strong"}
+    for role, least in CONTAMINATED.items():
+        share = strong.get(role)
+        if share and share.of and share.affected / share.of >= least:
+            return "contaminated", f"{_counted(share)} have strong findings (from {least:.0%} on)"
+    some = [share for share in shares if share.affected]
+    if not some:
+        return "clean", "nothing was found"
+    if any(share.affected for share in strong.values()):
+        few = [_counted(share) for share in strong.values() if share.affected]
+        return "suspicious", f"strong findings, but few: {', '.join(few)}"
+    weak = [f"{share.kind} for {_counted(share)}" for share in some]
+    return "suspicious", f"weak findings only: {', '.join(weak)}"
+
+
+def _counted(share: Share) -> str:
+    return f"{share.affected:,} of {share.of:,} {_ROLES[share.role]}"
+
+
+def _affected(
+    task: str, wanted: Evaluation, strongest: Mapping[Place, Finding]
+) -> tuple[str, ...]:
+    strong = {
+        (place.role, place.id) for place, finding in strongest.items() if finding.kind in STRONG
+    }
+    queries = [query for owner, query in wanted.positives if owner == task]
+    return tuple(
+        query
+        for query in queries
+        if ("query", query) in strong
+        or any(("positive", name) in strong for name in wanted.positives[task, query])
+    )
+
+
+def _rank(kind: str) -> int:
+    return KINDS.index(kind)
+
+
+def _order(finding: Finding) -> tuple[int, str, str]:
+    return _rank(finding.kind), finding.role, finding.id

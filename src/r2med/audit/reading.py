@@ -1,0 +1,242 @@
+"""The texts of training rows, and what each of them is there.
+
+Every text of a row is looked at, however deep it is nested; the name of its field says whether it
+is a query, a positive or a negative. So no field has to be declared, and rows of different shapes
+may stand in one file. `fields` (the option `--field`) narrows it to some.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from r2med.audit.files import RECORDS, Piece, table_reader
+from r2med.errors import UsageError
+from r2med.tasks.reading.jsonl import described
+from r2med.tasks.reading.lines import file_errors
+
+Role = Literal["query", "positive", "negative", "text"]
+#: Names of fields, in lower case, that say what a text is; others take the role around them.
+_ROLES: dict[Role, str] = {
+    "query": "query queries question anchor prompt instruction input sentence1 q",
+    "positive": "positive positives pos positive_passages positive_ctxs answer answers output "
+    "response completion sentence2 chosen",
+    "negative": "negative negatives neg negative_passages negative_ctxs hard_negative "
+    "hard_negatives hard_negative_ctxs rejected",
+}
+_ROLE_OF = {name: role for role, names in _ROLES.items() for name in names.split()}
+_BY_PLACE: tuple[Role, ...] = ("query", "positive", "negative")
+#: Fields that say where a text comes from.
+_MARKS = {"id", "_id", "docid", "doc_id", "pid", "qid", "query_id", "corpus_id", "pmid", "pmcid"}
+_MARKS |= {"source", "url", "title"}
+_SPEAKERS = {"user": "query", "human": "query", "system": "text"}
+_LISTED = 3
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text of a row: the path of its field and what it is there."""
+
+    field: str
+    role: Role
+    text: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """The texts of one row, and the ids and titles that say where they come from."""
+
+    number: int
+    texts: tuple[Text, ...]
+    marks: tuple[str, ...] = ()
+    lines: int = 1
+    """Lines that it spans in a file of lines."""
+
+
+@dataclass
+class Reading:
+    """What was met while reading: counts, and the first problems in words."""
+
+    rows: int = 0
+    texts: int = 0
+    unreadable: int = 0
+    textless: int = 0
+    problems: list[str] = field(default_factory=list)
+    fields: dict[str, int] = field(default_factory=dict)
+    """Every field met, with its number of texts (0 where it holds none)."""
+
+    def add(self, other: Reading) -> None:
+        """Count what another part met."""
+        self.rows += other.rows
+        self.texts += other.texts
+        self.unreadable += other.unreadable
+        self.textless += other.textless
+        self.problems = [*self.problems, *other.problems][:_LISTED]
+        for name, count in other.fields.items():
+            self.fields[name] = self.fields.get(name, 0) + count
+
+    def problem(self, message: str) -> None:
+        """Count a row that cannot be read."""
+        self.unreadable += 1
+        if len(self.problems) < _LISTED:
+            self.problems.append(message)
+
+
+def rows(piece: Piece, reading: Reading, fields: Sequence[str] = ()) -> Iterator[Row]:
+    """The rows of a piece that hold text; all else is counted in `reading`."""
+    wanted = _wanted(fields)
+    for number, span, record in _records(piece, reading):
+        reading.rows += 1
+        texts: list[Text] = []
+        marks: list[str] = []
+        _collect(record, "", "text", texts, marks, reading.fields)
+        if wanted:
+            texts = [chosen for text in texts if (chosen := _chosen(text, wanted))]
+        for text in texts:
+            reading.fields[text.field] = reading.fields.get(text.field, 0) + 1
+        reading.texts += len(texts)
+        if texts:
+            yield Row(number, tuple(texts), tuple(marks), span)
+        else:
+            reading.textless += 1
+
+
+def _records(piece: Piece, reading: Reading) -> Iterator[tuple[int, int, Any]]:
+    """Number, lines spanned and value of every record."""
+    part = piece.content
+    if isinstance(part, list):
+        yield from ((piece.first + place, 1, record) for place, record in enumerate(part))
+    elif isinstance(part, int):
+        yield from _group_rows(piece, part)
+    elif piece.file.form == "jsonl":
+        yield from _json_lines(piece, part, reading)
+    elif piece.file.form == "text":
+        yield from _paragraphs(piece, part)
+    else:
+        yield from _table_rows(piece, part, reading)
+
+
+def _group_rows(piece: Piece, group: int) -> Iterator[tuple[int, int, Any]]:
+    import pyarrow.parquet as pq
+
+    with file_errors(piece.file.path), pq.ParquetFile(piece.file.path) as parquet:
+        number = piece.first
+        for batch in parquet.iter_batches(RECORDS, row_groups=[group]):
+            for record in batch.to_pylist():
+                yield number, 1, record
+                number += 1
+
+
+def _json_lines(piece: Piece, block: bytes, reading: Reading) -> Iterator[tuple[int, int, Any]]:
+    for number, line in enumerate(block.split(b"\n"), start=piece.first):
+        if not line or line.isspace():
+            continue
+        try:
+            record = json.loads(line.decode())
+            if not isinstance(record, dict | list | str):
+                raise ValueError(f"the line is {described(record)}, expected an object")
+        except (ValueError, RecursionError) as error:
+            reading.rows += 1
+            what = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+            reading.problem(f"{piece.file.path}, line {number}: not a JSON object ({what}).")
+            continue
+        yield number, 1, record
+
+
+def _paragraphs(piece: Piece, block: bytes) -> Iterator[tuple[int, int, Any]]:
+    """Paragraphs where blank lines part them; else every line is a text."""
+    lines = block.decode("utf-8", "replace").split("\n")
+    filled = [bool(line.strip()) for line in lines]
+    if all(filled[:-1]):
+        yield from ((piece.first + at, 1, line) for at, line in enumerate(lines) if filled[at])
+        return
+    start = 0
+    for place in range(len(lines) + 1):
+        if place == len(lines) or not filled[place]:
+            if place > start:
+                yield piece.first + start, place - start, "\n".join(lines[start:place])
+            start = place + 1
+
+
+def _table_rows(piece: Piece, block: bytes, reading: Reading) -> Iterator[tuple[int, int, Any]]:
+    lines = block.decode("utf-8", "replace").split("\n")
+    table = table_reader([f"{line}\n" for line in lines], piece.file.form)
+    before = 0
+    while True:
+        try:
+            cells = next(table, None)
+        except csv.Error as error:
+            reading.rows += 1
+            reading.problem(f"{piece.file.path}, line {piece.first + before}: {error}.")
+            cells = []
+        if cells is None:
+            return
+        number, span, before = piece.first + before, table.line_num - before, table.line_num
+        if not any(cells) or (number == 1 and tuple(cells) == piece.header):
+            continue
+        if piece.header and len(cells) != len(piece.header):
+            reading.rows += 1
+            reading.problem(
+                f"{piece.file.path}, line {number}: {len(cells)} columns, "
+                f"expected {len(piece.header)}."
+            )
+            continue
+        yield number, span, dict(zip(piece.header, cells, strict=True)) if piece.header else cells
+
+
+def _collect(
+    value: Any, path: str, role: Role, texts: list[Text], marks: list[str], seen: dict[str, int]
+) -> None:
+    """Every string in a record, with the role that the names on its way give it."""
+    if isinstance(value, str):
+        if value and not value.isspace():
+            texts.append(Text(path or "text", role, value))
+    elif isinstance(value, dict):
+        speaker = value.get("role", value.get("from"))
+        said = "content" if "content" in value else "value"
+        for name, part in value.items():
+            below = f"{path}.{name}" if path else str(name)
+            plain = str(name).lower()
+            if plain in _MARKS and isinstance(part, str | int):
+                marks.append(str(part))
+                seen.setdefault(below, 0)
+                if plain != "title":
+                    continue
+            own: Role = _ROLE_OF.get(plain, role)
+            if isinstance(speaker, str) and name == said:
+                own = _SPEAKERS.get(speaker, "positive")  # type: ignore[assignment]
+            _collect(part, below, own, texts, marks, seen)
+    elif isinstance(value, list):
+        bare = not path and 1 < len(value) <= len(_BY_PLACE)
+        for place, part in enumerate(value):
+            below = path or f"column {place + 1}"
+            _collect(part, below, _BY_PLACE[place] if bare else role, texts, marks, seen)
+    else:
+        seen.setdefault(path, 0)
+
+
+def _chosen(text: Text, wanted: Mapping[str, Role | None]) -> Text | None:
+    for name in (text.field, text.field.rpartition(".")[2]):
+        if name in wanted:
+            return Text(text.field, wanted[name] or text.role, text.text)
+    return None
+
+
+def _wanted(fields: Sequence[str]) -> dict[str, Role | None]:
+    """Fields by name; `query=prompt` also says what the texts of the field are."""
+    wanted: dict[str, Role | None] = {}
+    for text in fields:
+        role, equals, name = text.partition("=")
+        if not equals:
+            wanted[text] = None
+        elif role in (*_BY_PLACE, "text"):
+            wanted[name] = role
+        else:
+            raise UsageError(
+                f"--field {text!r}: {role!r} is not a role; "
+                "expected query, positive, negative or text."
+            )
+    return wanted

@@ -1,0 +1,283 @@
+"""Training data against evaluation texts: piece by piece, on all cores, and never twice.
+
+Each finished piece is appended to a log beside the results. A scan that was killed reads the log
+and goes on with the pieces that are missing; files, settings or evaluation texts that changed give
+another log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+from r2med.append import AppendFile
+from r2med.atomic import seal, unseal
+from r2med.audit.files import Piece, TrainingFile, pieces
+from r2med.audit.matching import Match
+from r2med.audit.reading import Reading, Row, rows
+from r2med.errors import DamagedError, DataError
+from r2med.retrieve.conditions import Progress
+
+#: Below this many bytes in all, starting processes costs more than it saves.
+_WORTH_PROCESSES = 1 << 25
+_TEXTS = 2000
+_SHOWN = 2000
+_WAITING = 2
+#: Raise when the same pieces would give other hits.
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A text of a training row that matches an evaluation text."""
+
+    file: str
+    row: int
+    column: str
+    role: str
+    entry: int
+    """The evaluation text, by its place."""
+    kind: str
+    text: str
+    """The head of the training text."""
+    measures: Mapping[str, float] = field(default_factory=dict)
+    boilerplate: bool = False
+
+
+class Matcher(Protocol):
+    """What compares training texts with evaluation texts; it is sent to every process."""
+
+    @property
+    def identity(self) -> str:
+        """All that decides its answers."""
+
+    def matches(self, texts: Sequence[str]) -> list[Match]:
+        """All evaluation texts that some training texts match."""
+
+    def named(self, marks: Sequence[str]) -> list[int]:
+        """The evaluation texts whose source a row's ids and titles name."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """All hits, in the order of the files, and what was read of each file."""
+
+    hits: list[Hit]
+    read: dict[str, Reading]
+    failed: dict[str, str]
+    """Files that could not be read to their end, and why."""
+
+
+def scan(
+    files: Sequence[TrainingFile],
+    matcher: Matcher,
+    log: Path,
+    *,
+    fields: Sequence[str] = (),
+    processes: int | None = None,
+    strict: bool = False,
+    fresh: bool = False,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> Scan:
+    """Look through all files; what an earlier scan of the same files finished is taken from `log`.
+
+    `strict` makes the first row or file that cannot be read an error.
+    """
+    record = _Log(log / _key(files, matcher, fields), fresh)
+    found = Scan([], {file.name: Reading() for file in files}, {})
+    sizes = {file.name: max(file.path.stat().st_size, 1) for file in files}
+    shares = dict.fromkeys(sizes, 0.0)
+    work = _Work(matcher, tuple(fields))
+    if processes is None:
+        processes = os.cpu_count() or 1 if sum(sizes.values()) > _WORTH_PROCESSES else 1
+    started = time.monotonic()
+    try:
+        for piece, outcome in _outcomes(
+            _todo(files, found.failed, strict), record, work, processes
+        ):
+            reading = Reading(**outcome["reading"])
+            if strict and reading.problems:
+                raise DataError(f"{reading.problems[0]}\nWithout --strict it is only counted.")
+            found.read[piece.file.name].add(reading)
+            found.hits.extend(Hit(**hit) for hit in outcome["hits"])
+            shares[piece.file.name] = piece.done
+            done = sum(shares[name] * size for name, size in sizes.items())
+            seconds = time.monotonic() - started
+            progress(Progress(piece.file.name, int(done), sum(sizes.values()), seconds))
+    finally:
+        record.close()
+    order = {file.name: place for place, file in enumerate(files)}
+    found.hits.sort(key=lambda hit: (order[hit.file], hit.row, hit.column, hit.entry))
+    return found
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a process needs to look through a piece."""
+
+    matcher: Matcher
+    fields: tuple[str, ...]
+
+    def outcome(self, piece: Piece) -> dict[str, Any]:
+        """The hits of a piece and what was read, as JSON holds them."""
+        reading = Reading()
+        hits: list[Hit] = []
+        stream = rows(piece, reading, self.fields)
+        while batch := list(islice(stream, _TEXTS)):
+            hits += self._hits(piece.file.name, batch)
+        return {"reading": asdict(reading), "hits": [asdict(hit) for hit in hits]}
+
+    def _hits(self, file: str, batch: Sequence[Row]) -> Iterator[Hit]:
+        numbers: dict[str, int] = {}
+        for row in batch:
+            for text in row.texts:
+                numbers.setdefault(text.text, len(numbers))
+        by_text: dict[int, list[Match]] = {}
+        for match in self.matcher.matches(list(numbers)):
+            by_text.setdefault(match.text, []).append(match)
+        for row in batch:
+            matched = set()
+            for text in row.texts:
+                head = _head(text.text)
+                for match in by_text.get(numbers[text.text], ()):
+                    matched.add(match.entry)
+                    yield Hit(
+                        file,
+                        row.number,
+                        text.field,
+                        text.role,
+                        match.entry,
+                        match.kind,
+                        head,
+                        match.measures,
+                        match.boilerplate,
+                    )
+            if row.marks:
+                first = row.texts[0]
+                for entry in self.matcher.named(row.marks):
+                    if entry not in matched:
+                        kind, head = "same source", _head(first.text)
+                        yield Hit(file, row.number, first.field, first.role, entry, kind, head)
+
+
+class _Log:
+    """Finished pieces by file and number."""
+
+    def __init__(self, folder: Path, fresh: bool) -> None:
+        self._file = AppendFile(folder, ".jsonl", what="progress of the audit")
+        self._done: dict[tuple[str, int], dict[str, Any]] = {}
+        for path in () if fresh else sorted(folder.glob("*.jsonl")):
+            for line in path.read_bytes().splitlines():
+                try:
+                    record = unseal(line, path)
+                except DamagedError:
+                    continue  # half a line of a killed process; the piece is done again
+                self._done[record["file"], record["piece"]] = record["outcome"]
+
+    def get(self, piece: Piece) -> dict[str, Any] | None:
+        return self._done.get((piece.file.name, piece.number))
+
+    def add(self, piece: Piece, outcome: dict[str, Any]) -> None:
+        row = {"file": piece.file.name, "piece": piece.number, "outcome": outcome}
+        self._file.append(seal(row, indent=None).encode())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _todo(files: Sequence[TrainingFile], failed: dict[str, str], strict: bool) -> Iterator[Piece]:
+    for file in files:
+        try:
+            yield from pieces(file)
+        except DataError as problem:
+            if strict:
+                raise
+            failed[file.name] = str(problem)
+
+
+def _outcomes(
+    todo: Iterable[Piece], log: _Log, work: _Work, processes: int
+) -> Iterator[tuple[Piece, dict[str, Any]]]:
+    """Every piece with its outcome; at most a few pieces are held at a time."""
+    if processes < 2:
+        for piece in todo:
+            outcome = log.get(piece)
+            if outcome is None:
+                outcome = work.outcome(piece)
+                log.add(piece, outcome)
+            yield piece, outcome
+        return
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(work,))
+    waiting: deque[tuple[Piece, Future[dict[str, Any]]]] = deque()
+    try:
+        for piece in todo:
+            known = log.get(piece)
+            if known is not None:
+                yield piece, known
+                continue
+            waiting.append((piece, pool.submit(_outcome, piece)))
+            while len(waiting) > _WAITING * processes:
+                yield _finished(waiting, log)
+        while waiting:
+            yield _finished(waiting, log)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _finished(
+    waiting: deque[tuple[Piece, Future[dict[str, Any]]]], log: _Log
+) -> tuple[Piece, dict[str, Any]]:
+    piece, coming = waiting.popleft()
+    outcome = coming.result()
+    log.add(piece, outcome)
+    return piece, outcome
+
+
+_work: _Work | None = None
+
+
+def _begin(work: _Work) -> None:
+    """Ready a process; it leaves Ctrl-C to its parent, and ends with it."""
+    global _work
+    _work = work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _outcome(piece: Piece) -> dict[str, Any]:
+    assert _work is not None
+    return _work.outcome(piece)
+
+
+def _key(files: Sequence[TrainingFile], matcher: Matcher, fields: Sequence[str]) -> str:
+    facts = [
+        (str(file.path.resolve()), file.path.stat().st_size, file.path.stat().st_mtime_ns)
+        for file in files
+    ]
+    identity = json.dumps([_VERSION, facts, matcher.identity, list(fields)])
+    return hashlib.sha256(identity.encode()).hexdigest()[:32]
+
+
+def _head(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN].rsplit(" ", 1)[0] + " …"
