@@ -110,16 +110,19 @@ def fingerprints(text: str) -> list[str]:
     sequence = words(text)
     if not sequence:
         return []
-    hashes = [
-        _hash(" ".join(sequence[start : start + GRAM]))
-        for start in range(max(len(sequence) - GRAM + 1, 1))
-    ]
+    hashes = gram_hashes(sequence)
     windows = range(max(len(hashes) - WINDOW + 1, 1))
     return sorted({min(hashes[start : start + WINDOW]) for start in windows})
 
 
-def _hash(gram: str) -> str:
-    return hashlib.blake2b(gram.encode(), digest_size=_HASH_BYTES).hexdigest()
+def gram_hashes(sequence: Sequence[str]) -> list[str]:
+    """The hash of every run of eight words, in order; a shorter text counts as one run."""
+    return [
+        hashlib.blake2b(
+            " ".join(sequence[start : start + GRAM]).encode(), digest_size=_HASH_BYTES
+        ).hexdigest()
+        for start in range(max(len(sequence) - GRAM + 1, 1))
+    ]
 
 
 def _exclusion(task: Task, kind: Kind, name: str, text: str) -> Exclusion:

@@ -25,8 +25,6 @@ from typing import Literal
 import numpy as np
 
 from r2med.audit.evaluation import Evaluation, Place, Role
-from r2med.audit.exclusions import words
-from r2med.audit.matching import SHORTEST
 from r2med.audit.scanning import Hit, Scan
 from r2med.measure.intervals import Interval, mean_interval
 
@@ -111,10 +109,9 @@ _Hits = dict[tuple[Place, str, str], list[Hit]]
 
 
 def _by_place(wanted: Evaluation, hits: Sequence[Hit]) -> _Hits:
-    short = {n for n, text in enumerate(wanted.texts) if len(words(text)) < SHORTEST}
     grouped: _Hits = {}
     for hit in hits:
-        group = "boilerplate" if hit.boilerplate else "short" if hit.entry in short else "counted"
+        group = "boilerplate" if hit.boilerplate else "short" if hit.short else "counted"
         for place in wanted.places[hit.entry]:
             grouped.setdefault((place, hit.kind, group), []).append(hit)
     return grouped
@@ -195,9 +192,7 @@ def _finding(kind: str, place: Place, text: str, hits: Sequence[Hit]) -> Finding
     return Finding(kind, place.role, place.id, text, rows, evidence)
 
 
-def _shares(
-    task: str, wanted: Evaluation, strongest: Mapping[Place, Finding]
-) -> tuple[Share, ...]:
+def _shares(task: str, wanted: Evaluation, strongest: Mapping[Place, Finding]) -> tuple[Share, ...]:
     counts = Counter((place.role, finding.kind) for place, finding in strongest.items())
     shares = []
     for (owner, role), of in wanted.audited.items():
@@ -237,9 +232,7 @@ def _counted(share: Share) -> str:
     return f"{share.affected:,} of {share.of:,} {_ROLES[share.role]}"
 
 
-def _affected(
-    task: str, wanted: Evaluation, strongest: Mapping[Place, Finding]
-) -> tuple[str, ...]:
+def _affected(task: str, wanted: Evaluation, strongest: Mapping[Place, Finding]) -> tuple[str, ...]:
     strong = {
         (place.role, place.id) for place, finding in strongest.items() if finding.kind in STRONG
     }

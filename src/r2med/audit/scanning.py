@@ -24,8 +24,9 @@ from typing import Any, Protocol
 
 from r2med.append import AppendFile
 from r2med.atomic import seal, unseal
+from r2med.audit.exclusions import words
 from r2med.audit.files import Piece, TrainingFile, pieces
-from r2med.audit.matching import Match
+from r2med.audit.matching import SHORTEST, Match
 from r2med.audit.reading import Reading, Row, rows
 from r2med.errors import DamagedError, DataError
 from r2med.retrieve.conditions import Progress
@@ -54,6 +55,11 @@ class Hit:
     """The head of the training text."""
     measures: Mapping[str, float] = field(default_factory=dict)
     boilerplate: bool = False
+
+    @property
+    def short(self) -> bool:
+        """Whether the equal texts are too short to say anything."""
+        return self.kind == "exact" and len(words(self.text)) < SHORTEST
 
 
 class Matcher(Protocol):

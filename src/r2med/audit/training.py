@@ -1,0 +1,212 @@
+"""The audit of a training set: scan it, judge every task, say what it means for stored scores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from r2med.audit.evaluation import Evaluation, Role, TextMatcher, evaluation
+from r2med.audit.files import TrainingFile, training_files
+from r2med.audit.findings import TaskAudit, task_audits
+from r2med.audit.listed import ExclusionMatcher
+from r2med.audit.matching import NGRAM
+from r2med.audit.reading import Reading
+from r2med.audit.scanning import Matcher, Scan, scan
+from r2med.errors import DataError
+from r2med.measure.intervals import DIFFERENCES, Column, Interval, pooled_interval
+from r2med.results.audits import FOLDER, write_audit
+from r2med.results.lookup import newest_by_system
+from r2med.results.record import Result
+from r2med.retrieve.conditions import Progress, Tell
+from r2med.tasks.task import Task
+
+_FIELDS_SHOWN = 20
+CAUTION = (
+    "Affected queries may be easier or harder than the others anyway; the difference alone does "
+    "not show that a model profited."
+)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A stored score with and without the queries that the training set touches."""
+
+    task: str
+    system: str
+    metric: str
+    raw: float
+    decontaminated: float | None
+    """Over the unaffected queries alone; None where there are none."""
+    affected: float | None
+    affected_queries: int
+    unaffected_queries: int
+    difference: float | None
+    """Affected minus unaffected, with its interval."""
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The outcome of one audit."""
+
+    training: str
+    against: tuple[str, ...]
+    ngram: int
+    created: str
+    files: dict[str, Reading]
+    failed: dict[str, str]
+    tasks: tuple[TaskAudit, ...]
+    effects: tuple[Effect, ...]
+    scan: Scan
+    sources: tuple[TrainingFile, ...]
+    evaluation: Evaluation
+
+    @property
+    def rows(self) -> int:
+        """Training rows looked at."""
+        return sum(reading.rows for reading in self.files.values())
+
+    def values(self) -> dict[str, Any]:
+        """All but the single hits, as JSON holds it."""
+        whole = {name: getattr(self, name) for name in ("training", "against", "ngram", "created")}
+        return {
+            **whole,
+            "rows": self.rows,
+            "files": {name: asdict(reading) for name, reading in self.files.items()},
+            "failed": self.failed,
+            "tasks": [asdict(task) for task in self.tasks],
+            "effects": [asdict(effect) for effect in self.effects],
+        }
+
+
+def audit_training(
+    training: Sequence[str],
+    tasks: Iterable[Task],
+    *,
+    name: str | None = None,
+    against: Sequence[Role] = ("query", "positive"),
+    ngram: int = NGRAM,
+    sample: int | None = None,
+    fields: Sequence[str] = (),
+    exclusions: Path | None = None,
+    results: Path,
+    stored: Sequence[Result] = (),
+    metric: str = "ndcg@10",
+    strict: bool = False,
+    force: bool = False,
+    progress: Callable[[Progress], None] = lambda _: None,
+    tell: Tell,
+) -> Audit:
+    """Say of every task whether its texts are in the training data, and store the outcomes.
+
+    With `exclusions`, the list alone says what to look for, and `tasks` are not read. `stored`
+    are results whose scores are split by affected and unaffected queries. The scan is logged under
+    `results`, so that it goes on where it was killed; `force` begins anew.
+    """
+    files = training_files(training)
+    matcher: Matcher
+    if exclusions is not None:
+        listed = ExclusionMatcher.read(exclusions)
+        matcher, wanted = listed, listed.evaluation
+    else:
+        wanted = evaluation(tasks, against, sample=sample)
+        matcher = TextMatcher(wanted, ngram=ngram)
+    found = scan(
+        files,
+        matcher,
+        results / FOLDER / "progress",
+        fields=fields,
+        strict=strict,
+        fresh=force,
+        progress=progress,
+    )
+    _tell_problems(found, tell)
+    audits = task_audits(wanted, found)
+    audit = Audit(
+        training=name or Path(training[0]).resolve().name,
+        against=("exclusion list",) if exclusions else tuple(against),
+        ngram=ngram,
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        files=found.read,
+        failed=found.failed,
+        tasks=tuple(audits),
+        effects=tuple(_effects(audits, stored, metric, tell)),
+        scan=found,
+        sources=tuple(files),
+        evaluation=wanted,
+    )
+    for task in audits:
+        own = {"training": audit.training, "created": audit.created, "rows": audit.rows}
+        write_audit(results, {**own, **asdict(task)})
+    return audit
+
+
+def _tell_problems(found: Scan, tell: Tell) -> None:
+    """Name what could not be read; DataError where there was no text at all."""
+    for problem in found.failed.values():
+        tell(f"{problem} The rest of the file is left out.")
+    for name, reading in found.read.items():
+        if reading.unreadable:
+            tell(
+                f"{name}: {reading.unreadable:,} of {reading.rows:,} rows cannot be read, "
+                f"e.g. {reading.problems[0]}"
+            )
+        if not reading.rows and name not in found.failed:
+            tell(f"{name} is empty.")
+        elif reading.rows > reading.unreadable and not reading.texts:
+            tell(f"{name}: no text in it. Fields seen: {_fields(reading)}.")
+    if not any(reading.texts for reading in found.read.values()):
+        seen = Reading()
+        for reading in found.read.values():
+            seen.add(reading)
+        raise DataError(
+            f"No text was found in {', '.join(found.read)}. Fields seen: {_fields(seen)}.\n"
+            "Name the fields that hold text with --field."
+        )
+
+
+def _fields(reading: Reading) -> str:
+    names = [name for name in reading.fields if name]
+    more = f" and {len(names) - _FIELDS_SHOWN} more" if len(names) > _FIELDS_SHOWN else ""
+    return ", ".join(f'"{name}"' for name in names[:_FIELDS_SHOWN]) + more or "none"
+
+
+def _effects(
+    audits: Sequence[TaskAudit], stored: Sequence[Result], metric: str, tell: Tell
+) -> Iterable[Effect]:
+    for audit in audits:
+        own = [result for result in stored if result.record.task.hash == audit.hash]
+        for system, result in newest_by_system(own, tell).items():
+            if metric in result.scores.columns:
+                yield _effect(audit, system, metric, result)
+
+
+def _effect(audit: TaskAudit, system: str, metric: str, result: Result) -> Effect:
+    column = result.scores[metric]
+    chosen = np.isin(result.scores.query_ids.to_pylist(), audit.affected_queries)
+    affected, rest = column[chosen], column[~chosen]
+    both = bool(len(affected) and len(rest))
+    return Effect(
+        task=audit.task,
+        system=system,
+        metric=metric,
+        raw=float(column.mean()),
+        decontaminated=float(rest.mean()) if len(rest) else None,
+        affected=float(affected.mean()) if len(affected) else None,
+        affected_queries=len(affected),
+        unaffected_queries=len(rest),
+        difference=float(affected.mean() - rest.mean()) if both else None,
+        interval=_difference_interval(affected, rest) if both else None,
+    )
+
+
+def _difference_interval(first: Column, second: Column) -> Interval:
+    """Of the difference of two means over different queries."""
+    half = pooled_interval([first, -second], span=DIFFERENCES)
+    low, high = max(2 * half.low, DIFFERENCES[0]), min(2 * half.high, DIFFERENCES[1])
+    return Interval(low, high, half.confidence)
