@@ -198,6 +198,8 @@ def _collect(
         speaker = value.get("role", value.get("from"))
         said = "content" if "content" in value else "value"
         for name, part in value.items():
+            if isinstance(speaker, str) and said in value and name in ("role", "from"):
+                continue
             below = f"{path}.{name}" if path else str(name)
             plain = str(name).lower()
             if plain in _MARKS and isinstance(part, str | int):

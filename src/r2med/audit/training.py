@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,9 +23,21 @@ from r2med.results.audits import FOLDER, write_audit
 from r2med.results.lookup import newest_by_system
 from r2med.results.record import Result
 from r2med.retrieve.conditions import Progress, Tell
+from r2med.tabular import Tabular, table_of
 from r2med.tasks.task import Task
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _FIELDS_SHOWN = 20
+_COLUMNS: dict[str, type] = {
+    **dict.fromkeys(("task", "role", "id", "kind"), str),
+    "rows": int,
+    "file": str,
+    "row": int,
+    **dict.fromkeys(("column", "with_id", "text", "training_text"), str),
+    **dict.fromkeys(("covered", "aligned", "jaccard"), float),
+}
 CAUTION = (
     "Affected queries may be easier or harder than the others anyway; the difference alone does "
     "not show that a model profited."
@@ -51,8 +63,10 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class Audit:
-    """The outcome of one audit."""
+class Audit(Tabular):
+    """The outcome of one audit; as a table, one row per finding."""
+
+    drawn_by = "r2med.report.audit"
 
     training: str
     against: tuple[str, ...]
@@ -71,8 +85,26 @@ class Audit:
         """Training rows looked at."""
         return sum(reading.rows for reading in self.files.values())
 
-    def values(self) -> dict[str, Any]:
-        """All but the single hits, as JSON holds it."""
+    def to_arrow(self) -> pa.Table:
+        """One row per finding that counts, with its first evidence."""
+        rows = [
+            {
+                "task": task.task,
+                **asdict(finding),
+                **asdict(finding.evidence[0]),
+                **finding.evidence[0].measures,
+                "role": finding.role,
+                "text": finding.text,
+                "rows": finding.rows,
+                "training_text": finding.evidence[0].text,
+            }
+            for task in self.tasks
+            for finding in task.findings
+        ]
+        return table_of(_COLUMNS, rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the single hits."""
         whole = {name: getattr(self, name) for name in ("training", "against", "ngram", "created")}
         return {
             **whole,

@@ -25,6 +25,7 @@ COMMANDS = {
     "plot": Listed(_UNDERSTAND, "plot:plot", "Draw a figure for screen or print."),
     "tasks": Listed(_DATA, "tasks:tasks", "List, fetch, verify and describe tasks."),
     "nano": Listed(_DATA, "nano:nano", "Build and judge Nano tasks."),
+    "audit": Listed(_DATA, "audit:audit", "Did the evaluation leak into training data?"),
     "fetch": Listed(_DATA, "tasks:fetch", "The same as `r2med tasks fetch`."),
     "results": Listed(_STORE, "results:results", "List, show or export stored results."),
     "cache": Listed(_STORE, "cache:cache", "Show or clear data and caches; never results."),

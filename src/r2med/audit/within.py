@@ -1,0 +1,170 @@
+"""A benchmark against itself: the same text twice, labels that contradict, queries that tell.
+
+| kind          | what it is                                                                     |
+|---------------|--------------------------------------------------------------------------------|
+| repeated      | two queries, or two documents, of one task or of two, that match as `matching` |
+|               | says                                                                           |
+| label noise   | a positive of a query that equals, or nearly, a document that is not its       |
+|               | positive                                                                       |
+| answer named  | a query that holds the words of its own answer                                 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from r2med.audit.evaluation import Evaluation, Place, evaluation
+from r2med.audit.exclusions import words
+from r2med.audit.matching import NGRAM, Index
+from r2med.retrieve.conditions import Progress
+from r2med.tabular import Tabular, table_of
+from r2med.tasks.task import Task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Issue = Literal["repeated", "label noise", "answer named"]
+_BATCH = 2000
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Two places that hold the same text, or nearly; of an answer, the second is empty."""
+
+    issue: Issue
+    kind: str
+    task: str
+    role: str
+    id: str
+    text: str
+    other_task: str
+    other_role: str
+    other_id: str
+    other_text: str
+    query: str = ""
+    """Of label noise, the query for which only the first is a positive."""
+
+    @property
+    def across(self) -> bool:
+        """Whether two tasks are involved."""
+        return bool(self.other_task) and self.task != self.other_task
+
+
+@dataclass(frozen=True)
+class SelfAudit(Tabular):
+    """What was found within and between tasks; as a table, one row per pair."""
+
+    drawn_by = "r2med.report.self_audit"
+
+    tasks: tuple[str, ...]
+    queries: int
+    documents: int
+    repeats: tuple[Repeat, ...]
+
+    def to_arrow(self) -> pa.Table:
+        """One row per pair of places."""
+        names = [name for name in Repeat.__dataclass_fields__ if name not in ("across",)]
+        return table_of(dict.fromkeys(names, str), [asdict(repeat) for repeat in self.repeats])
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything."""
+        return asdict(self)
+
+
+def audit_self(
+    tasks: Iterable[Task],
+    *,
+    ngram: int = NGRAM,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> SelfAudit:
+    """Repeated texts, label noise and queries that name their answer, in and between tasks."""
+    group = list(tasks)
+    wanted = evaluation(group, ("query", "positive", "document"))
+    pairs = list(_pairs(wanted, ngram, progress))
+    repeats = [
+        *(_repeat("repeated", kind, a, b, wanted) for kind, a, b in pairs if _alike(a[1], b[1])),
+        *_label_noise(pairs, wanted),
+        *(repeat for task in group for repeat in _answers_named(task)),
+    ]
+    counts = dict.fromkeys(("query", "positive", "document"), 0)
+    for (_, role), count in wanted.total.items():
+        counts[role] += count
+    documents = counts["positive"] + counts["document"]
+    return SelfAudit(tuple(wanted.hashes), counts["query"], documents, tuple(repeats))
+
+
+_Held = tuple[int, Place]
+
+
+def _pairs(
+    wanted: Evaluation, ngram: int, progress: Callable[[Progress], None]
+) -> Iterator[tuple[str, _Held, _Held]]:
+    """Every two places with matching texts: equal ones first, then others by kind."""
+    for entry, places in enumerate(wanted.places):
+        for first, second in _each_two(places):
+            yield "exact", (entry, first), (entry, second)
+    index = Index(wanted.texts, ngram=ngram)
+    for start in range(0, len(index), _BATCH):
+        batch = index.texts[start : start + _BATCH]
+        for match in index.matches(batch):
+            entry = start + match.text
+            if match.entry >= entry or match.boilerplate:
+                continue
+            for first in wanted.places[match.entry]:
+                for second in wanted.places[entry]:
+                    yield match.kind, (match.entry, first), (entry, second)
+        progress(Progress("comparing texts", min(start + _BATCH, len(index)), len(index), 0.0))
+
+
+def _each_two(places: Sequence[Place]) -> Iterator[tuple[Place, Place]]:
+    for number, first in enumerate(places):
+        yield from ((first, second) for second in places[number + 1 :])
+
+
+def _alike(first: Place, second: Place) -> bool:
+    return (first.role == "query") == (second.role == "query")
+
+
+def _repeat(
+    issue: Issue, kind: str, first: _Held, second: _Held, wanted: Evaluation, query: str = ""
+) -> Repeat:
+    (entry, a), (other, b) = first, second
+    own, others = wanted.texts[entry], wanted.texts[other]
+    return Repeat(issue, kind, a.task, a.role, a.id, own, b.task, b.role, b.id, others, query)
+
+
+def _label_noise(pairs: Sequence[tuple[str, _Held, _Held]], wanted: Evaluation) -> Iterator[Repeat]:
+    """Two alike documents of one task, of which only one is a positive of a query."""
+    queries: dict[tuple[str, str], list[str]] = {}
+    for (task, query), positives in wanted.positives.items():
+        for name in positives:
+            queries.setdefault((task, name), []).append(query)
+    for kind, a, b in pairs:
+        if a[1].task != b[1].task or "query" in (a[1].role, b[1].role) or kind == "excerpt":
+            continue
+        for first, second in ((a, b), (b, a)):
+            task = first[1].task
+            for query in queries.get((task, first[1].id), ()):
+                if second[1].id not in wanted.positives[task, query]:
+                    yield _repeat("label noise", kind, first, second, wanted, query)
+
+
+def _answers_named(task: Task) -> Iterator[Repeat]:
+    answers = task.queries.answers.to_pylist()
+    for (name, text), answer in zip(task.queries.items(), answers, strict=True):
+        told = f" {' '.join(words(answer or ''))} "
+        if told.strip() and told in f" {' '.join(words(text))} ":
+            yield Repeat(
+                "answer named",
+                "contained",
+                task.name,
+                "query",
+                name,
+                text,
+                "",
+                "answer",
+                "",
+                answer,
+            )

@@ -1,0 +1,185 @@
+"""Training data in any common form gives the same texts, and bad rows are named and counted."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow.csv import write_csv
+
+from r2med.audit.files import pieces, training_files
+from r2med.audit.reading import Reading, Row, rows
+from r2med.errors import DataError, MissingError, UsageError
+from r2med.tasks.reading import lines
+
+RECORDS = [
+    {"query": f'question "{n}"\nof two lines', "positive": f"answer, {n}", "negative": f"other {n}"}
+    for n in range(40)
+]
+
+
+def read(path: Path, *fields: str) -> tuple[list[Row], Reading]:
+    reading = Reading()
+    (file,) = training_files([str(path)])
+    return [row for piece in pieces(file) for row in rows(piece, reading, fields)], reading
+
+
+def write(folder: Path, form: str) -> Path:
+    path = folder / f"train.{form}"
+    jsonl = "".join(json.dumps(record) + "\n" for record in RECORDS).encode()
+    if form == "jsonl":
+        path.write_bytes(jsonl)
+    elif form == "jsonl.gz":
+        path.write_bytes(gzip.compress(jsonl))
+    elif form == "jsonl.zst":
+        with pa.CompressedOutputStream(str(path), "zstd") as file:
+            file.write(jsonl)
+    elif form == "json":
+        path.write_text(json.dumps(RECORDS))
+    elif form == "parquet":
+        pq.write_table(pa.Table.from_pylist(RECORDS), path, row_group_size=7)
+    elif form == "arrow":
+        table = pa.Table.from_pylist(RECORDS)
+        with pa.ipc.new_stream(str(path), table.schema) as stream:
+            stream.write_table(table, max_chunksize=9)
+    else:
+        write_csv(pa.Table.from_pylist(RECORDS), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "form", ["jsonl", "jsonl.gz", "jsonl.zst", "json", "csv", "parquet", "arrow"]
+)
+def test_every_form_gives_the_same_texts_and_roles_however_it_is_cut(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 100)
+
+    read_rows, reading = read(write(tmp_path, form))
+
+    texts = [{text.role: text.text for text in row.texts} for row in read_rows]
+    assert texts == RECORDS
+    assert (reading.rows, reading.texts, reading.unreadable) == (40, 120, 0)
+
+
+def test_tables_without_a_header_are_triples(tmp_path: Path) -> None:
+    path = tmp_path / "triples.tsv"
+    path.write_text('what is "this" about\ta long text about it\tanother long text\n' * 2)
+
+    (row, _), _ = read(path)
+
+    assert [(text.role, text.text) for text in row.texts] == [
+        ("query", 'what is "this" about'),
+        ("positive", "a long text about it"),
+        ("negative", "another long text"),
+    ]
+
+
+def test_plain_text_is_read_by_paragraph_or_by_line(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\n\n\nthree\n")
+    (tmp_path / "b.txt").write_text("one\ntwo\nthree")
+
+    paragraphs, _ = read(tmp_path / "a.txt")
+    each_line, _ = read(tmp_path / "b.txt")
+
+    assert [(row.number, row.texts[0].text) for row in paragraphs] == [
+        (1, "one\ntwo"),
+        (5, "three"),
+    ]
+    assert [row.number for row in each_line] == [1, 2, 3]
+
+
+def test_chats_and_nested_passages_say_who_speaks(tmp_path: Path) -> None:
+    path = tmp_path / "chat.jsonl"
+    records = [
+        {
+            "messages": [
+                {"role": "user", "content": "asked"},
+                {"role": "assistant", "content": "said"},
+            ]
+        },
+        {"query": "q", "positive_passages": [{"docid": "PMC7_1", "text": "p", "title": "t"}]},
+        ["first", "second"],
+        "bare",
+    ]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+    chat, nested, pair, bare = read(path)[0]
+
+    assert [(text.role, text.text) for text in chat.texts] == [
+        ("query", "asked"),
+        ("positive", "said"),
+    ]
+    assert [(t.role, t.field) for t in nested.texts[1:]] == [
+        ("positive", "positive_passages.text"),
+        ("positive", "positive_passages.title"),
+    ]
+    assert nested.marks == ("PMC7_1", "t")
+    assert [text.role for text in pair.texts] == ["query", "positive"]
+    assert bare.texts[0].role == "text"
+
+
+def test_fields_can_be_chosen_and_given_a_role(tmp_path: Path) -> None:
+    path = write(tmp_path, "jsonl")
+
+    chosen, _ = read(path, "query=negative")
+
+    assert {(text.role, text.field) for row in chosen for text in row.texts} == {
+        ("query", "negative")
+    }
+    with pytest.raises(UsageError, match="'asked' is not a role"):
+        read(path, "asked=negative")
+
+
+def test_rows_that_cannot_be_read_are_named_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.jsonl"
+    path.write_bytes(
+        b'{"text": "good"}\n{"text": \n\xff\xfe\n17\n{"number": 3}\n{"text": "good"}\n'
+    )
+
+    read_rows, reading = read(path)
+
+    assert [row.number for row in read_rows] == [1, 6]
+    assert (reading.rows, reading.unreadable, reading.textless) == (6, 3, 1)
+    assert "line 2" in reading.problems[0] and "not UTF-8" in reading.problems[1]
+    assert "the number 17" in reading.problems[2]
+    assert "number" in reading.fields
+
+
+def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"ab\0cd\n")
+    (tmp_path / "a.parquet").write_bytes(b"no parquet")
+    (tmp_path / "a.json").write_text('[{"text": "whole"}, {"text": ')
+
+    for name in ("a.txt", "a.parquet", "a.json"):
+        with pytest.raises(DataError, match=name):
+            read(tmp_path / name)
+
+
+def test_files_folders_globs_and_datasets_of_the_hub_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = tmp_path / "hub" / "datasets--me--set" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    write(snapshot, "parquet")
+    (snapshot / "README.md").write_text("not data")
+    write(tmp_path, "jsonl")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+
+    def names(*wanted: str) -> list[str]:
+        return [file.name for file in training_files(wanted)]
+
+    assert names("me/set") == ["abc/train.parquet"]
+    assert names(str(tmp_path / "*.jsonl")) == ["train.jsonl"]
+    assert sorted(names(str(tmp_path))) == [
+        f"{tmp_path.name}/hub/datasets--me--set/snapshots/abc/train.parquet",
+        f"{tmp_path.name}/train.jsonl",
+    ]
+    with pytest.raises(MissingError, match="no such file"):
+        names("nowhere/set")
+    with pytest.raises(UsageError, match="does not say its form"):
+        names(str(snapshot / "README.md"))
