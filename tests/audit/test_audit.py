@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from r2med.audit.evaluation import TextMatcher, evaluation
 from r2med.audit.files import training_files
+from r2med.audit.matching import Match
 from r2med.audit.scanning import scan
 from r2med.errors import DataError
 from r2med.results.audits import stored_audits
@@ -254,9 +255,12 @@ def test_a_killed_audit_goes_on_where_it_was(
     log.write_bytes(log.read_bytes()[:-20])
     asked: list[int] = []
     real = matcher.matches
-    monkeypatch.setattr(
-        matcher, "matches", lambda texts: (asked.append(len(texts)), real(texts))[1]
-    )
+
+    def counted(texts: Sequence[str]) -> list[Match]:
+        asked.append(len(texts))
+        return real(texts)
+
+    monkeypatch.setattr(matcher, "matches", counted)
 
     resumed = scan(files, matcher, here / "log")
 
