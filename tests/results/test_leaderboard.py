@@ -13,8 +13,9 @@ from r2med.errors import UsageError
 from r2med.report.formats import Page
 from r2med.report.leaderboard import draw
 from r2med.results.entrants import Separation
-from r2med.results.leaderboard import Leaderboard, Standing, leaderboard
+from r2med.results.leaderboard import GAIN_TITLES, Leaderboard, leaderboard
 from r2med.results.record import Result
+from r2med.results.standings import Standing
 from r2med.tasks.registry import find_suite
 from tests.results.storing import ranks, store
 
@@ -34,26 +35,33 @@ def stored_on(tasks: list[str], system: str, *values: int, data: str = "data") -
 def test_published_systems_are_ranked_by_the_task_mean() -> None:
     board = leaderboard()
 
-    assert [r.system for r in board.rows[:2]] == ["query2doc:gpt4 | nv", "hyde:o3-mini | nv"]
-    assert [r.rank for r in board.rows] == list(range(1, 79))
+    published = [r.system for r in board.rows if r.origin == "published"]
+    assert published[:2] == ["query2doc:gpt4 | nv", "hyde:o3-mini | nv"]
+    assert [r.rank for r in board.rows] == list(range(1, 155))
     assert "each task counts once" in board.mean_title
 
 
 def test_classical_reranking_hurts_and_reasoning_helps() -> None:
     board = leaderboard()
 
-    gains = {kind: [r.gain for r in board.rows if r.kind == kind] for kind in ("gar", "reranker")}
+    gains = {group: [r.gain for r in board.rows if r.group == group] for group in GAIN_TITLES}
 
-    assert all(gain is not None and gain < 0 for gain in gains["reranker"])
+    assert all(gain is not None and gain < 0 for gain in gains["classical"])
     assert all(gain is not None and gain > 0 for gain in gains["gar"])
+    assert [(each.group, each.systems, each.better) for each in board.gains] == [
+        ("gar", 73, 73),
+        ("classical", 11, 0),
+        ("reasoning", 17, 15),
+        ("prompted", 3, 3),
+    ]
     assert row(board, "nv | rankllama@10", "published").gain == pytest.approx(-0.0150, abs=1e-4)
 
 
 def test_a_gain_is_known_even_when_the_first_stage_is_not_shown() -> None:
     board = leaderboard(kind="reranker")
 
-    assert len(board.rows) == 6
-    assert all(r.gain_over == "nv" for r in board.rows)
+    assert len(board.rows) == 6 + 25
+    assert {r.gain_over for r in board.rows} == {"nv", "e5", "diver"}
 
 
 def test_a_family_narrows_the_tasks_and_the_mean() -> None:
@@ -74,7 +82,10 @@ def test_systems_without_a_metric_are_counted_not_ranked() -> None:
     board = leaderboard(metric="mrr")
 
     assert len(board.rows) == 24
-    assert board.notes == ("54 of 78 published systems have no figure for mrr.",)
+    assert board.notes == (
+        "54 of 78 published systems have no figure for mrr.",
+        "Later works report ndcg@10 only, so none of them stands here.",
+    )
 
 
 def test_the_nano_board_weighs_queries_unless_asked_otherwise() -> None:
@@ -127,7 +138,10 @@ def test_a_system_that_lacks_tasks_has_no_mean_and_no_rank() -> None:
 
     partial = board.rows[-1]
     assert (partial.system, partial.mean, partial.rank) == ("bm25-lucene", None, None)
-    assert partial.marks == ("3 of 8 tasks measured: no mean, no rank",)
+    assert partial.marks == (
+        "3 of 8 tasks measured: no mean, no rank; on these alone 100.00, rank 1 of 2 "
+        f"(--task {','.join(TASKS[:3])})",
+    )
 
 
 def test_data_that_differs_from_the_manifest_is_marked_and_conforming_data_is_not() -> None:
@@ -282,11 +296,7 @@ def test_the_first_rows_are_shown_under_the_summary_of_all() -> None:
 
     assert len(first.shown) == len(first.to_json()["rows"]) == first.to_arrow().num_rows == 3
     assert first.gains == whole.gains
-    assert [(each.kind, each.systems, each.better) for each in first.gains] == [
-        ("gar", 57, 57),
-        ("reranker", 6, 0),
-    ]
-    summary = "reranking: 0 of 6 gain"
+    summary = "classical rerankers: 0 of 11 gain"
     assert summary in " ".join(str(whole).split()) and summary in " ".join(str(first).split())
 
 
@@ -307,12 +317,12 @@ def test_the_exports_hold_every_row_and_both_means() -> None:
     page = Page()
     draw(board, page)
 
-    assert len(told["rows"]) == len(table) == 79
+    assert len(told["rows"]) == len(table) == 155
     assert float(table[0]["task_mean"]) == told["rows"][0]["task_mean"]
     assert float(table[0]["query_weighted_mean"]) == told["rows"][0]["query_weighted_mean"]
     assert float(table[0]["Biology"]) == told["rows"][0]["values"]["Biology"]
-    assert list(told["rows"][-1]["marks"]) == ["2 of 8 tasks measured: no mean, no rank"]
-    assert "| 1 | `query2doc:gpt4 \\| nv` | publ | **41.65** |" in page.to_markdown()
+    assert told["rows"][-1]["marks"][0].startswith("2 of 8 tasks measured: no mean, no rank; on")
+    assert "| 18 | `query2doc:gpt4 \\| nv` | publ | 41.65 |" in page.to_markdown()
 
 
 def test_a_stored_result_that_names_no_system_is_noted_and_left_out() -> None:

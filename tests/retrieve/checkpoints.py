@@ -26,7 +26,7 @@ def save_tokenizer(folder: Path, template: str) -> Any:
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "<s>", "</s>"]
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "<s>", "</s>", "[MASK]"]
     names = [*special, "Represent", "Given", "a", "Instruct", "Query", "passage", *WORDS, *MARKS]
     vocabulary = {name: place for place, name in enumerate(dict.fromkeys(names))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
@@ -43,6 +43,8 @@ def save_tokenizer(folder: Path, template: str) -> Any:
         cls_token="[CLS]",
         sep_token="[SEP]",
         eos_token="</s>",
+        bos_token="<s>",
+        mask_token="[MASK]",
         model_max_length=48,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"]
         if pair
@@ -129,6 +131,11 @@ _DECODER = {
 _CLASSES = {"T5": "T5EncoderModel", "Gemma3Text": "Gemma3TextModel"}
 _ARCHITECTURES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert": ("Bert", "[CLS] $A [SEP]", {**_SMALL, "intermediate_size": 48}),
+    "modernbert": (
+        "ModernBert",
+        "[CLS] $A [SEP]",
+        {**_SMALL, "intermediate_size": 48, "pad_token_id": 0, "cls_token_id": 2},
+    ),
     "xlm-roberta": (
         "XLMRoberta",
         "<s> $A </s>",
@@ -145,5 +152,7 @@ _ARCHITECTURES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mistral": ("Mistral", "<s> $A", _DECODER),
     "mistral-eos": ("Mistral", "<s> $A </s>", _DECODER),
     "llama": ("Llama", "<s> $A", _DECODER),
+    "qwen2": ("Qwen2", "$A", {**_DECODER, "use_sliding_window": False}),
+    "mpnet": ("MPNet", "<s> $A </s>", {**_SMALL, "intermediate_size": 48, "pad_token_id": 0}),
     "qwen3": ("Qwen3", "$A </s>", _DECODER),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import r2med
-from r2med.errors import DataError
+from r2med.errors import DataError, MissingError
 from r2med.retrieve.multi import Tokens, maxsim
 from tests.retrieve.checkpoints import save_model, save_tokenizer
 from tests.retrieve.small_task import DOCUMENTS, QUERIES, own_task
@@ -111,6 +113,153 @@ def test_a_second_run_takes_its_weights_from_the_store(splade: Path) -> None:
     facts = again[f"splade:{splade}"]
     assert facts["documents"]["reused"] == 4
     assert facts["queries"]["first"] == "[CLS] why does the heart cough [SEP]"
+
+
+def late_checkpoint(folder: Path) -> Path:
+    """A tiny ModernColBERT as PyLate saves one: ModernBERT, a projection, settings beside them."""
+    import torch
+    from safetensors.torch import save_file
+
+    save_model(folder, "modernbert")
+    modules = [("Transformer", ""), ("Dense", "1_Dense")]
+    types = ("sentence_transformers.models.Transformer", "pylate.models.Dense.Dense")
+    rows = [
+        {"idx": i, "name": str(i), "path": path, "type": types[i]}
+        for i, (_, path) in enumerate(modules)
+    ]
+    (folder / "modules.json").write_text(json.dumps(rows))
+    (folder / "1_Dense").mkdir()
+    plain = "torch.nn.modules.linear.Identity"
+    shape = {"in_features": 32, "out_features": 16, "bias": False, "activation_function": plain}
+    (folder / "1_Dense" / "config.json").write_text(json.dumps(shape))
+    torch.manual_seed(5)
+    save_file({"linear.weight": torch.randn(16, 32)}, folder / "1_Dense" / "model.safetensors")
+    told = {
+        "model_type": "ColBERT",
+        "query_prefix": "[Q] ",
+        "document_prefix": "[D] ",
+        "query_length": 20,
+        "document_length": 40,
+        "do_query_expansion": True,
+        "attend_to_expansion_tokens": False,
+        "skiplist_words": ["."],
+    }
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(told))
+    return folder
+
+
+@cache
+def plain(folder: Path) -> tuple[Any, Any]:
+    """Tokeniser and model by plain transformers."""
+    model = transformers.AutoModel.from_pretrained(folder)
+    return transformers.AutoTokenizer.from_pretrained(folder), model.eval()
+
+
+def late_vectors(folder: Path, text: str, *, query: bool, limit: int) -> np.ndarray:
+    """One text by plain transformers: prefix, padding with [MASK] to the length, projection."""
+    import torch
+    from safetensors.torch import load_file
+
+    tokenizer, model = plain(folder)
+    prefix = "[Q] " if query else "[D] "
+    ids = tokenizer(prefix + text, truncation=True, max_length=limit)["input_ids"]
+    attended = [1] * len(ids)
+    if query:
+        attended += [0] * (limit - len(ids))
+        ids = ids + [tokenizer.mask_token_id] * (limit - len(ids))
+    batch = {"input_ids": torch.tensor([ids]), "attention_mask": torch.tensor([attended])}
+    with torch.no_grad():
+        hidden = model(**batch).last_hidden_state[0]
+    weight = load_file(folder / "1_Dense" / "model.safetensors")["linear.weight"]
+    vectors = torch.nn.functional.normalize(hidden @ weight.T, dim=-1).numpy()
+    full_stop = tokenizer.convert_tokens_to_ids(".")
+    kept: np.ndarray = vectors if query else vectors[[token != full_stop for token in ids]]
+    return kept
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 100_000])
+def test_a_moderncolbert_scores_as_plain_transformers_do(tmp_path: Path, batch_tokens: int) -> None:
+    folder = late_checkpoint(tmp_path / "late")
+    system = f"reason-moderncolbert[checkpoint={folder},query_max_length=12,document_max_length=9]"
+    conditions = r2med.Conditions(device="cpu", batch_tokens=batch_tokens)
+
+    run = r2med.evaluate(system, own_task(), conditions=conditions).run
+
+    for query, text in QUERIES.items():
+        asked = late_vectors(folder, text, query=True, limit=12)
+        held = {
+            name: late_vectors(folder, document, query=False, limit=9)
+            for name, document in DOCUMENTS.items()
+        }
+        wanted = {
+            name: float((asked @ vectors.T).max(axis=1).sum()) for name, vectors in held.items()
+        }
+        assert dict(run.ranking(query)) == pytest.approx(wanted, abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def m3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import torch
+
+    folder = save_model(tmp_path_factory.mktemp("m3"), "xlm-roberta")
+    torch.manual_seed(9)
+    for name, width in (("sparse_linear", 1), ("colbert_linear", 8)):
+        torch.save(torch.nn.Linear(32, width).state_dict(), folder / f"{name}.pt")
+    return folder
+
+
+def m3_tokens(folder: Path, text: str, head: str) -> tuple[list[int], Any]:
+    """Token ids of one text and what a head makes of each, by plain transformers."""
+    import torch
+
+    tokenizer, model = plain(folder)
+    weights = torch.load(folder / f"{head}_linear.pt", weights_only=True)
+    batch = tokenizer(text, truncation=True, max_length=8, return_tensors="pt")
+    with torch.no_grad():
+        hidden = model(**batch).last_hidden_state[0]
+        read = hidden @ weights["weight"].T + weights["bias"]
+    return batch["input_ids"][0].tolist(), read
+
+
+def m3_score(folder: Path, query: str, document: str, head: str) -> float:
+    import torch
+
+    (asked, read), (held, other) = (m3_tokens(folder, text, head) for text in (query, document))
+    if head == "colbert":
+        unit = torch.nn.functional.normalize
+        products = unit(read[1:], dim=-1) @ unit(other[1:], dim=-1).T
+        return float(products.max(dim=1).values.sum())
+    sides = []
+    for ids, values in ((asked, read), (held, other)):
+        weighed: dict[int, float] = {}
+        for token, value in list(zip(ids, values.relu()[:, 0].tolist(), strict=True))[1:-1]:
+            weighed[token] = max(weighed.get(token, 0.0), value)
+        sides.append(weighed)
+    return sum(weight * sides[1].get(token, 0.0) for token, weight in sides[0].items())
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 100_000])
+@pytest.mark.parametrize(
+    ("name", "head"), [("bge-m3-sparse", "sparse"), ("bge-m3-multi", "colbert")]
+)
+def test_the_heads_of_bge_m3_score_as_plain_transformers_do(
+    m3: Path, name: str, head: str, batch_tokens: int
+) -> None:
+    cut = "max_length=8" if head == "sparse" else "document_max_length=8,query_max_length=8"
+    conditions = r2med.Conditions(device="cpu", batch_tokens=batch_tokens)
+
+    run = r2med.evaluate(f"{name}[checkpoint={m3},{cut}]", own_task(), conditions=conditions).run
+
+    for query, text in QUERIES.items():
+        wanted = {key: m3_score(m3, text, document, head) for key, document in DOCUMENTS.items()}
+        assert dict(run.ranking(query)) == pytest.approx(wanted, abs=1e-5)
+
+
+def test_a_checkpoint_without_the_heads_of_bge_m3_is_named(tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "plain", "xlm-roberta")
+
+    with pytest.raises(MissingError, match=r"sparse_linear.pt: missing"):
+        r2med.evaluate(f"bge-m3-sparse[checkpoint={folder}]", own_task())
 
 
 @pytest.mark.parametrize("kind", ["splade", "colbert"])

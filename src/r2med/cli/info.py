@@ -37,10 +37,22 @@ def show(as_json: Json = False) -> None:
 
 @info.command()
 def systems(as_json: Json = False) -> None:
-    """List the systems known by name; docs/systems.md tells how they combine."""
+    """List the systems known by name; docs/systems.md tells how they combine.
+
+    Licences that restrict use are said, and settings that could not be verified.
+    """
     from r2med.systems.registry import entries
 
-    _list({name: entry.description for name, entry in entries().items()}, as_json)
+    described = {}
+    for name, entry in entries().items():
+        protocols = ", ".join(entry.protocols)
+        more = [
+            f"Licence: {entry.licence}." if entry.licence else "",
+            f"Not verified: {entry.unverified}." if entry.unverified else "",
+            f"Further protocols: {protocols}." if protocols else "",
+        ]
+        described[name] = " ".join(part for part in (entry.description, *more) if part)
+    _list(described, as_json)
 
 
 @info.command()

@@ -9,11 +9,13 @@ import typer
 from r2med.cli.options import (
     METRIC,
     RESULTS,
+    AnyTask,
     DataRoot,
     Format,
     Json,
     Kind,
     Metric,
+    Only,
     Results,
     Suite,
     Top,
@@ -22,12 +24,31 @@ from r2med.cli.options import (
 
 
 def leaderboard(
-    suite: Suite = "full",
-    kind: Kind = None,
-    metric: Metric = METRIC,
+    suite: Suite = None,
+    task: AnyTask = None,
     family: Annotated[
         str | None, typer.Option(help="Only the tasks of a family, e.g. 'clinical case'.")
     ] = None,
+    without_flagged: Annotated[
+        bool,
+        typer.Option(
+            "--without-flagged",
+            help="Only tasks that no row's declared training data holds.",
+        ),
+    ] = False,
+    kind: Kind = None,
+    method: Annotated[
+        str | None, typer.Option(help="Only rows with this expansion, e.g. hyde.")
+    ] = None,
+    llm: Annotated[
+        str | None, typer.Option(help="Only rows with this language model, e.g. gpt4.")
+    ] = None,
+    first_stage: Annotated[
+        str | None,
+        typer.Option(help="Only expansions and rerankers on this retriever, e.g. nv."),
+    ] = None,
+    only: Only = None,
+    metric: Metric = METRIC,
     mean: Annotated[
         str | None,
         typer.Option(help="task or query weighted; by default as the suite publishes it."),
@@ -44,9 +65,9 @@ def leaderboard(
     form: Format = None,
     as_json: Json = False,
 ) -> None:
-    """Rank published and measured systems, per task and by mean.
+    """Rank published, later and measured systems, per task and by mean.
 
-    Published figures and yours stand in one table, each labelled. Δ is the gain of an expansion
+    Figures of every work and yours stand in one table, each labelled. Δ is the gain of an expansion
     or reranker over its own first stage.
     """
     from r2med.report.console import notice
@@ -56,9 +77,15 @@ def leaderboard(
     shown = format_of(form, as_json)
     board = ranked(
         suite,
-        metric=metric,
-        kind=kind,
+        task=task,
         family=family,
+        without_flagged=without_flagged,
+        kind=kind,
+        method=method,
+        llm=llm,
+        first_stage=first_stage,
+        only=only or (),
+        metric=metric,
         mean=mean,
         top=top,
         ties=ties,

@@ -125,9 +125,11 @@ By = Annotated[
     typer.Option("--by", help="Rows: task, scenario or family.", autocompletion=_words(*GROUPINGS)),
 ]
 Suite = Annotated[
-    str,
+    str | None,
     typer.Option(
-        "--suite", help="full, nano or demo.", autocompletion=_words("full", "nano", "demo")
+        "--suite",
+        help="full (the default), nano or demo; --task chooses it too.",
+        autocompletion=_words("full", "nano", "demo"),
     ),
 ]
 Kind = Annotated[
@@ -138,7 +140,19 @@ Kind = Annotated[
         autocompletion=_words("base", "gar", "reranker"),
     ),
 ]
-Top = Annotated[int | None, typer.Option("--top", min=1, help="Show only the first rows.")]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only",
+        metavar="SYSTEM",
+        help="Only this system, with how its figures differ; may be repeated.",
+        autocompletion=_starting(_system_names),
+    ),
+]
+Top = Annotated[
+    int | None,
+    typer.Option("--top", min=1, help="Show only the first rows, and those measured here."),
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="Queries shown.")]
 Resamples = Annotated[
     int | None,

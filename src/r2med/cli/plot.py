@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from r2med.results.record import Result
 
 FIGURES = ("heatmap", "means", "cost", "overlap", "wins")
+#: Systems that a heatmap or a plot of means shows unless --top says otherwise.
+_MOST_ROWS = 30
 
 
 def plot(
@@ -36,14 +38,14 @@ def plot(
     systems: AnySystems = None,
     file: Annotated[Path | None, out("The file to write: .svg, .pdf or .png.")] = None,
     theme: Annotated[str, typer.Option("--theme", help="light or dark.")] = "light",
-    suite: Suite = "full",
+    suite: Suite = None,
     task: AnyTask = None,
     kind: Kind = None,
     metric: Metric = METRIC,
-    top: Top = 30,
+    top: Top = None,
     spent: Annotated[
-        str, typer.Option("--spent", help="What cost means: seconds, tokens or money.")
-    ] = "seconds",
+        str | None, typer.Option("--spent", help="What cost means: seconds, tokens or money.")
+    ] = None,
     results: Results = RESULTS,
     data_root: DataRoot = None,
 ) -> None:
@@ -62,6 +64,17 @@ def plot(
     check_possible(file)
     look = find_theme(chosen(theme, THEMES, "--theme"))
     name = str(parse_metric(metric))
+    of_systems = what in ("overlap", "wins")
+    without_effect = {
+        "--suite": suite if of_systems else None,
+        "--kind": kind if of_systems else None,
+        "--top": top if of_systems or what == "cost" else None,
+        "--spent": spent if what != "cost" else None,
+        "--data-root": None if of_systems else data_root,
+    }
+    for option, value in without_effect.items():
+        if value is not None:
+            raise UsageError(f"plot {what}: {option} has no effect on this figure.")
     stored = _stored(results)
     if what == "overlap":
         chart = _overlap(systems or [], task, stored, results, data_root, look)
@@ -70,7 +83,8 @@ def plot(
     else:
         if systems:
             raise UsageError(f"plot {what} takes no systems; choose with --suite, --kind, --top.")
-        chart = _of_board(what, _board(suite, name, kind, results), look, top, spent)
+        board = _board(suite, task, name, kind, results)
+        chart = _of_board(what, board, look, top or _MOST_ROWS, spent or "seconds")
     save(chart, file, look)
     echo(f"wrote {file}")
 
@@ -82,15 +96,17 @@ def _stored(folder: Path) -> list[Result]:
     return stored_results(folder, notice)
 
 
-def _board(suite: str, metric: str, kind: str | None, folder: Path) -> Leaderboard:
+def _board(
+    suite: str | None, task: str | None, metric: str, kind: str | None, folder: Path
+) -> Leaderboard:
     from r2med.report.console import notice
     from r2med.results.leaderboard import leaderboard
 
-    board = leaderboard(suite, metric=metric, kind=kind, results=folder, tell=notice)
+    board = leaderboard(suite, task=task, metric=metric, kind=kind, results=folder, tell=notice)
     if not any(row.mean is not None for row in board.rows):
         raise MissingError(
-            f"No system of the {board.suite.name} suite has {metric} on all its tasks.\n"
-            f"Run one first: r2med eval bm25 --task {board.suite.name}"
+            f"No system of the {board.suite.name} suite has {metric} on all the tasks.\n"
+            f"Run one first: r2med eval bm25 --task {task or board.suite.name}"
         )
     return board
 

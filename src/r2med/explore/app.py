@@ -169,7 +169,7 @@ def leaderboard_view(values: Parameters, shelf: Shelf) -> View:
         metric=values.metric(),
         kind=values.word("kind", KINDS),
         family=values.word("family", {entry.family for entry in find_suite(suite).entries}),
-        origin=values.word("origin", ("published", "measured")),
+        origin=values.word("origin", ("published", "later", "measured")),
         search=values.text("search", longest=200),
         sort=values.word("sort", ("mean", "system", "gain", *tasks), "mean") or "mean",
         down=values.word("order", ("up", "down"), "down") == "down",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from r2med.measure.significance import SIGNIFICANT
+from r2med.report.protocols import draw as draw_protocols
 from r2med.report.table import (
     Cell,
     Column,
@@ -19,8 +20,9 @@ from r2med.report.table import (
     print_fitting,
     signed,
 )
-from r2med.results.leaderboard import Leaderboard, Standing
-from r2med.systems.registry import KIND_TITLES
+from r2med.results.leaderboard import GAIN_TITLES, Leaderboard
+from r2med.results.protocols import compare_figures
+from r2med.results.standings import Standing
 
 #: Short forms of the eight tasks, for columns of four characters.
 SHORT_NAMES = {
@@ -34,7 +36,6 @@ SHORT_NAMES = {
     "IIYi-Clinical": "IIYi",
 }
 _FAMILY_NAMES = {"Q&A reference": "Q&A", "clinical evidence": "evidence", "clinical case": "case"}
-_ORIGINS = {"published": "publ", "measured": "here"}
 _CACHED = "*: partly from a cache; answers of language models as recorded with them."
 _FAMILIES_SHOWN = "Q&A, evidence, case: task means by family; wider output shows the tasks."
 
@@ -49,39 +50,78 @@ class _Column:
     best: bool = False
 
 
-_Layout = tuple[list[_Column], int, str | None]
-"""Columns, the spaces between them, and what a reader should know of this layout."""
+_Layout = tuple[list[_Column], int, int, str | None]
+"""Columns, digits of what stands before them, the spaces between them, and what a reader should
+know of this layout."""
 
 
 def draw(board: Leaderboard, out: Paper, *, cost: bool = False) -> None:
     """Print the board and its legend; `cost` shows seconds, tokens and money instead of tasks."""
     marks = _footnotes(board.shown)
     out.print(f"{board.suite.title} leaderboard · {board.metric} × 100", style="bold")
-    out.print(f"ranked by the {board.mean_title}")
+    among = f"; {len(board.rows)} of {len(board.rows) + board.hidden} rows, ranks among all"
+    out.print(f"ranked by the {board.mean_title}{among if board.hidden else ''}")
     if not board.rows:
         out.print(_nothing(board))
         return
-    leading = _leading(board, marks)
     layouts = _cost_layouts() if cost else _layouts(board)
     print_fitting(
-        (_grid(board.shown, [*leading, *columns], gap, note) for columns, gap, note in layouts), out
+        (
+            _grid(board.shown, [*_leading(board, marks, digits), *columns], gap, note)
+            for columns, digits, gap, note in layouts
+        ),
+        out,
     )
     for line in _legend(board, marks):
         out.print(line, style="dim")
+    if board.detailed:
+        for row in board.rows:
+            _draw_figures(row, board, out)
+
+
+def _draw_figures(row: Standing, board: Leaderboard, out: Paper) -> None:
+    """The figures of one row, work by work, and how their protocols differ."""
+    if row.origin == "measured":
+        return
+    out.print()
+    count = row.spread.figures if row.spread else 1
+    out.print(f"{row.system}: {count} figure{'s' if count > 1 else ''}", style="bold")
+    columns = [
+        _Column("printed in", _cited, right=False),
+        _Column("date", lambda each: each.date or None, right=False),
+        _Column("mean", lambda each: points(each.mean)),
+    ]
+    tasks = [_task_column(task.name, _short(task.name, task.source), 2) for task in board.tasks]
+    every = (row, *row.others)
+    layouts = ([*columns, *tasks], columns)
+    print_fitting((_grid(every, layout, 1, None) for layout in layouts), out)
+    if row.others:
+        draw_protocols(compare_figures(row), out, title="what differs in their protocols")
+
+
+def _cited(row: Standing) -> SystemName:
+    where = [f"{source.name}, {source.revision} {source.table}".strip() for source in row.sources]
+    return SystemName("; ".join(where), f" ({row.variant})" if row.variant else "")
 
 
 def _layouts(board: Leaderboard) -> Iterator[_Layout]:
     """Tasks by name, by short name, with one digit, then families, then only the mean."""
-    yield [_task_column(task.name, task.name, 2) for task in board.tasks], 2, None
+    yield [_task_column(task.name, task.name, 2) for task in board.tasks], 2, 2, None
     for digits, gap in ((2, 2), (2, 1), (1, 1)):
-        short = {task.name: SHORT_NAMES.get(task.source, task.source[:4]) for task in board.tasks}
-        yield [_task_column(name, title, digits) for name, title in short.items()], gap, None
+        columns = [
+            _task_column(task.name, _short(task.name, task.source), digits) for task in board.tasks
+        ]
+        yield columns, digits, gap, None
     families = dict.fromkeys(task.family for task in board.tasks)
     if len(families) > 1:
         columns = [_family_column(family) for family in families]
-        yield columns, 2, _FAMILIES_SHOWN
-        yield columns, 1, _FAMILIES_SHOWN
-    yield [], 1, None
+        yield columns, 2, 2, _FAMILIES_SHOWN
+        yield columns, 1, 1, _FAMILIES_SHOWN
+    yield [], 1, 1, None
+
+
+def _short(task: str, source: str) -> str:
+    return SHORT_NAMES.get(source, source[:4])
 
 
 def _cost_layouts() -> Iterator[_Layout]:
@@ -91,18 +131,22 @@ def _cost_layouts() -> Iterator[_Layout]:
         _Column("tokens/query", _tokens),
         _Column("money", _money),
     ]
-    yield columns, 2, _CACHED
-    yield columns, 1, _CACHED
+    yield columns, 2, 2, _CACHED
+    yield columns, 1, 1, _CACHED
 
 
-def _leading(board: Leaderboard, marks: dict[str, int]) -> list[_Column]:
-    """Rank, name, origin and mean; intervals, letters and gains where any row has them."""
+def _leading(board: Leaderboard, marks: dict[str, int], digits: int) -> list[_Column]:
+    """Rank, name, origin and mean; further columns where any row has something for them."""
     columns = [
         _Column("#", lambda row: str(row.rank) if row.rank else None),
         _Column("system", lambda row: _name(row, marks), right=False),
         _Column("from", _origin, right=False),
         _Column("mean", lambda row: points(row.mean), best=True),
     ]
+    if any(row.clean is not None for row in board.shown):
+        columns.append(_Column("rest", lambda row: points(row.clean, digits) or ""))
+    if any(row.spread for row in board.shown):
+        columns.append(_Column("span", _span))
     if any(row.interval for row in board.shown):
         columns.append(_Column("±", _half_width))
     if any(row.letters for row in board.shown):
@@ -110,7 +154,7 @@ def _leading(board: Leaderboard, marks: dict[str, int]) -> list[_Column]:
     if any(row.ties for row in board.shown):
         columns.append(_Column("tie bounds", _bounds))
     if any(row.gain is not None for row in board.shown):
-        columns.append(_Column("Δ", _gain))
+        columns.append(_Column("Δ", lambda row: _gain(row, digits)))
     return columns
 
 
@@ -130,22 +174,25 @@ def _grid(
 def _legend(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
     """What was done to get these numbers, and nothing that was not."""
     gains = [
-        f"{KIND_TITLES[each.kind]}: {each.better} of {each.systems} gain, "
+        f"{GAIN_TITLES[each.group]}: {each.better} of {each.systems} gain, "
         f"median {100 * each.median:+.2f}"
         for each in board.gains
     ]
     if gains:
         yield f"Δ: gain over the system's own first stage. {'; '.join(gains)}."
-    sources = dict.fromkeys(
-        source
-        for row in board.rows
-        if row.origin == "published"
-        for source in row.source.split(", ")
-    )
-    if sources:
+    works = _works(board)
+    if works:
+        yield f"from: {'; '.join(works)}. Printed means have no interval and no test."
+    if any(row.spread for row in board.shown):
         yield (
-            f"publ: published figures ({', '.join(sources)}); without scores of single queries "
-            "there is no interval and no test between them."
+            "span: highest minus lowest mean that works print for one system; the mean shown is "
+            "the first work's. `--only SYSTEM` says how their protocols differ."
+        )
+    if board.flagged:
+        tasks = "; ".join(f"{task} ({', '.join(who)})" for task, who in board.flagged.items())
+        yield (
+            f"rest: the mean without tasks that a model's declared training data holds: {tasks}. "
+            "`--without-flagged` ranks all on the others; who declares nothing is not cleared."
         )
     if any(row.origin == "measured" for row in board.rows):
         half = "; ±: half the 95 % interval over queries" if any(_doubts(board)) else ""
@@ -161,6 +208,17 @@ def _legend(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
         yield "tie bounds: the mean with equal scores in the worst and in the best order."
     yield from board.notes
     yield from (f"[{number}] {mark.rstrip('.')}." for mark, number in marks.items())
+
+
+def _works(board: Leaderboard) -> list[str]:
+    """The works behind the rows, their short names first."""
+    found: dict[str, dict[str, None]] = {}
+    for row in board.rows:
+        for figure in (row, *row.others):
+            for source in figure.sources:
+                told = found.setdefault(source.short, {})
+                told[f"{source.name}, {source.revision}"] = None
+    return [f"{short} is {', '.join(names)}" for short, names in found.items()]
 
 
 def _doubts(board: Leaderboard) -> Iterator[bool]:
@@ -195,11 +253,17 @@ def _name(row: Standing, marks: dict[str, int]) -> SystemName:
 
 
 def _origin(row: Standing) -> Text:
-    return Text(_ORIGINS[row.origin], style="cyan" if row.origin == "measured" else "dim")
+    if row.origin == "measured":
+        return Text("here", style="cyan")
+    return Text(row.sources[0].short, style="dim")
 
 
-def _gain(row: Standing) -> Cell:
-    return signed(row.gain, style="green" if (row.gain or 0) > 0 else "red") or ""
+def _span(row: Standing) -> Cell:
+    return "" if row.spread is None else f"{100 * (row.spread.high - row.spread.low):.1f}"
+
+
+def _gain(row: Standing, digits: int) -> Cell:
+    return signed(row.gain, digits, style="green" if (row.gain or 0) > 0 else "red") or ""
 
 
 def _half_width(row: Standing) -> Cell:

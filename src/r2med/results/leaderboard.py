@@ -1,4 +1,4 @@
-"""The leaderboard: published and measured systems in one ranking, never confused.
+"""The leaderboard: published, later and measured systems in one ranking, never confused.
 
 A row without all tasks has no mean and no rank. A row on other data than the manifest's is marked
 and tested against none. A gain is taken against the same kind of figure, or says that it is not.
@@ -6,43 +6,56 @@ and tested against none. A gain is taken against the same kind of figure, or say
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
 from r2med.errors import R2MedError, UsageError, nearest
 from r2med.measure import parse_metric
-from r2med.measure.intervals import Averaging, Interval, pooled_interval
-from r2med.measure.scores import Aggregates, aggregate
-from r2med.results.cost import Cost, cost_of
-from r2med.results.entrants import Entrant, Separation, entrants, separated
+from r2med.measure.intervals import Averaging
+from r2med.results.cost import Cost
+from r2med.results.entrants import Separation, entrants, separated
 from r2med.results.lookup import stored_results
-from r2med.results.published import is_micro, published_systems
+from r2med.results.overlap import flags_of
+from r2med.results.published import is_micro
+from r2med.results.published.printed import METRIC, later_rows, model_named, works
 from r2med.results.record import Result
-from r2med.results.reproduction import measured_value, tie_range
+from r2med.results.reproduction import tie_range
+from r2med.results.standings import Bounds, BoundsOf, Frame, Standing, ranked, with_gains
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
-from r2med.systems.registry import KINDS, Kind, first_stage
-from r2med.systems.spec import parse
+from r2med.systems.registry import KIND_TITLES, KINDS, entries, registered
+from r2med.systems.spec import parse, units_of
 from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.load import load_task
-from r2med.tasks.registry import Suite, TaskEntry, find_suite
+from r2med.tasks.registry import Suite, TaskEntry, find_suite, resolve
 
-Origin = Literal["published", "measured"]
-Bounds = tuple[float, float]
-_BoundsOf = Callable[[Result], Bounds | None]
+#: What gains are counted under, and how a reader is told of it.
+GAIN_TITLES: Mapping[str, str] = {
+    "gar": KIND_TITLES["gar"],
+    "classical": "classical rerankers",
+    "reasoning": "reasoning rerankers",
+    "prompted": "language models prompted to rerank",
+    "reranker": "other rerankers",
+}
 
 
 def leaderboard(
-    suite: str = "full",
+    suite: str | None = None,
     *,
-    metric: str = "ndcg@10",
-    kind: str | None = None,
+    task: str | None = None,
     family: str | None = None,
+    kind: str | None = None,
+    method: str | None = None,
+    llm: str | None = None,
+    first_stage: str | None = None,
+    only: Sequence[str] = (),
+    without_flagged: bool = False,
+    metric: str = "ndcg@10",
     mean: str | None = None,
     top: int | None = None,
     ties: bool = False,
@@ -50,28 +63,37 @@ def leaderboard(
     root: str | Path | None = None,
     tell: Tell = log,
 ) -> Leaderboard:
-    """Rank the published systems of a suite and those measured in `results`, best first.
+    """Rank the systems that were published for a suite and those measured in `results`.
 
-    `kind` keeps systems of one kind (base, gar, reranker), `family` the tasks of one. `mean` is
-    task or query; by default R2MED counts tasks and NanoR2MED queries. `top` shows the first rows
-    only and changes nothing else. `ties` adds the bounds by the order of equal scores, where the
-    task's data is here or under `root`.
+    `task` and `family` choose the tasks, on which alone everybody is ranked then; `without_flagged`
+    leaves out those that overlap with the declared training data of any row. `kind` (base, gar,
+    reranker), `method`, `llm`, `first_stage` and `only` choose rows; ranks stay those among all.
+    `mean` is task or query; by default R2MED counts tasks and NanoR2MED queries. `top` shows the
+    first rows and those measured here. `ties` adds the bounds by the order of equal scores, where
+    the task's data is here or under `root`.
     """
-    entries = find_suite(suite)
+    whole, tasks = _tasks(suite, task, family)
     name = str(parse_metric(metric))
-    averaging: Averaging = _one_of(mean, ("task", "query"), "mean") or (
-        "query" if entries.name == "nano" else "task"
+    averaging: Averaging = _one_of(mean, ("task", "query"), "--mean") or (
+        "query" if whole.name == "nano" else "task"
     )
-    frame = _Frame(entries, name, averaging, _tasks(entries, family))
-    rows, notes = frame.published()
-    own = [each for each in _results(results, entries.name, tell) if each.suite == entries.name]
-    measured, passed_over = entrants(own, [task.name for task in frame.tasks])
+    frame = Frame(whole, name, averaging, tasks)
+    rows, notes = frame.printed()
+    own = [each for each in _results(results, whole.name, tell) if each.suite == whole.name]
+    measured, passed_over = entrants(own, [each.name for each in tasks])
+    if without_flagged:
+        systems = [row.system for row in rows] + [entrant.system for entrant in measured]
+        frame = _without_flagged(frame, systems)
+        rows, notes = frame.printed()
+        measured, passed_over = entrants(own, [each.name for each in frame.tasks])
     known = {entrant.system: entrant for entrant in measured}
-    rows += [frame.measured(entrant) for entrant in measured]
+    rows = with_gains([*rows, *(frame.measured(entrant) for entrant in measured)])
+    rows = [frame.on_fewer_tasks(row, rows) for row in ranked(rows)]
     bounds = _bounds_of(name, root) if ties else None
+    chosen = _chosen(rows, kind, method, llm, first_stage, only)
     placed = [
-        row if row.origin == "published" else frame.with_doubt(row, known[row.system], bounds)
-        for row in _ranked(_with_gains(rows, _one_of(kind, KINDS, "kind")))
+        frame.with_doubt(row, known[row.system], bounds) if row.origin == "measured" else row
+        for row in chosen
     ]
     able = [known[row.system] for row in placed if row.interval is not None]
     names, separation = separated(able, name, averaging)
@@ -80,53 +102,24 @@ def leaderboard(
         for row in placed
     ]
     return Leaderboard(
-        suite=entries,
+        suite=whole,
         metric=name,
         averaging=averaging,
         tasks=frame.tasks,
         rows=tuple(placed),
-        notes=(*notes, *passed_over),
+        notes=(*notes, *passed_over, *(_not_ranked(frame) if len(chosen) == len(rows) else ())),
         separation=separation,
         top=top,
+        hidden=len(rows) - len(chosen),
+        detailed=bool(only),
     )
 
 
 @dataclass(frozen=True)
-class Standing:
-    """One system's row; values are 0 to 1, by task."""
-
-    system: str
-    kind: Kind
-    origin: Origin
-    source: str
-    """Where a published figure was printed; where a measured result is stored."""
-    values: Mapping[str, float]
-    aggregates: Aggregates
-    mean: float | None
-    """The mean that ranks: None when a task is missing."""
-    rank: int | None = None
-    interval: Interval | None = None
-    ties: Bounds | None = None
-    """The mean with every tie resolved against the system, and for it."""
-    letters: str = ""
-    """Rows that share a letter could not be separated; empty where no test was made."""
-    gain: float | None = None
-    gain_over: str = ""
-    marks: tuple[str, ...] = ()
-    cost: Cost | None = None
-    label: str | None = None
-
-    @property
-    def name(self) -> str:
-        """What tables and plots call the system: its label, or its text."""
-        return self.label or self.system
-
-
-@dataclass(frozen=True)
 class Gains:
-    """Gains of the systems of one kind over their own first stages."""
+    """Gains over their own first stages: of expansions, or of one class of rerankers."""
 
-    kind: Kind
+    group: str
     systems: int
     better: int
     median: float
@@ -145,25 +138,47 @@ class Leaderboard(Tabular):
     separation: Separation | None = None
     """None where no two measured rows were tested."""
     top: int | None = None
-    """How many rows to show; None is all."""
+    """How many rows to show; None is all. Measured rows are always shown."""
+    hidden: int = 0
+    """Rows that the filters left out; ranks count them all the same."""
+    detailed: bool = False
+    """Whether to say of each row how its sources and their protocols differ."""
 
     drawn_by = "r2med.report.leaderboard"
 
     @property
     def shown(self) -> tuple[Standing, ...]:
         """The rows that tables and data show."""
-        return self.rows[: self.top]
+        return self.shown_of(self.top)
+
+    def shown_of(self, top: int | None) -> tuple[Standing, ...]:
+        """The first so many rows, and those measured here."""
+        if top is None:
+            return self.rows
+        rest = [row for row in self.rows[top:] if row.origin == "measured"]
+        return (*self.rows[:top], *rest)
 
     @property
     def gains(self) -> tuple[Gains, ...]:
-        """What expansion and reranking bring, over all rows."""
-        found = []
-        for kind in KINDS:
-            gains = [row.gain for row in self.rows if row.kind == kind and row.gain is not None]
-            if gains:
-                better = sum(gain > 0 for gain in gains)
-                found.append(Gains(kind, len(gains), better, median(gains)))
-        return tuple(found)
+        """What expansion and reranking bring, over all rows whatever is shown of them."""
+        found: dict[str, list[float]] = {group: [] for group in GAIN_TITLES}
+        for row in self.rows:
+            if row.gain is not None:
+                found[row.group].append(row.gain)
+        return tuple(
+            Gains(group, len(gains), sum(gain > 0 for gain in gains), median(gains))
+            for group, gains in found.items()
+            if gains
+        )
+
+    @property
+    def flagged(self) -> Mapping[str, tuple[str, ...]]:
+        """By task that overlaps with training data the models that declare it."""
+        found: dict[str, dict[str, None]] = {}
+        for row in self.rows:
+            for flag in row.flags:
+                found.setdefault(flag.task, {})[f"{flag.model}: {flag.collection}"] = None
+        return {task: tuple(found[task]) for task in found}
 
     @property
     def is_micro(self) -> bool:
@@ -173,7 +188,10 @@ class Leaderboard(Tabular):
     @property
     def mean_title(self) -> str:
         """Which mean ranks the rows."""
-        many = f"{len(self.tasks)} tasks" if len(self.tasks) > 1 else self.tasks[0].name
+        whole, some = len(self.suite.entries), [task.name for task in self.tasks]
+        many = f"{whole} tasks"
+        if len(some) < whole:
+            many = some[0] if len(some) == 1 else f"{len(some)} of {whole} tasks"
         if self.averaging == "task":
             return f"task mean over {many} (each task counts once)"
         if self.is_micro:
@@ -192,7 +210,9 @@ class Leaderboard(Tabular):
         means = dict.fromkeys(("task_mean", self.weighted_name, "low", "high"), float)
         families = dict.fromkeys((task.family for task in self.tasks), float)
         tasks = dict.fromkeys((task.name for task in self.tasks), float)
-        own = {"rank": int, **columns_of(Standing), **means, **columns_of(Cost), "marks": str}
+        texts = dict.fromkeys(("works", "flags", "marks"), str)
+        spread = {"lowest": float, "highest": float}
+        own = {"rank": int, **columns_of(Standing), **spread, **means, **columns_of(Cost), **texts}
         return table_of(own | families | tasks, [self._flat(row) for row in self.shown])
 
     def to_json(self) -> dict[str, Any]:
@@ -205,6 +225,7 @@ class Leaderboard(Tabular):
                 {"name": task.name, "family": task.family, "scenario": task.scenario}
                 for task in self.tasks
             ],
+            "flagged": {task: list(models) for task, models in self.flagged.items()},
             "rows": [self._row(row) for row in self.shown],
             "gains": [asdict(gains) for gains in self.gains],
             "separation": self.separation and asdict(self.separation),
@@ -213,7 +234,8 @@ class Leaderboard(Tabular):
 
     def _row(self, row: Standing) -> dict[str, Any]:
         """A row as JSON."""
-        data, found = asdict(row), row.aggregates
+        data, found = asdict(replace(row, others=())), row.aggregates
+        data["others"] = [self._row(other) for other in row.others]
         data |= {"task_mean": found.task_mean, self.weighted_name: found.weighted_mean}
         data |= {"families": data.pop("aggregates")["families"], "queries": found.queries}
         data["tie_bounds"] = data.pop("ties")
@@ -227,95 +249,136 @@ class Leaderboard(Tabular):
         parts = (data["families"], data["values"], data["cost"] or {}, data["interval"] or {})
         for part in parts:
             data |= part
-        return {**data, "queries": row.aggregates.queries, "marks": "; ".join(row.marks)}
-
-
-@dataclass(frozen=True)
-class _Frame:
-    """The tasks, metric and mean that every row is built with."""
-
-    suite: Suite
-    metric: str
-    averaging: Averaging
-    tasks: tuple[TaskEntry, ...]
-
-    def standing(
-        self,
-        system: str,
-        kind: Kind,
-        origin: Origin,
-        source: str,
-        values: Mapping[str, float],
-        queries: Mapping[str, int] | None = None,
-    ) -> Standing:
-        """A row with its means; `queries` are the counts of measured tasks."""
-        asked = {
-            task.name: (queries or {}).get(task.name, task.counts.get("queries", 1))
-            for task in self.tasks
+        return {
+            **data,
+            "queries": row.aggregates.queries,
+            "works": "; ".join(source.work for source in row.sources),
+            "flags": "; ".join(map(str, row.flags)),
+            "lowest": row.spread.low if row.spread else None,
+            "highest": row.spread.high if row.spread else None,
+            "marks": "; ".join(row.marks),
         }
-        known = {task.name: values[task.name] for task in self.tasks if task.name in values}
-        positives = {task.name: task.counts.get("judgements", 1) for task in self.tasks}
-        weights = positives if is_micro(self.suite.name, self.metric) else asked
-        families = {task.name: task.family for task in self.tasks}
-        found = replace(
-            aggregate(known, weights, families), queries=sum(asked[task] for task in known)
-        )
-        mean = found.task_mean if self.averaging == "task" else found.weighted_mean
-        return Standing(system, kind, origin, source, known, found, mean)
 
-    def published(self) -> tuple[list[Standing], list[str]]:
-        """The published rows, and a note on systems without this metric."""
-        rows, without = [], 0
-        for system in published_systems(self.suite.name).values():
-            values = {
-                task.name: value
-                for task in self.tasks
-                if (value := system.value(task.name, self.metric)) is not None
-            }
-            without += not values
-            if values:
-                source = ", ".join(dict.fromkeys(system.origins[task] for task in values))
-                rows.append(self.standing(system.spec, system.kind, "published", source, values))
-        known = len(rows) + without
-        note = f"{without} of {known} published systems have no figure for {self.metric}."
-        return rows, [note] if without else []
 
-    def measured(self, entrant: Entrant) -> Standing:
-        """The row of a measured system, marked where its data or coverage is not the suite's."""
-        values = {
-            task: value
-            for task, result in entrant.results.items()
-            if (value := measured_value(result, self.metric)) is not None
-        }
-        source = str(Path(*next(iter(entrant.results.values())).folder.parts[:-3]))
-        row = self.standing(
-            entrant.system, entrant.kind, "measured", source, values, entrant.queries
-        )
-        marks = entrant.marks
-        if row.aggregates.tasks < len(self.tasks):
-            few = f"{row.aggregates.tasks} of {len(self.tasks)} tasks measured: no mean, no rank"
-            marks = (*marks, few)
-        return replace(
-            row, marks=marks, cost=cost_of(entrant.results.values()), label=entrant.label
-        )
+def _tasks(
+    suite: str | None, task: str | None, family: str | None
+) -> tuple[Suite, tuple[TaskEntry, ...]]:
+    """The suite, and those of its tasks that are asked for."""
+    if task is None:
+        whole = find_suite(suite or "full")
+        tasks = whole.entries
+    else:
+        found = resolve(task)
+        tasks = tuple(each for each in found if isinstance(each, TaskEntry))
+        if len(tasks) < len(found):
+            raise UsageError(f"--task {task}: a leaderboard ranks registered tasks, not folders.")
+        names = dict.fromkeys(each.suite for each in tasks)
+        if len(names) > 1 or (suite and suite.lower() not in names):
+            wanted = [*names, *([suite] if suite else [])]
+            raise UsageError(
+                f"--task {task}: tasks of {' and '.join(dict.fromkeys(wanted))}; "
+                "a leaderboard ranks one suite at a time."
+            )
+        whole = find_suite(next(iter(names)))
+        tasks = tuple(each for each in whole.entries if each in tasks)
+    if family is None:
+        return whole, tasks
+    known = {_key(entry.family): entry.family for entry in tasks}
+    if _key(family) not in known:
+        raise UsageError(f"--family {family!r} is not known. {nearest(family, known.values())}")
+    return whole, tuple(entry for entry in tasks if _key(entry.family) == _key(family))
 
-    def with_doubt(self, row: Standing, entrant: Entrant, bounds: _BoundsOf | None) -> Standing:
-        """A measured row with its interval, which micro recall has not, and its tie bounds."""
-        if row.mean is None:
-            return row
-        if not is_micro(self.suite.name, self.metric):
-            columns = entrant.columns(self.metric)
-            row = replace(row, interval=pooled_interval(columns, by=self.averaging))
-        return row if bounds is None else replace(row, ties=self._tie_bounds(entrant, bounds))
 
-    def _tie_bounds(self, entrant: Entrant, bounds: _BoundsOf) -> Bounds | None:
-        found = {task: bounds(result) for task, result in entrant.results.items()}
-        sides = [{task: bound[side] for task, bound in found.items() if bound} for side in (0, 1)]
-        worst, best = (
-            self.standing("", "base", "measured", "", values, entrant.queries).mean
-            for values in sides
-        )
-        return None if worst is None or best is None else (worst, best)
+def _key(family: str) -> str:
+    return "".join(letter for letter in family.lower() if letter.isalnum())
+
+
+def _without_flagged(frame: Frame, systems: Iterable[str]) -> Frame:
+    """The frame without tasks that overlap with what any of the systems declares."""
+    flagged = {flag.task for system in systems for flag in flags_of(system, frame.tasks)}
+    left = tuple(task for task in frame.tasks if task.name not in flagged)
+    if not left:
+        raise UsageError("Every task overlaps with declared training data, so none is left.")
+    return replace(frame, tasks=left)
+
+
+def _not_ranked(frame: Frame) -> Iterator[str]:
+    """What was reported but cannot stand in a row."""
+    if frame.suite.name != "full" or frame.metric != METRIC:
+        return
+    for work in works().values():
+        if work.averages:
+            means = ", ".join(f"{system} {mean}" for system, mean in work.averages.items())
+            yield f"Averages only, so not ranked: {means} ({work.name}, {work.revision})."
+    for spelling in later_rows()[1]:
+        yield f"Of no known model, so not ranked: {spelling}."
+
+
+def _chosen(
+    rows: Sequence[Standing],
+    kind: str | None,
+    method: str | None,
+    llm: str | None,
+    first_stage: str | None,
+    only: Sequence[str],
+) -> list[Standing]:
+    """Rows that pass every filter; a value that no row has names those that some row has."""
+    _one_of(kind, KINDS, "--kind")
+    kept = [row for row in rows if kind in (None, row.kind)]
+    filters: list[tuple[str, str | None, Callable[[Standing], set[str]]]] = [
+        ("--method", method, _methods),
+        ("--llm", llm, _llms),
+        ("--first-stage", first_stage, _first_stages),
+    ]
+    for option, wanted, words in filters:
+        if wanted is not None:
+            _one_of(wanted, sorted({word for row in kept for word in words(row)}), option)
+            kept = [row for row in kept if wanted in words(row)]
+    if only:
+        wanted_systems = {_named(text, kept) for text in only}
+        kept = [row for row in kept if row.system in wanted_systems]
+    return kept
+
+
+def _named(text: str, rows: Sequence[Standing]) -> str:
+    """The system of a row that a text names, in any spelling that a work uses for a model."""
+    systems = {row.system for row in rows}
+    model = model_named(text)
+    for spelling in (text, model):
+        if spelling in systems:
+            return spelling
+    try:
+        name = str(registered(parse(text)))
+    except UsageError:
+        name = text
+    if name not in systems:
+        raise UsageError(f"--only {text}: no row of that name. {nearest(name, systems)}")
+    return name
+
+
+def _methods(row: Standing) -> set[str]:
+    return {unit.name for unit in units_of(parse(row.system)) if _stage(unit.name) == "expander"}
+
+
+def _llms(row: Standing) -> set[str]:
+    return {
+        unit.argument
+        for unit in units_of(parse(row.system))
+        if unit.argument and _stage(unit.name) in ("expander", "reranker")
+    }
+
+
+def _first_stages(row: Standing) -> set[str]:
+    """The whole first stage, and the names of the retrievers in it."""
+    if not row.first_stage:
+        return set()
+    units = units_of(parse(row.first_stage))
+    return {row.first_stage, *(unit.name for unit in units if _stage(unit.name) != "expander")}
+
+
+def _stage(name: str) -> str:
+    entry = entries().get(name.lower())
+    return entry.stage if entry else ""
 
 
 def _results(results: str | Path | Sequence[Result], suite: str, tell: Tell) -> Sequence[Result]:
@@ -327,54 +390,12 @@ def _results(results: str | Path | Sequence[Result], suite: str, tell: Tell) -> 
 
 def _one_of(word: str | None, allowed: Sequence[Any], option: str) -> Any:
     if word is not None and word not in allowed:
-        raise UsageError(f"--{option} {word!r} is not known. {nearest(word, allowed)}")
+        known = nearest(word, allowed) if allowed else "No row has any."
+        raise UsageError(f"{option} {word!r} is not known. {known}")
     return word
 
 
-def _tasks(suite: Suite, family: str | None) -> tuple[TaskEntry, ...]:
-    if family is None:
-        return suite.entries
-    known = {_key(entry.family): entry.family for entry in suite.entries}
-    if _key(family) not in known:
-        raise UsageError(f"--family {family!r} is not known. {nearest(family, known.values())}")
-    return tuple(entry for entry in suite.entries if _key(entry.family) == _key(family))
-
-
-def _key(family: str) -> str:
-    return "".join(letter for letter in family.lower() if letter.isalnum())
-
-
-def _with_gains(rows: Sequence[Standing], kind: Kind | None) -> list[Standing]:
-    """Rows of a kind with their gains, from the same origin where that is possible."""
-    known = {(row.system, row.origin): row for row in rows}
-    return [_with_gain(row, known) for row in rows if kind in (None, row.kind)]
-
-
-def _with_gain(row: Standing, rows: Mapping[tuple[str, Origin], Standing]) -> Standing:
-    below = first_stage(parse(row.system), row.kind)
-    if below is None or row.mean is None:
-        return row
-    same = rows.get((str(below), row.origin))
-    if same is not None and same.mean is not None and same.marks == row.marks:
-        return replace(row, gain=row.mean - same.mean, gain_over=str(below))
-    other = rows.get((str(below), "published"))
-    if row.marks or other is None or other.mean is None:
-        return row
-    mark = f"Δ is against the published figure of {below}, which is not measured here"
-    return replace(row, gain=row.mean - other.mean, gain_over=f"{below} (published)", marks=(mark,))
-
-
-def _ranked(rows: Sequence[Standing]) -> list[Standing]:
-    """Best first; equal means share a rank; rows without a mean come last, unranked."""
-    full = sorted((row for row in rows if row.mean is not None), key=lambda row: -(row.mean or 0))
-    placed: list[Standing] = []
-    for place, row in enumerate(full, start=1):
-        tied = placed and placed[-1].mean == row.mean
-        placed.append(replace(row, rank=placed[-1].rank if tied else place))
-    return [*placed, *(row for row in rows if row.mean is None)]
-
-
-def _bounds_of(metric: str, root: str | Path | None) -> _BoundsOf:
+def _bounds_of(metric: str, root: str | Path | None) -> BoundsOf:
     """Tie bounds of a result, from its task's judgements; None when they are not the same."""
 
     def bounds(result: Result) -> Bounds | None:

@@ -1,15 +1,16 @@
 """Several numbers per text that are no single vector: SPLADE's words and ColBERT's token vectors.
 
-Sentence-transformers encodes both. A text is one row of the vector store that says its own length;
-the two engines differ in how they pack such rows and how they compare them.
+Sentence-transformers encodes both; `bge_m3` runs the heads that only that model has. A text is one
+row of the vector store that says its own length; the two engines differ in how they pack such rows
+and how they compare them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from r2med.runs import Run
 from r2med.settings import setting
 from r2med.tasks.task import Queries, Task
 
+Head = Literal["model", "bge-m3"]
 Ranked = tuple[NDArray[np.int64], Matrix]
 """For every query the best distinct texts and their scores, best first."""
 
@@ -38,9 +40,10 @@ _DOCUMENT_TOKENS = 256
 
 @dataclass(frozen=True)
 class SparseSettings:
-    """All that an entry of the sparse engine may say."""
+    """All that an entry of the sparse engine may say; multi.toml documents each field."""
 
     dtype: Precision
+    head: Head
     checkpoint: str = setting(identity="content")
     revision: str = setting(identity="content")
     max_length: int = setting(least=0)
@@ -51,8 +54,11 @@ class LateSettings:
     """All that an entry of the late-interaction engine may say."""
 
     dtype: Precision
+    head: Head
     checkpoint: str = setting(identity="content")
     revision: str = setting(identity="content")
+    query_max_length: int = setting(least=0)
+    document_max_length: int = setting(least=0)
 
 
 def build(settings: SparseSettings | LateSettings, conditions: Conditions) -> MultiRetriever:
@@ -84,13 +90,33 @@ class MultiRetriever:
         """By side: the model may put queries and documents differently."""
         settings = self.settings
         located = locate(settings.checkpoint, revision=settings.revision)
+        if settings.head == "bge-m3":
+            from r2med.retrieve.bge_m3 import TokenVectors, TokenWeights
+
+            kind = TokenWeights if isinstance(settings, SparseSettings) else TokenVectors
+            return dict.fromkeys(SIDES, kind(located, settings.dtype, self.conditions))
         model = LibraryModel(
             located, self.library_class, settings.dtype, self.conditions, self.max_length
         )
-        return {side: LibraryEncoder(model, self._packing(side), side=side) for side in SIDES}
+        return {side: self._library_encoder(model, side) for side in SIDES}
 
-    def _packing(self, side: Side) -> Callable[[Any, list[str], Form], Matrix]:
-        return lambda model, texts, form: self.pack(model, texts, side)
+    def _library_encoder(self, model: LibraryModel, side: Side) -> Encoder:
+        tokens = self.length(side) if isinstance(self.settings, LateSettings) else 0
+
+        def run(loaded: Any, texts: list[str], form: Form) -> Matrix:
+            if tokens:
+                _limit(loaded[0], side, tokens)
+            return self.pack(loaded, texts, side)
+
+        besides = {"tokens": tokens} if tokens else {}
+        return LibraryEncoder(model, run, side=side, **besides)
+
+    def length(self, side: Side) -> int:
+        """Tokens of a text of one side; 0 leaves it to the model."""
+        if isinstance(self.settings, SparseSettings):
+            return self.settings.max_length
+        query = side == "query"
+        return self.settings.query_max_length if query else self.settings.document_max_length
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -106,7 +132,8 @@ class MultiRetriever:
     def encode(self, texts: list[str], side: Side) -> Encoded:
         """The rows of some texts."""
         encoder = self.encoders[side]
-        work = Work(encoder, Form(), side, texts, lambda row: f"{side} {row + 1}", ragged=True)
+        form = Form(max_length=self.length(side)) if self.settings.head == "bge-m3" else Form()
+        work = Work(encoder, form, side, texts, lambda row: f"{side} {row + 1}", ragged=True)
         shelf = open_shelf(
             "embeddings",
             encoder.identity,
@@ -141,14 +168,17 @@ class MultiSearcher:
 
 
 def _pack_words(model: Any, texts: list[str], side: Side) -> Matrix:
-    """Rows of (how many words, their numbers, their weights), padded to the batch's longest."""
     encode_side = model.encode_query if side == "query" else model.encode_document
     options = {"batch_size": len(texts), "show_progress_bar": False, "save_to_cpu": True}
     dense = encode_side(texts, convert_to_tensor=True, convert_to_sparse_tensor=False, **options)
-    rows = sp.csr_matrix(dense.float().numpy())
+    return packed_words(sp.csr_matrix(dense.float().numpy()))
+
+
+def packed_words(rows: sp.csr_matrix) -> Matrix:
+    """Rows of (how many words, their numbers, their weights), padded to the batch's longest."""
     counts = np.diff(rows.indptr)
     most = max(1, int(counts.max()))
-    packed = np.zeros((len(texts), 1 + 2 * most), dtype=np.float32)
+    packed = np.zeros((rows.shape[0], 1 + 2 * most), dtype=np.float32)
     packed[:, 0] = counts
     inside = np.arange(most) < counts[:, None]
     packed[:, 1 : 1 + most][inside] = rows.indices
@@ -200,15 +230,28 @@ class Tokens:
         return len(self.offsets) - 1
 
 
+def _limit(transformer: Any, side: Side, tokens: int) -> None:
+    """Set the tokens of one side; queries that are filled up are filled up to that many."""
+    if side == "document":
+        transformer.document_length = tokens
+    elif transformer.query_expansion is None:
+        transformer.query_length = tokens
+    else:
+        transformer.query_expansion = {**transformer.query_expansion, "length": tokens}
+
+
 def _pack_tokens(model: Any, texts: list[str], side: Side) -> Matrix:
-    """Rows of (how many vectors, their width, the vectors), padded to the batch's longest."""
     encode_side = model.encode_query if side == "query" else model.encode_document
-    matrices = encode_side(
-        texts, batch_size=len(texts), show_progress_bar=False, convert_to_numpy=True
+    return packed_tokens(
+        encode_side(texts, batch_size=len(texts), show_progress_bar=False, convert_to_numpy=True)
     )
+
+
+def packed_tokens(matrices: Sequence[Matrix]) -> Matrix:
+    """Rows of (how many vectors, their width, the vectors), padded to the batch's longest."""
     width = matrices[0].shape[1]
     most = max(1, max(len(vectors) for vectors in matrices))
-    packed = np.zeros((len(texts), 2 + most * width), dtype=np.float32)
+    packed = np.zeros((len(matrices), 2 + most * width), dtype=np.float32)
     for row, vectors in zip(packed, matrices, strict=True):
         row[0], row[1] = len(vectors), width
         row[2 : 2 + vectors.size] = vectors.ravel()

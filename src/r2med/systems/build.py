@@ -18,6 +18,7 @@ from r2med.systems.registry import (
     LEADING,
     Entry,
     StageKind,
+    configured,
     entries,
     entry_of,
     registered,
@@ -166,7 +167,7 @@ class Builder:
                 f"Choose one, or fuse two systems: '({unit} | bm25) + ({searching} | bm25)'."
             )
         first = self.system(searching)
-        entry = _configured(unit)
+        entry = configured(unit)
         settings = read_settings(entry)
         expander = _module(entry).build(settings, self.conditions)
         stage = Expanding(str(unit), expander, first, self._finder, identity_of(settings))
@@ -197,7 +198,7 @@ class Builder:
     def _first(self, unit: Unit) -> Part:
         kind = self._kind(unit)
         if kind == "given":
-            return Part(str(unit), _given(unit, _configured(unit)))
+            return Part(str(unit), _given(unit, configured(unit)))
         if kind != "retriever":
             _refuse_first(unit, kind)
         if unit.name in self.models:
@@ -206,7 +207,7 @@ class Builder:
             model = self.models[unit.name]
             retriever = retriever_of(model, name=unit.name, conditions=self.conditions)
             return _own_retrieval(unit, retriever)
-        entry = _configured(unit)
+        entry = configured(unit)
         settings = read_settings(entry)
         retriever = _module(entry).build(settings, self.conditions)
         depth = unit.depth or entry.depth
@@ -217,7 +218,7 @@ class Builder:
         return Part(str(unit), stage, entry.published_as, entry.deviations)
 
     def _fused(self, text: str, members: Sequence[Part], unit: Unit) -> Part:
-        fusion = read_settings(_configured(unit))
+        fusion = read_settings(configured(unit))
         depth = unit.depth or max(member.stage.depth for member in members)
         return Part(text, Fused(str(unit), tuple(members), fusion, depth))
 
@@ -243,7 +244,7 @@ class Builder:
 
     def _reranker_entry(self, unit: Unit) -> Entry:
         if unit.name not in self.models:
-            return _configured(unit)
+            return configured(unit)
         entry = Entry(unit.name, "reranker", "own", "a reranker of the caller's own")
         return entry.overridden(dict(unit.options))
 
@@ -298,17 +299,6 @@ def _own_name(name: str) -> str:
             "'-', as in name='my-model'."
         )
     return name
-
-
-def _configured(unit: Unit) -> Entry:
-    """The entry of a unit with its argument and options put in."""
-    entry = entry_of(unit)
-    options = dict(unit.options)
-    if unit.argument is not None:
-        if entry.argument is None:
-            raise UsageError(f"system {unit}: {unit.name} takes no argument after ':'.")
-        options[entry.argument] = unit.argument
-    return entry.overridden(options)
 
 
 def _given(unit: Unit, entry: Entry) -> Stage:

@@ -67,10 +67,15 @@ class Entry:
     tail: str = "keep"
     licence: str = ""
     """Of the weights, where it restricts their use."""
+    trained_on: tuple[str, ...] = ()
+    """Training data that its authors or a registry of models declare, as far as a task has it."""
+    trained_on_source: str = ""
     source: str = ""
     """Where its settings were read."""
     unverified: str = ""
     """Which of them could not be."""
+    protocols: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Settings of others for the same model, by name: `e5[protocol=mteb]`."""
     fields: Mapping[str, object] = field(default_factory=dict)
 
     def overridden(self, options: Mapping[str, str]) -> Entry:
@@ -78,6 +83,9 @@ class Entry:
         changed = dict(self.fields)
         if self.stage == "reranker":
             changed["tail"] = self.tail
+        options = dict(options)
+        if (protocol := options.pop("protocol", None)) is not None:
+            changed |= self.protocol(protocol)
         for key, text in options.items():
             if key not in changed:
                 raise UsageError(
@@ -87,6 +95,15 @@ class Entry:
             changed[key] = text
         tail = str(changed.pop("tail", self.tail))
         return replace(self, fields=MappingProxyType(changed), tail=tail)
+
+    def protocol(self, name: str) -> Mapping[str, object]:
+        """The settings of a named protocol; what the system's brackets say besides comes after."""
+        if name not in self.protocols:
+            known = nearest(name, self.protocols) if self.protocols else "It has only its own."
+            raise UsageError(
+                f"{self.name}[protocol={name[:60]}]: {self.name} has no such protocol. {known}"
+            )
+        return self.protocols[name]
 
 
 def find_entry(name: str) -> Entry:
@@ -117,6 +134,17 @@ def entry_of(unit: Unit, stages: tuple[StageKind, ...] = LEADING) -> Entry:
             hint = f"The model in that folder is written '{'ce' if after else 'dense'}:./{unit}'."
     what = "reranker or fusion" if after else "system"
     raise UsageError(f"{what} {str(unit)!r} is not known. {hint}")
+
+
+def configured(unit: Unit) -> Entry:
+    """The entry of a unit with its argument and options put in."""
+    entry = entry_of(unit)
+    options = dict(unit.options)
+    if unit.argument is not None:
+        if entry.argument is None:
+            raise UsageError(f"system {unit}: {unit.name} takes no argument after ':'.")
+        options[entry.argument] = unit.argument
+    return entry.overridden(options)
 
 
 def registered(spec: Spec) -> Spec:

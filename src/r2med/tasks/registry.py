@@ -61,6 +61,8 @@ class TaskEntry:
     licence_source: str | None = None
     citation: str = ""
     unknown: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    """Names that the same questions have in other collections: `BRIGHT/Biology`."""
 
     @property
     def positives_per_query(self) -> float | None:
@@ -216,6 +218,7 @@ def _entry(row: Mapping[str, Any], suite: Mapping[str, Any]) -> TaskEntry:
         licence_source=suite.get("licence_source"),
         citation=suite["citation"],
         unknown=(*row.get("unknown", ()), *suite.get("unknown", ())),
+        elsewhere=tuple(like.get("elsewhere", ())) if hub else (),
     )
 
 

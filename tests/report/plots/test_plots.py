@@ -129,12 +129,40 @@ def test_a_system_measured_on_other_data_is_marked_beside_published_ones() -> No
     for task in find_suite("full").entries:
         store(Path("results"), "bm25", task.name, ranks(1, 0, 2), documents=5)
 
-    done = run("plot", "means", "--results", "results", "--top", "99", "--out", "x.svg")
+    done = run("plot", "means", "--results", "results", "--top", "145", "--out", "x.svg")
 
     words = _words(Path("x.svg").read_text(encoding="utf-8"))
     assert done.code == 0, done.err
-    assert "bm25" in words and "bm25 (here) *" in words
+    assert "bm25" in words and "bm25 (here) *" in words and "diver (later)" in words
     assert any(word.startswith("* ") and "differs from the manifest" in word for word in words)
+
+
+def test_a_board_of_tasks_draws_those_tasks(results: str) -> None:
+    drawing()
+
+    done = run("plot", "heatmap", "--task", "demo", "--results", results, "--out", "x.svg")
+
+    words = _words(Path("x.svg").read_text(encoding="utf-8"))
+    assert done.code == 0, done.err
+    assert any("demo" in word.lower() for word in words) and "nv" not in words
+
+
+@pytest.mark.parametrize(
+    ("figure", "options"),
+    [
+        ("heatmap", ["--spent", "tokens"]),
+        ("wins", ["--kind", "base"]),
+        ("overlap", ["--suite", "demo"]),
+        ("cost", ["--top", "3"]),
+    ],
+)
+def test_an_option_without_effect_is_refused(figure: str, options: list[str]) -> None:
+    drawing()
+
+    done = run("plot", figure, *options, "--out", "x.svg")
+
+    assert done.code == 2
+    assert f"plot {figure}: {options[0]} has no effect" in done.err
 
 
 def test_wins_shows_the_first_system_minus_the_second(results: str) -> None:

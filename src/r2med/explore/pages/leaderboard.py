@@ -9,7 +9,8 @@ from typing import Any
 from r2med.explore.library import Damaged
 from r2med.explore.render import Link, level, plural, points, render
 from r2med.report.table import task_label
-from r2med.results.leaderboard import Leaderboard, Standing
+from r2med.results.leaderboard import Leaderboard
+from r2med.results.standings import Standing
 from r2med.systems.registry import KIND_TITLES
 from r2med.tasks.registry import suites
 
@@ -108,7 +109,7 @@ def leaderboard_page(
         ticks=_ticks(most),
         axis=AXIS,
         measured=measured,
-        mixed=0 < len(measured) < len(board.rows),
+        mixed=len({row.origin for row in board.rows}) > 1,
         suites=suites(),
         families=list(dict.fromkeys(task.family for task in board.suite.entries)),
         kinds=KIND_TITLES,
@@ -129,16 +130,13 @@ def headline(board: Leaderboard) -> str:
     best = ranked[0]
     interval = best.interval
     sure = f" (95 % interval {points(interval.low)} to {points(interval.high)})" if interval else ""
-    published = sum(row.origin == "published" for row in ranked)
-    of = [
-        plural(count, f"{word} system")
-        for count, word in ((published, "published"), (len(ranked) - published, "measured"))
-        if count
-    ]
-    text = (
-        f"{best.system} leads {' and '.join(of)} of the {board.suite.title} with "
-        f"{points(best.mean)}{sure}."
-    )
+    counts = {
+        word: sum(row.origin == word for row in ranked)
+        for word in ("published", "later", "measured")
+    }
+    *firsts, last = [plural(n, f"{word} system") for word, n in counts.items() if n]
+    of = f"{', '.join(firsts)} and {last}" if firsts else last
+    text = f"{best.system} leads {of} of the {board.suite.title} with {points(best.mean)}{sure}."
     return f"{text} {_level_with(best, ranked)}".strip()
 
 
@@ -153,7 +151,7 @@ def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
             f"{plural(len(others), 'measured system')} of {len(lettered) - 1} cannot be told "
             "apart from it."
         )
-    if best.origin == "published":
+    if best.origin != "measured":
         first = next((row for row in ranked if row.origin == "measured"), None)
         if first is not None and first.mean is not None and best.mean is not None:
             return (

@@ -9,10 +9,16 @@ import altair as alt
 
 from r2med.errors import MissingError
 from r2med.report.plots.theme import Theme
-from r2med.results.leaderboard import Leaderboard, Standing
+from r2med.results.leaderboard import Leaderboard
+from r2med.results.standings import Standing
 from r2med.systems.registry import KIND_TITLES
 
-ORIGINS = {"published": "published figures", "measured": "measured here"}
+ORIGINS = {
+    "published": "published figures",
+    "later": "figures of later works",
+    "measured": "measured here",
+}
+_FROM = {"later": "later", "measured": "here"}
 _MARKS = 2
 _MEAN = "mean"
 _CELL = 24
@@ -34,7 +40,7 @@ _SHAPES = ("circle", "square", "triangle-up")
 
 def ranked_rows(board: Leaderboard, top: int | None) -> list[Standing]:
     """Rows that have a mean, best first."""
-    return [row for row in board.rows if row.mean is not None][:top]
+    return [row for row in board.shown_of(top) if row.mean is not None]
 
 
 def labels(rows: Sequence[Standing]) -> dict[tuple[str, str], str]:
@@ -42,7 +48,7 @@ def labels(rows: Sequence[Standing]) -> dict[tuple[str, str], str]:
     mixed = len({row.origin for row in rows}) > 1
     return {
         (row.system, row.origin): row.name
-        + (" (here)" if mixed and row.origin == "measured" else "")
+        + (f" ({_FROM[row.origin]})" if mixed and row.origin != "published" else "")
         + (" *" if row.marks else "")
         for row in rows
     }
@@ -51,7 +57,7 @@ def labels(rows: Sequence[Standing]) -> dict[tuple[str, str], str]:
 def subtitle(board: Leaderboard, rows: Sequence[Standing], *more: str) -> list[str]:
     """What every such plot must say: which mean, whose figures, and what qualifies some."""
     origins = {row.origin for row in rows}
-    whose = " and ".join(ORIGINS[origin] for origin in sorted(origins, reverse=True))
+    whose = " and ".join(name for origin, name in ORIGINS.items() if origin in origins)
     lines = [f"{board.mean_title}; {whose}"]
     if board.suite.name == "demo":
         lines.append("demo suite: not comparable with published figures")
@@ -65,7 +71,7 @@ def subtitle(board: Leaderboard, rows: Sequence[Standing], *more: str) -> list[s
 def left_out(board: Leaderboard, rows: Sequence[Standing]) -> list[str]:
     """A line on systems below the last one shown."""
     ranked = sum(row.mean is not None for row in board.rows)
-    return [f"the best {len(rows)} of {ranked} systems"] if ranked > len(rows) else []
+    return [f"{len(rows)} of {ranked} systems"] if ranked > len(rows) else []
 
 
 def heatmap(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
@@ -158,16 +164,16 @@ def means(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
     lines = left_out(board, rows)
     if any(row.interval for row in rows):
         lines.append("bars: 95 % bootstrap interval over queries")
-    if any(row.origin == "published" for row in rows):
-        lines.append("published figures come without queries, so without an interval")
+    if any(row.origin != "measured" for row in rows):
+        lines.append("printed figures come without queries, so without an interval")
     y = alt.Y(
         "system:N", sort=order, title=None, axis=alt.Axis(grid=True, ticks=False, labelPadding=8)
     )
-    scale = alt.Scale(domain=list(ORIGINS.values()), range=[theme.series[1], theme.series[0]])
+    scale = alt.Scale(domain=list(ORIGINS.values()), range=[theme.series[i] for i in (1, 2, 0)])
     colour = alt.Color("origin:N", scale=scale, legend=_legend(known))
     shape = alt.Shape(
         "origin:N",
-        scale=alt.Scale(domain=list(ORIGINS.values()), range=["diamond", "circle"]),
+        scale=alt.Scale(domain=list(ORIGINS.values()), range=["diamond", "triangle-up", "circle"]),
         legend=_legend(known),
     )
     x = alt.X(

@@ -30,7 +30,7 @@ from r2med.models.loading import (
 )
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Encoder, Form, Inputs
-from r2med.retrieve.dense.settings import Settings
+from r2med.retrieve.dense.settings import Precision, Settings
 
 if TYPE_CHECKING:
     import torch
@@ -62,7 +62,8 @@ def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Encode
         refuse_foreign_code(located.folder, trust_remote_code=conditions.trust_remote_code)
     recipe = read_recipe(located, settings)
     if recipe is not None:
-        return TransformerEncoder(located, recipe, settings, conditions)
+        dtype, autocast = settings.dtype, settings.autocast
+        return TransformerEncoder(located, recipe, conditions, dtype=dtype, autocast=autocast)
     from r2med.retrieve.dense.foreign import sentence_encoder
 
     return sentence_encoder(located, settings, conditions)
@@ -96,11 +97,18 @@ class TransformerEncoder:
     """A transformer and a recipe; loaded when the first text is to be encoded."""
 
     def __init__(
-        self, checkpoint: Checkpoint, recipe: Recipe, settings: Settings, conditions: Conditions
+        self,
+        checkpoint: Checkpoint,
+        recipe: Recipe,
+        conditions: Conditions,
+        *,
+        dtype: Precision,
+        autocast: bool = False,
     ) -> None:
         self.checkpoint = checkpoint
         self.recipe = recipe
-        self.settings = settings
+        self.dtype = dtype
+        self.autocast = autocast
         self.conditions = conditions
         self._trust = conditions.trust_remote_code
         self._folder = checkpoint.folder / recipe.backbone
@@ -115,8 +123,8 @@ class TransformerEncoder:
             "checkpoint": self.checkpoint.fingerprint(),
             "recipe": json.loads(json.dumps(recipe)),
             "limit": limit,
-            "dtype": self.settings.dtype,
-            "autocast": self.settings.autocast,
+            "dtype": self.dtype,
+            "autocast": self.autocast,
         }
 
     def inputs(self, texts: Sequence[str], form: Form) -> TokenInputs:
@@ -154,7 +162,7 @@ class TransformerEncoder:
         tensors = {name: torch.from_numpy(part).to(device) for name, part in features.items()}
         if self.recipe.bidirectional:
             tensors["attention_mask"] = _both_ways(tensors["attention_mask"], model.dtype)
-        mixed = self.settings.autocast and device.type == "cuda"
+        mixed = self.autocast and device.type == "cuda"
         with (
             torch.inference_mode(),
             torch.autocast("cuda", torch.float16) if mixed else nullcontext(),
@@ -180,8 +188,7 @@ class TransformerEncoder:
 
     @cached_property
     def _model(self) -> Any:
-        dtype = self.settings.dtype
-        model = load_encoder(self._folder, dtype=dtype, trust_remote_code=self._trust)
+        model = load_encoder(self._folder, dtype=self.dtype, trust_remote_code=self._trust)
         return model.to(self._device).eval()
 
     @cached_property
@@ -193,8 +200,12 @@ class TransformerEncoder:
 def tokenise(
     tokenizer: Any, texts: Sequence[str], form: Form, *, limit: int, append_eos: bool = False
 ) -> TokenInputs:
-    """Token ids as the model gets them: instruction, special tokens and truncation applied."""
+    """Token ids as the model gets them: instruction, special tokens and truncation applied.
+
+    `append_eos` ends every text with one end token, whether or not the tokeniser adds its own.
+    """
     put = [form.instruction + text for text in texts] if form.instruction else list(texts)
+    append_eos = append_eos and tokenizer("")["input_ids"][-1:] != [tokenizer.eos_token_id]
     limit = limit - append_eos if limit else 0
     cut: dict[str, Any] = {"truncation": bool(limit)} | ({"max_length": limit} if limit else {})
     pair = [[""] * len(put), put] if form.pair else [put]

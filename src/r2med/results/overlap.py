@@ -1,0 +1,65 @@
+"""Overlap: tasks whose questions are part of what a model's authors say they trained on.
+
+A task carries the names that its questions have in other collections, a registered model what its
+authors declare; where the two meet, a row is flagged. A model that declares nothing is not cleared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from r2med.errors import UsageError
+from r2med.systems.registry import entries
+from r2med.systems.spec import parse, units_of
+from r2med.tasks.registry import TaskEntry
+
+
+@dataclass(frozen=True)
+class Training:
+    """A collection that a model was trained on, and who says so."""
+
+    model: str
+    collection: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A task that overlaps with the training data of a model in a system."""
+
+    task: str
+    elsewhere: str
+    """The name of the task's questions in the collection."""
+    model: str
+    collection: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.model} declares {self.collection}, and {self.task} is {self.elsewhere}"
+
+
+def declared_training(system: str) -> tuple[Training, ...]:
+    """What the models of a system declare, first stage to last; none for a text of no system."""
+    try:
+        units = units_of(parse(system))
+    except UsageError:
+        return ()
+    named = [entries()[unit.name.lower()] for unit in units if unit.name.lower() in entries()]
+    return tuple(
+        Training(entry.name, collection, entry.trained_on_source)
+        for entry in named
+        for collection in entry.trained_on
+    )
+
+
+def flags_of(system: str, tasks: Iterable[TaskEntry]) -> tuple[Flag, ...]:
+    """Where the tasks meet what the models of a system declare."""
+    declared = declared_training(system)
+    return tuple(
+        Flag(task.name, name, each.model, each.collection, each.source)
+        for task in tasks
+        for name in task.elsewhere
+        for each in declared
+        if name == each.collection or name.startswith(f"{each.collection}/")
+    )

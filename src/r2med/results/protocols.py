@@ -1,0 +1,195 @@
+"""Protocols field by field: of systems, of printed figures, and which figures a result may meet.
+
+A protocol is the settings of a registry entry. A work's protocol is known where the entry has it as
+a preset; otherwise only what the work says of all its runs is, and the rest stays unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from r2med.errors import UsageError
+from r2med.results.published.printed import METRIC, Printed, printed_figures
+from r2med.results.standings import Standing
+from r2med.systems.build import read_settings
+from r2med.systems.registry import Entry, configured, entries, registered
+from r2med.systems.spec import Spec, Unit, parse, units_of
+from r2med.tabular import Tabular, table_of
+
+Fields = Mapping[str, str]
+"""By setting its value in words."""
+
+#: Never part of what is compared: names of files, which a revision may follow.
+_NOT_PROTOCOL = ("revision",)
+_LENGTHS = ("query_max_length", "document_max_length")
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class ProtocolComparison(Tabular):
+    """Two or more protocols side by side."""
+
+    names: tuple[str, ...]
+    fields: Mapping[str, tuple[str, ...]]
+    """Of every field in which two of them differ the value of each, or `unknown`."""
+    equal: Mapping[str, str]
+    """Fields in which those of whom it is known agree."""
+    unknown: Mapping[str, tuple[str, ...]]
+    """By protocol the fields of which nothing is known; only those that another one has."""
+    beside: tuple[tuple[str, ...], ...] = ()
+    """For each of them the printed figures that it may be set beside."""
+
+    drawn_by = "r2med.report.protocols"
+
+    def to_arrow(self) -> pa.Table:
+        """One row per field that differs, one column per protocol."""
+        columns = dict.fromkeys(("field", *self.names), str)
+        rows = [
+            {"field": field, **dict(zip(self.names, values, strict=True))}
+            for field, values in self.fields.items()
+        ]
+        return table_of(columns, rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything."""
+        return asdict(self)
+
+
+def compare_protocols(*systems: str) -> ProtocolComparison:
+    """Compare the settings of systems stage by stage, as `r2med compare --protocols` shows."""
+    if len(systems) < 2:
+        raise UsageError("--protocols compares two systems or more: e5 'e5[protocol=mteb]'.")
+    texts = [str(registered(parse(text))) for text in systems]
+    compared = _compared(texts, [_fields_of_system(parse(text)) for text in texts])
+    beside = tuple(
+        tuple(str(work) for figure in printed_beside(text) for work in figure.works)
+        for text in texts
+    )
+    return replace(compared, beside=beside)
+
+
+def compare_figures(row: Standing) -> ProtocolComparison:
+    """How the protocols of the figures of one row differ, and what is unknown of them."""
+    figures = printed_figures("full", METRIC).get(row.system, ())
+    names = [
+        "; ".join(work.name for work in figure.works)
+        + (f": {figure.variant}" if figure.variant else "")
+        for figure in figures
+    ]
+    return _compared(names, [_fields_of_figure(figure) for figure in figures])
+
+
+def printed_beside(system: str) -> tuple[Printed, ...]:
+    """The printed figures whose protocol is known and the same as a system's."""
+    spec = parse(system)
+    unit = spec.fused[0]
+    if spec.stages or len(spec.fused) > 1 or not isinstance(unit, Unit):
+        figures = printed_figures("full", METRIC).get(_as_printed(system), ())
+        return tuple(figure for figure in figures if figure.works[0].id == "r2med")
+    entry = entries().get(unit.name.lower())
+    if entry is None or unit.argument is not None or unit.depth is not None:
+        return ()
+    own = _settings(configured(unit))
+    return tuple(
+        figure
+        for figure in printed_figures("full", METRIC).get(entry.name, ())
+        if (theirs := _entry_of_figure(figure)) is not None
+        and _without(_settings(theirs), _NOT_PROTOCOL) == _without(own, _NOT_PROTOCOL)
+    )
+
+
+def _as_printed(system: str) -> str:
+    return system.replace("[generations=published]", "")
+
+
+def _compared(names: Sequence[str], protocols: Sequence[Fields]) -> ProtocolComparison:
+    fields = dict.fromkeys(field for protocol in protocols for field in protocol)
+    values = {
+        field: tuple(protocol.get(field, UNKNOWN) for protocol in protocols) for field in fields
+    }
+    known = {field: set(row) - {UNKNOWN} for field, row in values.items()}
+    return ProtocolComparison(
+        names=tuple(names),
+        fields={field: row for field, row in values.items() if len(known[field]) > 1},
+        equal={field: next(iter(one)) for field, one in known.items() if len(one) == 1},
+        unknown={
+            name: tuple(field for field, row in values.items() if row[place] == UNKNOWN)
+            for place, name in enumerate(names)
+        },
+    )
+
+
+def _fields_of_system(spec: Spec) -> Fields:
+    """The settings of every stage; a field is prefixed by its stage where there are several."""
+    units = units_of(spec)
+    found: dict[str, str] = {}
+    for place, unit in enumerate(units, start=1):
+        entry = configured(unit)
+        fields = _in_words(entry)
+        if unit.depth is not None:
+            fields["depth"] = str(unit.depth)
+        prefix = f"{place}. " if len(units) > 1 else ""
+        found |= {f"{prefix}name": entry.name} if prefix else {}
+        found |= {prefix + field: value for field, value in fields.items()}
+    return found
+
+
+def _fields_of_figure(figure: Printed) -> Fields:
+    """What is known of a printed figure's protocol."""
+    entry = _entry_of_figure(figure)
+    if entry is not None:
+        found = _in_words(entry)
+    else:
+        found = {
+            name: _worded(name, value)
+            for work in figure.works
+            for name, value in work.protocol.items()
+        }
+    named = entries().get(figure.system)
+    if named is not None and named.fields.get("checkpoint"):
+        found["checkpoint"] = str(named.fields["checkpoint"])
+    if figure.revision or found.get("revision") == "none":
+        found["revision"] = figure.revision or UNKNOWN
+    return found
+
+
+def _entry_of_figure(figure: Printed) -> Entry | None:
+    """The entry with the settings that a work used; None where they are not all known."""
+    entry = entries().get(figure.system)
+    if entry is None or figure.variant:
+        return None
+    for work in figure.works:
+        if work.id == "r2med" and entry.published_as:
+            return entry
+        if work.preset in entry.protocols:
+            return entry.overridden({"protocol": work.preset})
+    return None
+
+
+def _settings(entry: Entry) -> dict[str, object]:
+    """An entry's settings with one length per side."""
+    found = asdict(read_settings(entry))
+    if "max_length" in found and _LENGTHS[0] in found:
+        longest = found.pop("max_length")
+        found |= {name: found[name] or longest for name in _LENGTHS}
+    return found
+
+
+def _in_words(entry: Entry) -> dict[str, str]:
+    return {name: _worded(name, value) for name, value in _settings(entry).items()}
+
+
+def _worded(name: str, value: object) -> str:
+    if name.endswith("max_length") and value == 0:
+        return "the model's own"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return repr(value)[1:-1] if isinstance(value, str) and value else str(value) or "none"
+
+
+def _without(fields: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if name not in names}

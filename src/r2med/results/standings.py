@@ -1,0 +1,329 @@
+"""Rows of a leaderboard: one per system, from what was printed and from what was measured here.
+
+A row never mixes the two. What several works print for one system is one row: figures that agree
+at two decimals have several sources, figures that differ are `others` of the row, with a spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from r2med.errors import UsageError
+from r2med.measure.intervals import Averaging, Interval, pooled_interval
+from r2med.measure.scores import Aggregates, aggregate
+from r2med.results.cost import Cost, cost_of
+from r2med.results.entrants import Entrant
+from r2med.results.overlap import Flag, flags_of
+from r2med.results.published import is_micro, published_systems
+from r2med.results.published.printed import METRIC, Printed, Work, models, printed_figures
+from r2med.results.record import Result
+from r2med.results.reproduction import measured_value
+from r2med.systems.registry import Kind, first_stage
+from r2med.systems.spec import Unit, parse
+from r2med.tasks.registry import Suite, TaskEntry
+
+Origin = Literal["published", "later", "measured"]
+"""R2MED's or NanoR2MED's own figures, those of other works, and results stored here."""
+Bounds = tuple[float, float]
+BoundsOf = Callable[[Result], Bounds | None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a figure was printed."""
+
+    work: str
+    name: str
+    short: str
+    revision: str
+    table: str
+    date: str
+    """As far as it is known: 2025-08; empty where it is not."""
+
+    @classmethod
+    def of(cls, work: Work) -> Source:
+        """The part of a work that a row carries."""
+        return cls(work.id, work.name, work.short, work.revision, work.table, work.date)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The lowest and highest mean that were printed for one system, and how many differ."""
+
+    low: float
+    high: float
+    figures: int
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One system's row; values are 0 to 1, by task."""
+
+    system: str
+    kind: Kind
+    origin: Origin
+    source: str
+    """Where a printed figure stands; where a measured result is stored."""
+    values: Mapping[str, float]
+    aggregates: Aggregates
+    mean: float | None
+    """The mean that ranks: None when a task is missing."""
+    rank: int | None = None
+    sources: tuple[Source, ...] = ()
+    """The works that print these figures; none for a measured row."""
+    variant: str = ""
+    """How the model was run, where a work reports it in more than one way."""
+    first_stage: str = ""
+    """What an expansion or a reranker stands on."""
+    depth: int | None = None
+    """How many documents a reranker puts in order."""
+    date: str = ""
+    """Of the first source, or of the newest measured result; empty where it is unknown."""
+    spread: Spread | None = None
+    """None where all works agree."""
+    others: tuple[Standing, ...] = ()
+    """Rows of the same system with other figures; they have no rank."""
+    flags: tuple[Flag, ...] = ()
+    """Tasks that overlap with declared training data."""
+    clean: float | None = None
+    """The mean without flagged tasks, where there are any."""
+    interval: Interval | None = None
+    ties: Bounds | None = None
+    """The mean with every tie resolved against the system, and for it."""
+    letters: str = ""
+    """Rows that share a letter could not be separated; empty where no test was made."""
+    gain: float | None = None
+    gain_over: str = ""
+    marks: tuple[str, ...] = ()
+    cost: Cost | None = None
+    label: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What tables and plots call the system: its label, or its text."""
+        return self.label or self.system
+
+    @property
+    def group(self) -> str:
+        """What a gain is counted under: expansion, or the class of the reranker."""
+        if self.kind != "reranker":
+            return self.kind
+        last = parse(self.system).stages[-1]
+        name = last.name if isinstance(last, Unit) else ""
+        return str(models().get(name, {}).get("reranker", "reranker"))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The tasks, metric and mean that every row is built with."""
+
+    suite: Suite
+    metric: str
+    averaging: Averaging
+    tasks: tuple[TaskEntry, ...]
+
+    def standing(
+        self,
+        system: str,
+        kind: Kind,
+        origin: Origin,
+        source: str,
+        values: Mapping[str, float],
+        queries: Mapping[str, int] | None = None,
+    ) -> Standing:
+        """A row with its means; `queries` are the counts of measured tasks."""
+        asked = {
+            task.name: (queries or {}).get(task.name, task.counts.get("queries", 1))
+            for task in self.tasks
+        }
+        known = {task.name: values[task.name] for task in self.tasks if task.name in values}
+        flags = flags_of(system, self.tasks)
+        flagged = {flag.task for flag in flags}
+        found = self._aggregates(self.tasks, known, asked)
+        left = [task for task in self.tasks if task.name not in flagged]
+        clean = self._mean(self._aggregates(left, known, asked)) if flags and left else None
+        below, depth = _below(system, kind)
+        return Standing(
+            system=system,
+            kind=kind,
+            origin=origin,
+            source=source,
+            values=known,
+            aggregates=found,
+            mean=self._mean(found),
+            first_stage=below,
+            depth=depth,
+            flags=flags,
+            clean=clean,
+        )
+
+    def _aggregates(
+        self, tasks: Sequence[TaskEntry], values: Mapping[str, float], asked: Mapping[str, int]
+    ) -> Aggregates:
+        positives = {task.name: task.counts.get("judgements", 1) for task in tasks}
+        weights = positives if is_micro(self.suite.name, self.metric) else asked
+        present = {task.name: values[task.name] for task in tasks if task.name in values}
+        found = aggregate(present, weights, {task.name: task.family for task in tasks})
+        return replace(found, queries=sum(asked[task] for task in present))
+
+    def _mean(self, found: Aggregates) -> float | None:
+        return found.task_mean if self.averaging == "task" else found.weighted_mean
+
+    def printed(self) -> tuple[list[Standing], list[str]]:
+        """The rows of all works, and a note on published systems without this metric."""
+        rows = []
+        for figures in printed_figures(self.suite.name, self.metric).values():
+            first, *others = (self._printed(each) for each in figures)
+            means = [row.mean for row in (first, *others) if row.mean is not None]
+            spread = Spread(min(means), max(means), len(means)) if len(means) > 1 else None
+            rows.append(replace(first, others=tuple(others), spread=spread))
+        known = published_systems(self.suite.name)
+        without = len(known) - len(known.keys() & {row.system for row in rows})
+        notes = []
+        if without and self.metric != METRIC:
+            notes.append(
+                f"{without} of {len(known)} published systems have no figure for {self.metric}."
+            )
+        if self.suite.name == "full" and self.metric != METRIC:
+            notes.append(f"Later works report {METRIC} only, so none of them stands here.")
+        return rows, notes
+
+    def _printed(self, figures: Printed) -> Standing:
+        work = figures.works[0]
+        origin: Origin = "published" if work.id in ("r2med", "page", "nano") else "later"
+        cited = "; ".join(map(str, figures.works))
+        row = self.standing(figures.system, figures.kind, origin, cited, figures.values)
+        return replace(
+            row,
+            sources=tuple(map(Source.of, figures.works)),
+            variant=figures.variant,
+            date=work.date,
+        )
+
+    def measured(self, entrant: Entrant) -> Standing:
+        """The row of a measured system, marked where its data is not the suite's."""
+        values = {
+            task: value
+            for task, result in entrant.results.items()
+            if (value := measured_value(result, self.metric)) is not None
+        }
+        results = entrant.results.values()
+        source = str(Path(*next(iter(results)).folder.parts[:-3]))
+        row = self.standing(
+            entrant.system, entrant.kind, "measured", source, values, entrant.queries
+        )
+        return replace(
+            row,
+            marks=entrant.marks,
+            cost=cost_of(results),
+            date=max(result.record.created for result in results)[:10],
+            label=entrant.label,
+        )
+
+    def with_doubt(self, row: Standing, entrant: Entrant, bounds: BoundsOf | None) -> Standing:
+        """A measured row with its interval, which micro recall has not, and its tie bounds."""
+        if row.mean is None:
+            return row
+        if not is_micro(self.suite.name, self.metric):
+            columns = entrant.columns(self.metric)
+            row = replace(row, interval=pooled_interval(columns, by=self.averaging))
+        return row if bounds is None else replace(row, ties=self._tie_bounds(entrant, bounds))
+
+    def _tie_bounds(self, entrant: Entrant, bounds: BoundsOf) -> Bounds | None:
+        found = {task: bounds(result) for task, result in entrant.results.items()}
+        sides = [{task: bound[side] for task, bound in found.items() if bound} for side in (0, 1)]
+        worst, best = (
+            self.standing("", "base", "measured", "", values, entrant.queries).mean
+            for values in sides
+        )
+        return None if worst is None or best is None else (worst, best)
+
+    def on_fewer_tasks(self, row: Standing, rows: Iterable[Standing]) -> Standing:
+        """A measured row that lacks tasks, marked with where it stands on those it has."""
+        if row.origin != "measured" or row.aggregates.tasks == len(self.tasks):
+            return row
+        own = replace(self, tasks=tuple(task for task in self.tasks if task.name in row.values))
+        few = f"{row.aggregates.tasks} of {len(self.tasks)} tasks measured: no mean, no rank"
+        others = [
+            mean
+            for other in rows
+            if other is not row
+            and (mean := own.standing("", "base", "later", "", other.values).mean) is not None
+        ]
+        mean = own.standing("", "base", "later", "", row.values).mean
+        if mean is not None and others:
+            place = 1 + sum(other > mean for other in others)
+            few += (
+                f"; on these alone {100 * mean:.2f}, rank {place} of {len(others) + 1} "
+                f"(--task {','.join(row.values)})"
+            )
+        return replace(row, marks=(*row.marks, few))
+
+
+def _below(system: str, kind: Kind) -> tuple[str, int | None]:
+    """What the outermost stage stands on, and how deep a reranker goes."""
+    if kind == "base":
+        return "", None
+    try:
+        spec = parse(system)
+    except UsageError:
+        return "", None
+    last = spec.stages[-1] if kind == "reranker" and spec.stages else None
+    depth = last.depth if isinstance(last, Unit) else None
+    return str(first_stage(spec, kind) or ""), depth
+
+
+def with_gains(rows: Sequence[Standing]) -> list[Standing]:
+    """Rows with their gains over their own first stages, never across works unless said."""
+    printed = {row.system: row for row in rows if row.origin != "measured"}
+    measured = {row.system: row for row in rows if row.origin == "measured"}
+    return [
+        _over_measured(row, measured, printed)
+        if row.origin == "measured"
+        else replace(
+            _over_printed(row, printed),
+            others=tuple(_over_printed(other, printed) for other in row.others),
+        )
+        for row in rows
+    ]
+
+
+def _over_printed(row: Standing, printed: Mapping[str, Standing]) -> Standing:
+    """The gain over the figure that a work of the row prints for its first stage."""
+    below = printed.get(row.first_stage)
+    if below is None or row.mean is None:
+        return row
+    own = {source.work for source in row.sources}
+    for figure in (below, *below.others):
+        if figure.mean is not None and own & {source.work for source in figure.sources}:
+            return replace(row, gain=row.mean - figure.mean, gain_over=below.system)
+    return row
+
+
+def _over_measured(
+    row: Standing, measured: Mapping[str, Standing], printed: Mapping[str, Standing]
+) -> Standing:
+    below = measured.get(row.first_stage)
+    if not row.first_stage or row.mean is None:
+        return row
+    if below is not None and below.mean is not None and below.marks == row.marks:
+        return replace(row, gain=row.mean - below.mean, gain_over=below.system)
+    other = printed.get(row.first_stage)
+    if row.marks or other is None or other.mean is None or other.origin != "published":
+        return row
+    mark = f"Δ is against the published figure of {other.system}, which is not measured here"
+    over = f"{other.system} (published)"
+    return replace(row, gain=row.mean - other.mean, gain_over=over, marks=(mark,))
+
+
+def ranked(rows: Sequence[Standing]) -> list[Standing]:
+    """Best first; equal means share a rank; rows without a mean come last, unranked."""
+    full = sorted((row for row in rows if row.mean is not None), key=lambda row: -(row.mean or 0))
+    placed: list[Standing] = []
+    for place, row in enumerate(full, start=1):
+        tied = placed and placed[-1].mean == row.mean
+        placed.append(replace(row, rank=placed[-1].rank if tied else place))
+    return [*placed, *(row for row in rows if row.mean is None)]
