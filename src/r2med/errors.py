@@ -30,6 +30,10 @@ class LimitError(R2MedError):
     """A limit of tokens or money is reached, and what was done is kept; the exit code is 3."""
 
 
+class WorkError(R2MedError):
+    """Pieces of work failed on several workers; everything else was done and is kept."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A clause that offers the known names closest to a mistyped one, or all of a short list."""
     names = sorted(set(known))

@@ -19,6 +19,7 @@ from r2med.errors import DataError
 from r2med.models.vectors import (
     Computed,
     DiskShelf,
+    Rows,
     Shelf,
     fill,
     open_shelf,
@@ -293,9 +294,10 @@ def test_a_model_that_leaves_texts_out_is_refused(tmp_path: Path) -> None:
     shelf = shelf_at(tmp_path)
     sizes = np.array([1, 1])
 
-    def lazy(rows: np.ndarray) -> Iterator[Computed]:
+    def lazy(pieces: Iterator[Rows]) -> Iterator[tuple[Rows, Computed]]:
         one = np.array([0])
-        yield Computed(one, np.ones((1, 2), np.float32), one, one > 0)
+        for rows in pieces:
+            yield rows, Computed(one, np.ones((1, 2), np.float32), one, one > 0)
 
     with pytest.raises(DataError, match="an output for 1 of 2 texts"):
         fill(
@@ -303,6 +305,5 @@ def test_a_model_that_leaves_texts_out_is_refused(tmp_path: Path) -> None:
             Form().addresses(["a", "b"]),
             sizes,
             lazy,
-            window=8,
             progress=lambda done, total, seconds: None,
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from r2med.models.checkpoint import locate
-from r2med.models.vectors import Computed, DiskShelf, fill, open_shelf
+from r2med.models.vectors import Computed, DiskShelf, Rows, fill, open_shelf
 from r2med.retrieve.dense.embed import Form
 from tests.trials.flipping import flipped_files
 
@@ -25,17 +26,17 @@ def opened(root: Path, told: list[str]) -> DiskShelf:
 def filled(shelf: DiskShelf) -> int:
     """Compute what the shelf lacks, three texts at a time."""
 
-    def compute(rows: np.ndarray) -> object:
-        for start in range(0, len(rows), 3):
-            part = np.arange(start, min(start + 3, len(rows)))
-            yield Computed(part, VECTORS[rows[part]], part, part > 1)
+    def compute(pieces: Iterator[Rows]) -> Iterator[tuple[Rows, Computed]]:
+        for rows in pieces:
+            for start in range(0, len(rows), 3):
+                part = np.arange(start, min(start + 3, len(rows)))
+                yield rows, Computed(part, VECTORS[rows[part]], part, part > 1)
 
     return fill(
         shelf,
         ADDRESSES,
         np.ones(len(TEXTS), dtype=np.int64),
-        compute,  # type: ignore[arg-type]
-        window=100,
+        compute,
         progress=lambda done, total, seconds: None,
     )
 

@@ -15,6 +15,7 @@ from r2med.cli.options import (
     DataRoot,
     Device,
     DryRun,
+    Engine,
     Force,
     Format,
     Fresh,
@@ -30,12 +31,13 @@ from r2med.cli.options import (
     Task,
     TrustRemoteCode,
     Verbose,
+    WorkerTimeout,
     chosen,
     conditions,
     format_of,
     with_own_models,
 )
-from r2med.errors import LimitError
+from r2med.errors import LimitError, WorkError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -59,6 +61,8 @@ def evaluate(
     model: Model = None,
     trust_remote_code: TrustRemoteCode = False,
     device: Device = None,
+    engine: Engine = "local",
+    worker_timeout: WorkerTimeout = None,
     verbose: Verbose = False,
     llm_url: LlmUrl = None,
     prompts: Prompts = None,
@@ -93,6 +97,8 @@ def evaluate(
             max_tokens=max_tokens,
             max_cost=max_cost,
             concurrency=concurrency,
+            engine=engine,
+            worker_timeout=worker_timeout,
         )
         built = [System.from_spec(system, allowed) for system in named]
         if dry_run:
@@ -121,8 +127,8 @@ def _run(
     *,
     force: bool,
     strict: bool,
-) -> tuple[list[Result], LimitError | None]:
-    """The finished results, and the limit that stopped the others, if one did."""
+) -> tuple[list[Result], LimitError | WorkError | None]:
+    """The finished results, and what kept the others from being finished, if something did."""
     from r2med.engine.evaluate import each_result
     from r2med.report.console import notice
     from r2med.tasks.registry import resolve
@@ -144,9 +150,9 @@ def _run(
         ):
             finished.append(result)
             bar.update(line, advance=1, description=f"{result.task} · {result.system}")
-    except LimitError as limit:
+    except (LimitError, WorkError) as problem:
         done = f"{len(finished)} of {total} results are finished and stored in {results}."
-        return finished, LimitError(f"{limit}\n{done}")
+        return finished, type(problem)(f"{problem}\n{done}")
     except KeyboardInterrupt as stop:
         stop.add_note(
             f"{len(finished)} of {total} results are finished and stored in {results}; answers of "

@@ -13,6 +13,7 @@ from r2med.cli.options import (
     RESULTS,
     DataRoot,
     Dense,
+    Engine,
     Force,
     Json,
     Metric,
@@ -20,7 +21,9 @@ from r2med.cli.options import (
     Results,
     Strict,
     TaskArguments,
+    WorkerTimeout,
     chosen,
+    conditions,
 )
 from r2med.cli.options import out as out_option
 
@@ -105,6 +108,8 @@ def candidates(
     dense: Dense = "harrier",
     force: Force = False,
     as_json: Json = False,
+    engine: Engine = "local",
+    worker_timeout: WorkerTimeout = None,
 ) -> None:
     """Add the bm25, dense and reranking_hybrid subsets, as published.
 
@@ -112,10 +117,10 @@ def candidates(
     where those hold no positive, one is appended at rank 101.
     """
     from r2med.nano.building import add_candidates
-    from r2med.report.console import echo, echo_json, notice
-    from r2med.retrieve.conditions import Conditions
+    from r2med.report.console import echo, echo_json
 
-    made = add_candidates(folder, dense, force=force, conditions=Conditions(tell=notice))
+    terms = conditions(engine=engine, worker_timeout=worker_timeout)
+    made = add_candidates(folder, dense, force=force, conditions=terms)
     if as_json:
         echo_json(
             {

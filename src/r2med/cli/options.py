@@ -219,6 +219,24 @@ Verbose = Annotated[
     ),
 ]
 
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        help="Where models run: local, processes[=N] or ray[=ADDRESS].",
+        rich_help_panel=_MODELS,
+        autocompletion=_words("local", "processes", "ray"),
+    ),
+]
+WorkerTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--worker-timeout",
+        help="Seconds a worker may take for one piece of work.",
+        rich_help_panel=_MODELS,
+    ),
+]
+
 LlmUrl = Annotated[
     str | None,
     typer.Option(
@@ -296,6 +314,8 @@ def conditions(
     max_tokens: int | None = None,
     max_cost: float | None = None,
     concurrency: int | None = None,
+    engine: str = "local",
+    worker_timeout: float | None = None,
 ) -> Conditions:
     """The conditions that the options ask for; limits not given come from the environment."""
     from dataclasses import replace
@@ -312,6 +332,11 @@ def conditions(
         from r2med.remote.budget import Limits
 
         limits = replace(Limits.from_environment(), **chosen_limits)
+    workers = None
+    if engine != "local" or worker_timeout is not None:
+        from r2med.engine.workers import open_workers
+
+        workers = open_workers(engine, timeout=worker_timeout, device=device, tell=notice)
     plain = Conditions(
         trust_remote_code=trust_remote_code,
         strict=strict,
@@ -321,6 +346,7 @@ def conditions(
         fresh=fresh,
         prompts=prompts,
         tell=notice,
+        workers=workers,
     )
     return plain if bar is None else replace(plain, progress=work_line(bar))
 

@@ -8,12 +8,15 @@ from r2med.cli.options import (
     METRIC,
     RESULTS,
     DataRoot,
+    Device,
+    Engine,
     Format,
     Json,
     Metric,
     Results,
     System,
     Task,
+    WorkerTimeout,
     conditions,
     format_of,
 )
@@ -27,6 +30,9 @@ def reproduce(
     data_root: DataRoot = None,
     form: Format = None,
     as_json: Json = False,
+    device: Device = None,
+    engine: Engine = "local",
+    worker_timeout: WorkerTimeout = None,
 ) -> None:
     """Run a published system; show ours, published, difference and verdict per task.
 
@@ -50,7 +56,7 @@ def reproduce(
             metric=metric,
             results=results,
             root=data_root,
-            conditions=conditions(bar),
+            conditions=conditions(bar, device=device, engine=engine, worker_timeout=worker_timeout),
             begin=begin,
         )
     show(found, shown)

@@ -5,7 +5,7 @@ Members of a system are results of their own, so that whatever two systems share
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -31,9 +31,12 @@ from r2med.retrieve.conditions import Conditions, Tell
 from r2med.runs import Run
 from r2med.runs.ties import TieOrder
 from r2med.systems.build import System
-from r2med.systems.stages import Reranking, bind, notices, safeguards
-from r2med.systems.work import Ledger, Part, StageCost, Work
+from r2med.systems.stages import Reranking, Retrieval, bind, leaves, notices, safeguards
+from r2med.systems.work import Ledger, Part, StageCost, Work, run_member
 from r2med.tasks.task import Task
+
+#: Engines of retrievers that load no model: a worker runs them on a whole task.
+_WITHOUT_MODEL = ("bm25",)
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,21 @@ class Cells:
     """By key and system text: systems of one identity can have several texts."""
     heard: set[str] = field(default_factory=set)
     """Messages that the reader has got already."""
+    ahead: dict[str, Callable[[], list[tuple[Run, Ledger]]]] = field(default_factory=dict)
+    """By key: runs that workers have begun; call one to wait for it."""
+
+    def begin(self, part: Part, conditions: Conditions) -> None:
+        """Let workers run what a system needs no model for, while others go on here."""
+        bound = bind(part, self.task)
+        for leaf in leaves(bound):
+            stage = leaf.stage
+            if not isinstance(stage, Retrieval) or stage.entry.engine not in _WITHOUT_MODEL:
+                continue
+            key = Cell.of(leaf, self.task).key
+            folder = self.store.place(self.task.name, self.task.suite, leaf.text, key)
+            if conditions.workers and key not in self.ahead and (self.force or not folder.exists()):
+                piece = RunPiece(leaf.text, self.task.name)
+                self.ahead[key] = conditions.workers.submit(TaskSource(self.task), ran, piece)
 
     def result(self, system: System, *, extra: Sequence[Metric] = ()) -> Result:
         """The result of a system, with the stored metrics and some more."""
@@ -110,7 +128,7 @@ class Cells:
         """
         ledger = Ledger(list(self.loading.costs))
         work = Work(self.task, ledger, self._member, conditions)
-        run = twin.run if twin else cell.part.stage.run(work)
+        run = twin.run if twin else self._run(cell, work)
         record, scores = self._measured(cell, run, metrics, ledger)
         if twin:
             record = replace(
@@ -121,6 +139,13 @@ class Cells:
                 created=twin.record.created,
             )
         return self.store.write(record, run, scores)
+
+    def _run(self, cell: Cell, work: Work) -> Run:
+        if begun := self.ahead.pop(cell.key, None):
+            [(run, ledger)] = begun()
+            work.ledger.include(ledger, reused=False)
+            return run
+        return cell.part.stage.run(work)
 
     def _member(self, part: Part, work: Work) -> Run:
         """A member's run, by the result of that member; its costs belong to the whole system."""
@@ -182,6 +207,53 @@ class Cells:
             return None
         without = measure(_without(run, added), self.task.judgements, wanted, ties=cell.ties)
         return SafeguardRecord(len(added), without.means())
+
+
+@dataclass(frozen=True)
+class TaskSource:
+    """A task, for workers."""
+
+    task: Task
+    part: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its data, under its name."""
+        return f"task {self.task.name} {self.task.hash}"
+
+    @property
+    def opener(self) -> Callable[[Task, Tell], Task]:
+        """The task as it is."""
+        return _itself
+
+    def load(self, tell: Tell) -> Task:
+        """The task itself: it was sent."""
+        return self.task
+
+    def check(self, loaded: Task) -> None:
+        """It came from the driver."""
+
+
+def _itself(task: Task, tell: Tell) -> Task:
+    return task
+
+
+@dataclass(frozen=True)
+class RunPiece:
+    """A retriever that a worker runs on a whole task."""
+
+    text: str
+    task: str
+
+    def __str__(self) -> str:
+        return f"{self.text} on {self.task}"
+
+
+def ran(task: Task, piece: RunPiece) -> Iterator[tuple[Run, Ledger]]:
+    """The run of a retriever, and what it cost."""
+    ledger = Ledger()
+    work = Work(task, ledger, run_member)
+    yield System.from_spec(piece.text).stage.run(work), ledger
 
 
 def _task_record(task: Task, judged: int) -> TaskRecord:

@@ -9,11 +9,11 @@ from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 from r2med.engine.cells import Cells
 from r2med.engine.status import watched
-from r2med.errors import UsageError, nearest
+from r2med.errors import UsageError, WorkError, nearest
 from r2med.measure.metrics import Metric, parse_metric
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER, Store
-from r2med.retrieve.conditions import Conditions, Tell
+from r2med.retrieve.conditions import Conditions, Tell, Workers
 from r2med.systems.build import System
 from r2med.systems.work import Ledger
 from r2med.tasks.load import load_task, task_names
@@ -41,6 +41,10 @@ class Options(TypedDict, total=False):
     """Objects of the caller's own by the names that the systems' texts use for them."""
     conditions: Conditions
     """How systems given as text, or as models, work: device, remote code, limits of LLMs."""
+    engine: str
+    """Where models named by text run: local, processes, processes=N, ray or ray=ADDRESS."""
+    worker_timeout: float
+    """Seconds that a worker may take for one piece of work."""
     tell: Tell
     """Hears what a reader of the scores should know; without it, Python's log does."""
 
@@ -90,8 +94,9 @@ def each_result(
     _refuse_unknown(options)
     store = Store(options.get("results", DEFAULT_FOLDER))
     extra = [parse_metric(name) for name in options.get("metrics", ())]
-    built = _built(systems, options)
     tell = options.get("tell") or options.get("conditions", Conditions()).tell
+    workers = _workers(systems, options, tell)
+    built = _built(systems, options, workers)
     _tell_shallow(built, extra, tell)
     every_task = _tasks(tasks)
     names = task_names(every_task)
@@ -102,6 +107,8 @@ def each_result(
     finally:
         for system in built:
             system.conditions.close()
+        if workers:
+            workers.close()
 
 
 def _each(
@@ -112,17 +119,57 @@ def _each(
     tell: Tell,
     options: Options,
 ) -> Iterator[Result]:
-    """Task by task, one system after the other."""
-    for like, name in tasks:
-        loading = Ledger()
-        with loading.stage("load"):
-            task = _loaded(like, name, options)
-        store.sweep(task.name, task.suite)
-        for notice in task.notices:
-            tell(f"{task.name}: {notice}")
-        cells = Cells(task, store, loading, options.get("force", False))
+    """Task by task; with workers, what needs no model is begun on all tasks beforehand.
+
+    A cell whose work failed on several workers is left out, and named when the others are done.
+    """
+    every: Iterable[Cells] = (_cells(like, name, store, tell, options) for like, name in tasks)
+    if any(system.conditions.workers for system in systems):
+        every = list(every)
+        for cells in every:
+            for system in systems:
+                cells.begin(system.part, system.conditions)
+    failures = []
+    for cells in every:
         for system in systems:
-            yield cells.result(system, extra=extra)
+            try:
+                result = cells.result(system, extra=extra)
+            except WorkError as problem:
+                failures.append(f"{system} on {cells.task.name}: {problem}")
+                continue
+            yield result
+    if failures:
+        raise WorkError("\n".join(failures))
+
+
+def _cells(like: TaskLike, name: str, store: Store, tell: Tell, options: Options) -> Cells:
+    loading = Ledger()
+    with loading.stage("load"):
+        task = _loaded(like, name, options)
+    store.sweep(task.name, task.suite)
+    for notice in task.notices:
+        tell(f"{task.name}: {notice}")
+    return Cells(task, store, loading, options.get("force", False))
+
+
+def _workers(systems: Sequence[object], options: Options, tell: Tell) -> Workers | None:
+    """The workers that `engine` asks for; they cannot build an object that only lives here."""
+    if "engine" not in options and "worker_timeout" not in options:
+        return None
+    from r2med.engine.workers import open_workers
+
+    workers = open_workers(
+        options.get("engine", "local"),
+        timeout=options.get("worker_timeout"),
+        device=options.get("conditions", Conditions()).device,
+        tell=tell,
+    )
+    if workers and (options.get("models") or not all(isinstance(one, str) for one in systems)):
+        tell(
+            f"engine={workers.name}: models given as objects run in this process. Name them as "
+            "'model:package.module:Class' to let workers build them."
+        )
+    return workers
 
 
 def _several(values: object) -> list[Any]:
@@ -147,9 +194,11 @@ def _tasks(tasks: Sequence[TaskLike]) -> list[TaskLike]:
     return every
 
 
-def _built(systems: Sequence[object], options: Options) -> list[System]:
+def _built(systems: Sequence[object], options: Options, workers: Workers | None) -> list[System]:
     """Systems from texts and models, and those that were built before, under the same terms."""
     terms: dict[str, Any] = {key: options[key] for key in ("tell", "strict") if key in options}
+    if workers:
+        terms["workers"] = workers
     conditions = replace(options.get("conditions", Conditions()), **terms)
     built = []
     for system in systems:

@@ -11,9 +11,9 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,10 @@ _SCHEMA = 2
 _ABSENT = -1
 #: How often texts are computed anew whose vectors were damaged meanwhile.
 _ROUNDS = 4
+#: After so many texts the store is asked again what others have added meanwhile.
+_WINDOW = 8192
+#: The most that is handed to a model at a time: enough for even batches, soon done and kept.
+_PIECE_TEXTS, _PIECE_CHARACTERS = 512, 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +49,35 @@ class Computed:
     vectors: NDArray[np.float32]
     tokens: NDArray[np.int64]
     truncated: NDArray[np.bool_]
+    kept: bool = False
+    """Whether the vectors are on their shelf already, and left out here."""
+
+
+@dataclass(frozen=True)
+class Depot:
+    """The folder of a shelf, to which a worker of the shelf's owner adds what it computes."""
+
+    folder: Path
+    storage: Storage
+    what: str
+
+    def leave(self, addresses: Addresses, computed: Computed) -> Computed:
+        """Write a batch to this process's shard; the answer holds no vectors any more."""
+        block = _block(addresses[computed.rows], computed, np.dtype(self.storage))
+        self._file().append(packed(block))
+        return replace(computed, vectors=computed.vectors[:, :0], kept=True)
+
+    def sync(self) -> None:
+        """Bring what was left to the disk itself."""
+        self._file().sync()
+
+    def _file(self) -> AppendFile:
+        if self not in _SHARDS:
+            _SHARDS[self] = AppendFile(self.folder, SUFFIX, what=self.what)
+        return _SHARDS[self]
+
+
+_SHARDS: dict[Depot, AppendFile] = {}
 
 
 class Shelf:
@@ -59,10 +92,7 @@ class Shelf:
 
     def add(self, addresses: Addresses, computed: Computed) -> None:
         """Keep the vectors of a batch, in the shelf's own precision."""
-        marks = np.where(computed.truncated, TRUNCATED, np.uint32(0))
-        counts = computed.tokens.astype(np.uint32) | marks
-        vectors = np.ascontiguousarray(computed.vectors, dtype=self.dtype)
-        self._keep(Block(addresses, counts, vectors))
+        self._keep(_block(addresses, computed, self.dtype))
 
     def find(self, addresses: Addresses) -> Rows:
         """The place of each text, or -1; every place holds a vector that is whole."""
@@ -106,6 +136,11 @@ class Shelf:
         """How the model saw a text, where it was kept."""
         return self._seen.get(address)
 
+    @property
+    def depot(self) -> Depot | None:
+        """Where a worker may add vectors itself; None where only this process can."""
+        return None
+
     def refresh(self) -> None:
         """Learn what other processes have added."""
 
@@ -146,6 +181,11 @@ class DiskShelf(Shelf):
         self._file = AppendFile(folder, SUFFIX, what=what)
         self._read: dict[Path, int] = {}
         self.refresh()
+
+    @property
+    def depot(self) -> Depot:
+        """The folder."""
+        return Depot(self.folder, cast("Storage", self.dtype.name), self._what)
 
     def refresh(self) -> None:
         """Read the shards' new blocks, newest shard first, so that a redone text wins."""
@@ -231,16 +271,17 @@ def fill(
     shelf: Shelf,
     addresses: Addresses,
     sizes: NDArray[np.int64],
-    compute: Callable[[Rows], Iterator[Computed]],
+    compute: Callable[[Iterator[Rows]], Iterator[tuple[Rows, Computed]]],
     *,
-    window: int,
     progress: Callable[[int, int, float], None],
+    cut: bool = True,
 ) -> int:
     """Compute what a shelf lacks of some distinct texts, and return how many that were.
 
-    The longest come first, by `sizes`, so that a batch that does not fit memory shows at once.
-    `compute` gets up to `window` rows of `addresses` and yields batches as they finish, numbered
-    from 0 within that window; each is kept at once. `progress` hears done, total and seconds.
+    The longest come first, by `sizes` in characters, so that a batch that does not fit memory shows
+    at once. `compute` takes pieces, which are rows of `addresses`, as fast as it likes, and yields
+    batches as they finish, each with its piece and numbered within it; each is kept at once.
+    `progress` hears done, total and seconds. Without `cut` a piece is as large as a window.
     """
     count = 0
     for _ in range(_ROUNDS):
@@ -248,29 +289,52 @@ def fill(
         if not len(missing):
             return count
         queue = missing[np.argsort(-sizes[missing], kind="stable")]
-        start, done = time.perf_counter(), 0
-        try:
-            for part in np.split(queue, np.arange(window, len(queue), window)):
+        start, asked, done, others = time.perf_counter(), 0, 0, 0
+
+        def pieces(queue: Rows = queue) -> Iterator[Rows]:
+            nonlocal asked, others
+            for window in np.split(queue, np.arange(_WINDOW, len(queue), _WINDOW)):
                 shelf.refresh()
-                rows = part[shelf.find(addresses[part]) < 0]
-                done += len(part) - len(rows)
-                left = len(rows)
-                for computed in compute(rows) if left else ():
+                lacking = window[shelf.find(addresses[window]) < 0]
+                asked += len(lacking)
+                others += len(window) - len(lacking)
+                yield from _pieces(lacking, sizes) if cut else filter(len, [lacking])
+
+        try:
+            for rows, computed in compute(pieces()):
+                if not computed.kept:
                     shelf.add(addresses[rows[computed.rows]], computed)
-                    done += len(computed.rows)
-                    left -= len(computed.rows)
-                    progress(done, len(queue), time.perf_counter() - start)
-                if left:
-                    raise DataError(
-                        f"the model gave an output for {len(rows) - left:,} of {len(rows):,} "
-                        "texts, expected one for each."
-                    )
-                count += len(rows)
+                done += len(computed.rows)
+                progress(done + others, len(queue), time.perf_counter() - start)
+            if done < asked:
+                raise DataError(
+                    f"the model gave an output for {done:,} of {asked:,} texts, expected one for "
+                    "each."
+                )
         finally:
             shelf.close()
             shelf.refresh()
+        count += done
     where = shelf.folder if isinstance(shelf, DiskShelf) else "memory"
     raise DamagedError(f"{where}: what is written there cannot be read again.")
+
+
+def _pieces(rows: Rows, sizes: NDArray[np.int64]) -> Iterator[Rows]:
+    """Rows cut into pieces within the limits of texts and characters, in their order.
+
+    The cuts depend on nothing but the texts, so that batches are the same wherever they run.
+    """
+    while len(rows):
+        characters = np.cumsum(sizes[rows[:_PIECE_TEXTS]])
+        fitting = int(np.searchsorted(characters, _PIECE_CHARACTERS, side="right"))
+        piece, rows = np.split(rows, [max(1, fitting)])
+        yield piece
+
+
+def _block(addresses: Addresses, computed: Computed, dtype: np.dtype[np.floating]) -> Block:
+    marks = np.where(computed.truncated, TRUNCATED, np.uint32(0))
+    counts = computed.tokens.astype(np.uint32) | marks
+    return Block(addresses, counts, np.ascontiguousarray(computed.vectors, dtype=dtype))
 
 
 def hashed(prefix: bytes, texts: Iterable[str]) -> Addresses:

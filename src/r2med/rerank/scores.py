@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from r2med.errors import DataError
-from r2med.models.vectors import Computed, Rows, Shelf, distinct, fill, hashed, open_shelf
-from r2med.retrieve.conditions import Conditions, Progress
+from r2med.models.vectors import Computed, Depot, Rows, Shelf, distinct, fill, hashed, open_shelf
+from r2med.retrieve.conditions import Conditions, Progress, Recipe, Tell, check_same
 from r2med.runs import Run
 from r2med.runs.run import places_of
 from r2med.runs.ties import name_places
@@ -28,8 +28,6 @@ ListScores = NDArray[np.float32]
 Pair = tuple[str, str]
 Tail = Literal["keep", "drop"]
 
-#: Pairs given to a scorer at a time: enough for even batches, little enough for memory.
-_WINDOW = 4096
 _LOWEST = float(np.finfo(np.float32).min)
 
 
@@ -110,6 +108,7 @@ class PairReranker:
         self.scorer = scorer
         self.conditions = conditions
         self._facts: dict[str, object] = {}
+        self._ran: Mapping[str, object] = {}
         self._anonymous = unidentified(scorer)
 
     @property
@@ -133,8 +132,7 @@ class PairReranker:
             store,
             addresses,
             pairs.sizes[firsts],
-            lambda chosen: self._computed(pairs, firsts[chosen]),
-            window=_WINDOW,
+            lambda parts: self._computed(pairs, addresses, firsts, parts, store.depot),
             progress=self._progress,
         )
         places = store.find(addresses)[inside]
@@ -145,6 +143,7 @@ class PairReranker:
             **_token_facts(store, places),
             **({"seconds": round(time.perf_counter() - start, 3)} if count else {}),
             **self.scorer.facts(),
+            **self._ran,
         }
         return np.split(flat, pairs.starts[1:-1]) if lists else []
 
@@ -155,17 +154,105 @@ class PairReranker:
     def _progress(self, done: int, total: int, seconds: float) -> None:
         self.conditions.progress(Progress(f"reranking with {self.name}", done, total, seconds))
 
-    def _computed(self, pairs: _Pairs, rows: Rows) -> Iterator[Computed]:
-        for computed in self.scorer.score([pairs.texts(int(row)) for row in rows]):
-            bad = np.flatnonzero(~np.isfinite(computed.vectors[:, 0]))
-            if len(bad):
-                query, document = pairs.names(int(rows[computed.rows[bad[0]]]))
-                raise DataError(
-                    f"{self.name} gave the score {computed.vectors[bad[0], 0]} for query {query!r} "
-                    f"and document {document!r}, expected a finite number.\n"
-                    "If the model runs in float16, try [dtype=float32] or [dtype=bfloat16]."
-                )
-            yield computed
+    def _computed(
+        self,
+        pairs: _Pairs,
+        addresses: NDArray[np.uint8],
+        firsts: Rows,
+        parts: Iterator[Rows],
+        depot: Depot | None,
+    ) -> Iterator[tuple[Rows, Computed]]:
+        """Scores of some distinct pairs, batch by batch: on workers where there are any."""
+
+        def pieces(depot: Depot | None) -> Iterator[tuple[Rows, Piece]]:
+            for chosen in parts:
+                rows = firsts[chosen].tolist()
+                texts, names = map(pairs.texts, rows), map(pairs.names, rows)
+                yield chosen, Piece(self.name, [*texts], [*names], addresses[chosen], depot)
+
+        workers, recipe = self.conditions.workers, self.conditions.recipe
+        if workers is None or recipe is None:
+            for chosen, piece in pieces(None):
+                yield from ((chosen, scored.computed) for scored in score(self.scorer, piece))
+            return
+        source = ScorerSource(recipe, self.scorer.identity)
+        for chosen, scored in workers.each(source, score, pieces(depot)):
+            self._ran = {**scored.facts, "engine": workers.name}
+            yield chosen, scored.computed
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some pairs on their way to a scorer, here or in a worker."""
+
+    reranker: str
+    pairs: Sequence[Pair]
+    names: Sequence[tuple[str, str]]
+    """The ids of each pair's query and document."""
+    addresses: NDArray[np.uint8]
+    depot: Depot | None
+    """Where a worker leaves the scores; None hands them back."""
+
+    def __str__(self) -> str:
+        query, document = self.names[0]
+        return f"{len(self.names):,} pairs from query {query} and document {document} on"
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """What a scorer gave for some pairs of a piece."""
+
+    computed: Computed
+    facts: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class ScorerSource:
+    """The scorer of a reranker, for workers."""
+
+    recipe: Recipe
+    identity: Mapping[str, object] | None
+    part: str = "scorer"
+
+    @property
+    def key(self) -> str:
+        """One model per recipe."""
+        return repr(self.recipe)
+
+    @property
+    def opener(self) -> Callable[[Any, Tell], PairScorer]:
+        """The scorer."""
+        return _scorer
+
+    def load(self, tell: Tell) -> Any:
+        """The reranker."""
+        return self.recipe.build(tell)
+
+    def check(self, loaded: Any) -> None:
+        """Hold the scorer's identity against the driver's."""
+        check_same(self.identity, loaded.scorer.identity, loaded.name)
+
+
+def _scorer(reranker: PairReranker, tell: Tell) -> PairScorer:
+    return reranker.scorer
+
+
+def score(scorer: PairScorer, piece: Piece) -> Iterator[Scored]:
+    """The scores of a piece, batch by batch, all of them finite."""
+    for computed in scorer.score(piece.pairs):
+        bad = np.flatnonzero(~np.isfinite(computed.vectors[:, 0]))
+        if len(bad):
+            query, document = piece.names[computed.rows[bad[0]]]
+            raise DataError(
+                f"{piece.reranker} gave the score {computed.vectors[bad[0], 0]} for query "
+                f"{query!r} and document {document!r}, expected a finite number.\n"
+                "If the model runs in float16, try [dtype=float32] or [dtype=bfloat16]."
+            )
+        if piece.depot:
+            computed = piece.depot.leave(piece.addresses, computed)
+        yield Scored(computed, scorer.facts())
+    if piece.depot:
+        piece.depot.sync()
 
 
 class _Pairs:

@@ -24,7 +24,6 @@ from r2med.retrieve.conditions import Conditions, Progress
 from r2med.retrieve.user_models import identity_of, load_target, running
 from r2med.settings import setting
 
-_PAIRS = 1024
 _FORM = (
     "A reranker has predict(pairs), which takes (query, document) pairs and gives a number for "
     "each, or rank(query, documents), which gives the documents' positions, best first."
@@ -72,20 +71,17 @@ class _Predictor:
         self.identity = identity
 
     def score(self, pairs: Sequence[Pair]) -> Iterator[Computed]:
-        """In the order given, some at a time."""
-        for start in range(0, len(pairs), _PAIRS):
-            part = list(pairs[start : start + _PAIRS])
-            with running(f"{self.name}: predict"):
-                output = self.predict(part)
-            scores = _numbers(output, self.name)
-            if scores.shape != (len(part),):
-                raise DataError(
-                    f"{self.name}: predict gave {_shape(scores)} for {len(part)} pairs, expected "
-                    f"one score for each pair.\nThe first pair's query is {part[0][0][:80]!r}."
-                )
-            none = np.zeros(len(part), dtype=np.int64)
-            rows = np.arange(start, start + len(part), dtype=np.int64)
-            yield Computed(rows, scores[:, None], none, none.astype(np.bool_))
+        """All at once, in the order given."""
+        with running(f"{self.name}: predict"):
+            output = self.predict(list(pairs))
+        scores = _numbers(output, self.name)
+        if scores.shape != (len(pairs),):
+            raise DataError(
+                f"{self.name}: predict gave {_shape(scores)} for {len(pairs)} pairs, expected "
+                f"one score for each pair.\nThe first pair's query is {pairs[0][0][:80]!r}."
+            )
+        rows = np.arange(len(pairs), dtype=np.int64)
+        yield Computed(rows, scores[:, None], np.zeros_like(rows), rows < 0)
 
     def facts(self) -> Mapping[str, object]:
         """What the object is."""

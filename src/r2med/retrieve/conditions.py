@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from r2med.errors import DataError
 
 if TYPE_CHECKING:
     from r2med.remote.budget import Limits
     from r2med.remote.chat import Remote
 
 Tell = Callable[[str], None]
+Tag = TypeVar("Tag")
+Piece = TypeVar("Piece")
+Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,97 @@ def _unseen(_: Progress) -> None:
     return None
 
 
+class Source(Protocol):
+    """What work needs in memory, such as a model; sent to a worker and loaded there once."""
+
+    @property
+    def key(self) -> str:
+        """Sources of one key load the same."""
+        ...
+
+    @property
+    def part(self) -> str:
+        """Which part of it works; parts of one key share what is loaded."""
+        ...
+
+    @property
+    def opener(self) -> Callable[[Any, Tell], Any]:
+        """From what was loaded to the part that works; sent with every piece."""
+        ...
+
+    def load(self, tell: Tell) -> Any:
+        """Load it, in the worker."""
+        ...
+
+    def check(self, loaded: Any) -> None:
+        """Refuse what another machine loaded under the same name."""
+        ...
+
+
+class Workers(Protocol):
+    """Where pieces of work are done, if not in this process: see engine/workers.py."""
+
+    @property
+    def name(self) -> str:
+        """As in --engine."""
+        ...
+
+    def each(
+        self,
+        source: Source,
+        work: Callable[[Any, Piece], Iterable[Outcome]],
+        pieces: Iterable[tuple[Tag, Piece]],
+    ) -> Iterator[tuple[Tag, Outcome]]:
+        """What `work` makes of every piece, in any order, each with the piece's tag."""
+        ...
+
+    def submit(
+        self, source: Source, work: Callable[[Any, Piece], Iterable[Outcome]], piece: Piece
+    ) -> Callable[[], list[Outcome]]:
+        """Begin a piece of work; call the answer to wait for what came of it."""
+        ...
+
+    def close(self) -> None:
+        """End every worker; the next piece starts them again."""
+        ...
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a stage is built anywhere: the module that does it, and its settings."""
+
+    module: str
+    settings: Any
+    name: str | None = None
+    """Of a reranker."""
+    trust_remote_code: bool = False
+    device: str | None = None
+    batch_tokens: int = 4096
+    memory: int = 0
+
+    def build(self, tell: Tell) -> Any:
+        """The retriever or reranker."""
+        conditions = Conditions(
+            trust_remote_code=self.trust_remote_code,
+            device=self.device,
+            batch_tokens=self.batch_tokens,
+            memory=self.memory,
+            tell=tell,
+        )
+        build = importlib.import_module(self.module).build
+        named = () if self.name is None else (self.name,)
+        return build(*named, self.settings, conditions)
+
+
+def check_same(here: object, there: object, what: str) -> None:
+    """A DataError where a worker's model is not the driver's."""
+    if here != there:
+        raise DataError(
+            f"{what}: the model of this name is another one on {socket.gethostname()}. Give both "
+            "machines the same files, or name a folder that they share."
+        )
+
+
 @dataclass(frozen=True)
 class Conditions:
     """What a caller allows and wants to hear; every engine is built with them."""
@@ -70,6 +168,10 @@ class Conditions:
     """Hears what a reader of the scores should know."""
     progress: Callable[[Progress], None] = field(default=_unseen)
     """Hears how far encoding has come."""
+    workers: Workers | None = None
+    """Where models run; None is this process."""
+    recipe: Recipe | None = None
+    """How a worker builds the stage that has these conditions; None where it cannot."""
     shared: dict[object, Remote] = field(default_factory=dict, repr=False, compare=False)
     """What copies of these conditions have in common; see `remote`."""
 
@@ -83,6 +185,11 @@ class Conditions:
             made = Remote(self.limits, url=self.llm_url, fresh=self.fresh, tell=self.tell)
             self.shared.setdefault(key, made)
         return self.shared[key]
+
+    def building(self, module: str, settings: object, name: str | None = None) -> Conditions:
+        """These conditions for one stage, which workers can then build for themselves."""
+        terms = (self.trust_remote_code, self.device, self.batch_tokens, self.memory)
+        return replace(self, recipe=Recipe(module, settings, name, *terms))
 
     def close(self) -> None:
         """End connections and local servers; they are opened again when they are needed."""

@@ -209,7 +209,9 @@ class Builder:
             return _own_retrieval(unit, retriever)
         entry = configured(unit)
         settings = read_settings(entry)
-        retriever = _module(entry).build(settings, self.conditions)
+        module = _module(entry)
+        conditions = self.conditions.building(module.__name__, settings)
+        retriever = module.build(settings, conditions)
         depth = unit.depth or entry.depth
         stage = Retrieval(str(unit), entry, retriever, depth, identity_of(settings))
         plain = not unit.options and unit.depth is None
@@ -254,8 +256,9 @@ class Builder:
             from r2med.rerank.user_models import reranker_of
 
             return reranker_of(unit.name, self.models[unit.name], self.conditions), {}
-        settings = read_settings(entry)
-        return _module(entry).build(str(unit), settings, self.conditions), identity_of(settings)
+        settings, module = read_settings(entry), _module(entry)
+        conditions = self.conditions.building(module.__name__, settings, str(unit))
+        return module.build(str(unit), settings, conditions), identity_of(settings)
 
 
 def _own_retrieval(unit: Unit, retriever: Retriever) -> Part:

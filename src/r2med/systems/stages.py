@@ -6,7 +6,7 @@ system has one, so plain retrieval loads neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, cast
@@ -348,6 +348,18 @@ def bind(part: Part, task: Task) -> Part:
         case Fused():
             stage = replace(stage, members=tuple(bind(each, task) for each in stage.members))
     return replace(part, stage=stage)
+
+
+def leaves(part: Part) -> Iterator[Part]:
+    """The members that need no other member's run, each of which has a result of its own."""
+    match part.stage:
+        case Reranking(first=first):
+            yield from leaves(first)
+        case Fused(members=members):
+            for member in members:
+                yield from leaves(member)
+        case _:
+            yield part
 
 
 def in_tie_order(run: Run, stage: Stage, task: Task) -> Run:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Literal, Protocol, runtime_checkable
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from r2med.errors import DataError
 from r2med.models.batching import Batches, TokenInputs
-from r2med.models.vectors import Addresses, Computed, Rows, Shelf, distinct, fill, hashed
-from r2med.retrieve.conditions import Conditions, Progress
+from r2med.models.vectors import Addresses, Computed, Depot, Rows, Shelf, distinct, fill, hashed
+from r2med.retrieve.conditions import Conditions, Progress, Recipe, Tell, check_same
 
 Side = Literal["query", "document"]
 SIDES: tuple[Side, Side] = ("query", "document")
 
-#: Texts tokenised at a time: enough for even batches, little enough for memory.
+#: Vectors compared at a time.
 _WINDOW = 8192
 
 
@@ -177,8 +178,9 @@ def encode(work: Work, shelf: Shelf, conditions: Conditions) -> Encoded:
     def progress(done: int, total: int, seconds: float) -> None:
         conditions.progress(Progress(f"encoding {work.side}s", done, total, seconds))
 
+    cut = not isinstance(work.encoder, StreamingEncoder)
     start = time.perf_counter()
-    count = fill(shelf, addresses, sizes, encoding.run, window=_WINDOW, progress=progress)
+    count = fill(shelf, addresses, sizes, encoding.run, progress=progress, cut=cut)
     seconds = time.perf_counter() - start
     places = shelf.find(addresses)
     facts = _facts(work, shelf, addresses, places)
@@ -186,6 +188,121 @@ def encode(work: Work, shelf: Shelf, conditions: Conditions) -> Encoded:
     if count:
         facts |= encoding.costs(count, seconds)
     return Encoded(shelf, places, inside, facts)
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some texts on their way to an encoder, here or in a worker."""
+
+    texts: Sequence[str]
+    names: Sequence[str]
+    """What to call each text in an error."""
+    form: Form
+    addresses: Addresses
+    depot: Depot | None
+    """Where a worker leaves the vectors; None hands them back."""
+    shown: int | None
+    """The text to be shown as the model saw it."""
+
+    def __str__(self) -> str:
+        return f"{len(self.names):,} texts from {self.names[0]} to {self.names[-1]}"
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What an encoder gave for some texts of a piece, and what it cost."""
+
+    computed: Computed
+    width: int
+    model_seconds: float
+    tokeniser_seconds: float = 0.0
+    seen: str | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EncoderSource:
+    """One side's encoder of a retriever, for workers."""
+
+    recipe: Recipe
+    part: Side
+    identity: Mapping[str, object] | None
+
+    @property
+    def key(self) -> str:
+        """Both sides are of one retriever, and often of one model."""
+        return repr(self.recipe)
+
+    @property
+    def opener(self) -> Callable[[Any, Tell], Embedding]:
+        """The encoder of the side, ready to work."""
+        return partial(_embedding, self.part, self.recipe.batch_tokens)
+
+    def load(self, tell: Tell) -> Any:
+        """The retriever."""
+        return self.recipe.build(tell)
+
+    def check(self, loaded: Any) -> None:
+        """Hold the encoder's identity against the driver's."""
+        check_same(self.identity, loaded.encoders[self.part].identity, loaded.name)
+
+
+def _embedding(side: Side, batch_tokens: int, retriever: Any, tell: Tell) -> Embedding:
+    return Embedding(retriever.encoders[side], batch_tokens, tell)
+
+
+class Embedding:
+    """An encoder at work: pieces in, checked batches of vectors out."""
+
+    def __init__(self, encoder: Encoder, batch_tokens: int, tell: Tell) -> None:
+        self.encoder = encoder
+        self.batches = Batches(batch_tokens, tell)
+
+    def run(self, piece: Piece) -> Iterator[Batch]:
+        """The vectors of a piece, batch by batch."""
+        encoder, began = self.encoder, time.perf_counter()
+        inputs = encoder.inputs(piece.texts, piece.form)
+        tokenised = time.perf_counter() - began
+        seen = None if piece.shown is None else inputs.seen(piece.shown)
+        if isinstance(encoder, StreamingEncoder):
+            outputs = encoder.stream(inputs)
+        else:
+            outputs = self.batches.run(
+                inputs.lengths,
+                lambda batch: encoder.encode(inputs, batch),
+                lambda row: piece.names[row],
+            )
+        began = time.perf_counter()
+        for rows, vectors in outputs:
+            spent = time.perf_counter() - began
+            _check(vectors, rows, piece)
+            computed = Computed(rows, vectors, inputs.tokens[rows], inputs.truncated[rows])
+            if piece.depot:
+                computed = piece.depot.leave(piece.addresses, computed)
+            yield Batch(computed, vectors.shape[1], spent, tokenised, seen, encoder.facts())
+            tokenised, seen, began = 0.0, None, time.perf_counter()
+        if piece.depot:
+            piece.depot.sync()
+
+
+def _check(vectors: NDArray[np.float32], rows: Rows, piece: Piece) -> None:
+    if vectors.ndim != 2 or len(vectors) != len(rows):
+        raise DataError(
+            f"the encoder gave an array of shape {vectors.shape} for {len(rows)} texts, "
+            f"expected ({len(rows)}, width).\nThe batch began with {_quoted(piece, rows[0])}."
+        )
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        row = rows[np.flatnonzero(~finite)[0]]
+        raise DataError(
+            f"the encoder gave a vector with NaN or infinity for {_quoted(piece, row)}.\n"
+            "If the model runs in float16, try [dtype=float32] or [dtype=bfloat16]."
+        )
+
+
+def _quoted(piece: Piece, row: int) -> str:
+    text = piece.texts[row]
+    return f"{piece.names[row]}: {text[:80] + ('...' if len(text) > 80 else '')!r}"
 
 
 class _Encoding:
@@ -198,36 +315,33 @@ class _Encoding:
         self.shelf = shelf
         self.addresses = addresses
         self.firsts = firsts
-        self.batches = Batches(conditions.batch_tokens, conditions.tell)
+        self.conditions = conditions
         self.width: int | None = None
         self.tokens = 0
         self.model_seconds = 0.0
         self.tokeniser_seconds = 0.0
+        self.ran: dict[str, object] = {}
 
-    def run(self, chosen: Rows) -> Iterator[Computed]:
-        """The vectors of some distinct texts, batch by batch."""
-        rows, encoder = self.firsts[chosen], self.work.encoder
-        began = time.perf_counter()
-        inputs = encoder.inputs([self.work.texts[row] for row in rows], self.work.form)
-        self.tokeniser_seconds += time.perf_counter() - began
-        self.tokens += int(inputs.tokens.sum())
-        if 0 in rows:
-            place = int(np.flatnonzero(rows == 0)[0])
-            self.shelf.remember(self.addresses[chosen[place]].tobytes(), inputs.seen(place))
-        if isinstance(encoder, StreamingEncoder):
-            outputs = encoder.stream(inputs)
-        else:
-            outputs = self.batches.run(
-                inputs.lengths,
-                lambda batch: encoder.encode(inputs, batch),
-                lambda row: self.work.name(int(rows[row])),
+    def run(self, parts: Iterator[Rows]) -> Iterator[tuple[Rows, Computed]]:
+        """The vectors of some distinct texts, batch by batch: on workers where there are any."""
+        conditions, encoder = self.conditions, self.work.encoder
+        workers, recipe = conditions.workers, conditions.recipe
+        if workers is None or recipe is None or isinstance(encoder, StreamingEncoder):
+            embedding = Embedding(encoder, conditions.batch_tokens, conditions.tell)
+            outcomes: Iterator[tuple[Rows, Batch]] = (
+                (chosen, batch) for chosen in parts for batch in embedding.run(self._piece(chosen))
             )
-        began = time.perf_counter()
-        for batch, vectors in outputs:
-            self.model_seconds += time.perf_counter() - began
-            self._check(vectors, rows[batch])
-            yield Computed(batch, vectors, inputs.tokens[batch], inputs.truncated[batch])
-            began = time.perf_counter()
+        else:
+            depot = self.shelf.depot
+            outcomes = workers.each(
+                EncoderSource(recipe, self.work.side, encoder.identity),
+                Embedding.run,
+                ((chosen, replace(self._piece(chosen), depot=depot)) for chosen in parts),
+            )
+            self.ran["engine"] = workers.name
+        for chosen, batch in outcomes:
+            self._book(chosen, batch)
+            yield chosen, batch.computed
 
     def costs(self, count: int, seconds: float) -> dict[str, object]:
         """For the record."""
@@ -237,31 +351,36 @@ class _Encoding:
             "model_seconds": round(self.model_seconds, 3),
             "tokeniser_seconds": round(self.tokeniser_seconds, 3),
             "texts_per_second": round(count / seconds, 1) if seconds else None,
+            **self.ran,
         }
 
-    def _check(self, vectors: NDArray[np.float32], rows: Rows) -> None:
-        if vectors.ndim != 2 or len(vectors) != len(rows):
-            raise DataError(
-                f"the encoder gave an array of shape {vectors.shape} for {len(rows)} texts, "
-                f"expected ({len(rows)}, width).\nThe batch began with {self._quoted(rows[0])}."
-            )
-        if not self.work.ragged and self.width not in (None, vectors.shape[1]):
-            raise DataError(
-                f"the encoder gave vectors of {vectors.shape[1]} numbers after vectors of "
-                f"{self.width}.\nThe batch began with {self._quoted(rows[0])}."
-            )
-        self.width = vectors.shape[1]
-        finite = np.isfinite(vectors).all(axis=1)
-        if not finite.all():
-            row = rows[np.flatnonzero(~finite)[0]]
-            raise DataError(
-                f"the encoder gave a vector with NaN or infinity for {self._quoted(row)}.\n"
-                "If the model runs in float16, try [dtype=float32] or [dtype=bfloat16]."
-            )
+    def _piece(self, chosen: Rows) -> Piece:
+        work, rows = self.work, self.firsts[chosen].tolist()
+        return Piece(
+            texts=[work.texts[row] for row in rows],
+            names=[work.name(row) for row in rows],
+            form=work.form,
+            addresses=self.addresses[chosen],
+            depot=None,
+            shown=rows.index(0) if 0 in rows else None,
+        )
 
-    def _quoted(self, row: int) -> str:
-        text = self.work.texts[row]
-        return f"{self.work.name(int(row))}: {text[:80] + ('...' if len(text) > 80 else '')!r}"
+    def _book(self, chosen: Rows, batch: Batch) -> None:
+        rows = chosen[batch.computed.rows]
+        if not self.work.ragged and self.width not in (None, batch.width):
+            name = self.work.name(int(self.firsts[rows[0]]))
+            raise DataError(
+                f"the encoder gave vectors of {batch.width} numbers after vectors of "
+                f"{self.width}.\nThe batch began with {name}."
+            )
+        self.width = batch.width
+        self.tokens += int(batch.computed.tokens.sum())
+        self.model_seconds += batch.model_seconds
+        self.tokeniser_seconds += batch.tokeniser_seconds
+        if batch.seen is not None:
+            self.shelf.remember(self.addresses[0].tobytes(), batch.seen)
+        if "engine" in self.ran:
+            self.ran |= {key: batch.facts[key] for key in ("device", "dtype") if key in batch.facts}
 
 
 def _facts(work: Work, shelf: Shelf, addresses: Addresses, places: Rows) -> dict[str, object]:

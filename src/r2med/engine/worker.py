@@ -1,0 +1,148 @@
+"""What one worker does: load what is sent once, work on pieces, and answer every request.
+
+`main` is a worker that reads requests from its standard input and answers on its standard output.
+Pickle is used between a process and the workers it started, over pipes that no one else can open;
+nothing stored is ever read so.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from r2med.errors import R2MedError
+from r2med.models.batching import out_of_memory
+from r2med.retrieve.conditions import Source, Tell
+
+#: The kind of failure that says: load it first.
+UNLOADED = "Unloaded"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a request."""
+
+    outcomes: list[Any] | None = None
+    """None where it failed; then `kind` and `problem` say how."""
+    kind: str = ""
+    problem: str = ""
+    notices: tuple[str, ...] = ()
+    """What a reader of the scores should know."""
+
+
+class Worker:
+    """Models in the memory of one process, and work done with them."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+        self._open: dict[tuple[str, str], Any] = {}
+        self._unloaded: dict[str, Answer] = {}
+        """Why something could not be loaded, for the pieces that need it."""
+        self._notices: list[str] = []
+        self._shared = False
+
+    def begin(self, home: tuple[Path, str] | None) -> Answer:
+        """Say who this is, and whether the driver's home can be reached from here.
+
+        `home` is a file in it and what the file says: the path alone could be another machine's.
+        """
+        if home is not None:
+            with suppress(OSError):
+                self._shared = home[0].read_text(encoding="utf-8") == home[1]
+        return Answer([version("r2med"), os.getpid(), socket.gethostname(), self._shared])
+
+    def load(self, source: Source, dropped: Iterable[str]) -> Answer:
+        """Load what pieces will need, and drop what they will not."""
+        for key in dropped:
+            self._drop(key)
+
+        def loaded() -> Iterable[Any]:
+            self._loaded[source.key] = source.load(self._notices.append)
+            if not self._shared:
+                source.check(self._loaded[source.key])
+            return ()
+
+        answer = self._answered(source.key, loaded)
+        self._unloaded.pop(source.key, None)
+        if answer.outcomes is None:
+            self._drop(source.key)
+            self._unloaded[source.key] = answer
+        return answer
+
+    def work(
+        self,
+        key: str,
+        part: str,
+        opener: Callable[[Any, Tell], Any],
+        function: Callable[[Any, Any], Iterable[Any]],
+        piece: Any,
+    ) -> Answer:
+        """Work on one piece; vectors go to the shared folder where there is one."""
+        if key not in self._loaded:
+            return self._unloaded.get(key) or Answer(None, UNLOADED)
+        if not self._shared and getattr(piece, "depot", None) is not None:
+            piece = replace(piece, depot=None)
+        place = (key, part)
+
+        def outcomes() -> Iterable[Any]:
+            if place not in self._open:
+                self._open[place] = opener(self._loaded[key], self._notices.append)
+            return function(self._open[place], piece)
+
+        return self._answered(key, outcomes)
+
+    def _drop(self, key: str) -> None:
+        self._loaded.pop(key, None)
+        self._open = {place: part for place, part in self._open.items() if place[0] != key}
+
+    def _answered(self, key: str, work: Callable[[], Iterable[Any]]) -> Answer:
+        try:
+            answer = Answer(list(work()))
+        except Exception as problem:
+            others = set(self._loaded) - {key}
+            if others and out_of_memory(problem):
+                for other in others:
+                    self._drop(other)
+                return self._answered(key, work)
+            kind = type(problem).__name__
+            said = str(problem) if isinstance(problem, R2MedError) else f"{kind}: {problem}"
+            answer = Answer(None, kind, said)
+        notices, self._notices[:] = tuple(self._notices), []
+        return replace(answer, notices=notices)
+
+
+def main() -> None:
+    """Answer requests until the driver closes the pipe, in whatever way it ends.
+
+    What models print goes to standard error; Ctrl-C is the driver's to handle.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    requests: queue.SimpleQueue[tuple[str, tuple[Any, ...]]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
+    worker = Worker()
+    while True:
+        method, arguments = requests.get()
+        pickle.dump(getattr(worker, method)(*arguments), answers, protocol=5)
+        answers.flush()
+
+
+def _listen(pipe: BinaryIO, requests: queue.SimpleQueue[tuple[str, tuple[Any, ...]]]) -> None:
+    """Read ahead, and end this process, busy or not, when the driver is gone."""
+    try:
+        while True:
+            requests.put(pickle.load(pipe))
+    finally:
+        os._exit(0)
