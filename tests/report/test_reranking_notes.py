@@ -60,7 +60,7 @@ def test_every_metric_that_was_asked_for_is_shown() -> None:
     assert [
         grids[0].title for grids in score_layouts(results, ["ndcg@10", "recall@25", "mrr"])
     ] == [
-        f"{metric} · demo suite, not comparable with published figures"
+        f"{metric} · demo suite, edition 2, not comparable with published figures"
         for metric in ("ndcg@10", "recall@25", "mrr")
     ]
     assert len(list(score_layouts(results))) == 1

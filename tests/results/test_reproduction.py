@@ -15,11 +15,13 @@ from r2med.results.reproduction import (
     find_published,
     held_against,
     measured_value,
+    other_data,
     runnable,
     tie_range,
     verdict,
 )
 from r2med.runs import Run
+from r2med.tasks.registry import find_task
 from tests.building import judgements_of
 from tests.results.storing import ranks, store, store_run
 
@@ -139,3 +141,11 @@ def test_tie_bounds_are_micro_where_the_metric_is() -> None:
 
     assert (low, high) == (1 / 4, 2 / 4)
     assert measured_value(result, "recall@1") in (low, high)
+
+
+def test_results_of_an_earlier_edition_show_as_other_data() -> None:
+    now = store(ROOT, "bm25", "demo/biology", ranks(1), data=str(find_task("demo/biology").data))
+    before = store(ROOT, "bm25-nano", "demo/biology", ranks(1), data="of the first edition")
+
+    assert other_data(now) is None
+    assert "not those of edition 2" in str(other_data(before))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,7 +55,7 @@ def list_results(
         titles = ("suite", "task", "system", "nDCG@10", "created")
         columns = [Column(title, right=title == "nDCG@10") for title in titles]
         screen.print(Grid(columns, rows))
-        for note in shared_names(matching):
+        for note in (*shared_names(matching), *_other_data(matching)):
             screen.print(note)
         if any(result.record.older for result in matching):
             screen.print(
@@ -131,6 +133,14 @@ def _selected(folder: Path, task: str | None, system: str | None) -> list[Result
 def _when(result: Result) -> str:
     older = " (older)" if result.record.older else ""
     return result.record.created[:16].replace("T", " ") + older
+
+
+def _other_data(results: Sequence[Result]) -> list[str]:
+    """A note for every task of a suite with results on other data than the suite now has."""
+    from r2med.results.reproduction import other_data
+
+    reasons = Counter(reason for each in results if each.suite and (reason := other_data(each)))
+    return [f"{reason} ({count} of the results listed)." for reason, count in reasons.items()]
 
 
 def _summary(result: Result) -> dict[str, object]:

@@ -25,14 +25,14 @@ from r2med.report.table import (
 )
 from r2med.results.evaluation import Evaluation
 from r2med.results.record import Result
-from r2med.tasks.registry import TaskEntry, find_task
+from r2med.tasks.registry import TaskEntry, find_suite, find_task
 
 Grouping = Literal["task", "scenario", "family"]
 
 _LABELS = {
     "full": "R2MED",
     "nano": "NanoR2MED",
-    "demo": "demo suite, not comparable with published figures",
+    "demo": "demo suite, edition {edition}, not comparable with published figures",
     None: "your data",
 }
 _SHORT = {
@@ -74,13 +74,14 @@ def score_layouts(
     """
     for suite, group in groupby(sorted(results, key=_suite_order), key=lambda result: result.suite):
         own = Evaluation(list(group), asked)
+        label = _LABELS[suite].format(edition=find_suite("demo").entries[0].edition)
         if len(own.systems) == 1:
-            yield [_one_system(own, _LABELS[suite], by)]
+            yield [_one_system(own, label, by)]
         elif len(own.tasks) == 1:
-            yield [_one_task(own, _LABELS[suite])]
+            yield [_one_task(own, label)]
         else:
             for metric in asked or HEADLINE[:1]:
-                yield list(_many(own, metric, _LABELS[suite], by))
+                yield list(_many(own, metric, label, by))
 
 
 def _suite_order(result: Result) -> int:

@@ -73,8 +73,9 @@ def group_table(suite: Suite, entries: Sequence[TaskEntry], by: str) -> Grid:
 
 def task_details(entry: TaskEntry) -> Group:
     """All that is known of one task, and what is not."""
+    edition = f", edition {entry.edition}" if entry.edition else ""
     return Group(
-        Text(f"{entry.name} · suite {entry.suite}", style="bold"),
+        Text(f"{entry.name} · suite {entry.suite}{edition}", style="bold"),
         Padding(Text(entry.description), (0, 0, 1, 0)),
         pairs(_details(entry)),
     )

@@ -217,6 +217,8 @@ def other_data(result: Result) -> str | None:
         for name, wanted in entry.counts.items()
         if sizes.get(name, wanted) != wanted
     )
+    if not differing and entry.data not in (None, record.hash):
+        differing = (f"the texts or judgements are not those of edition {entry.edition}",)
     if not differing:
         return None
     return f"The data differs from the manifest of {entry.name}: {'; '.join(differing)}"

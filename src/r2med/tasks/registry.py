@@ -37,7 +37,8 @@ class TaskEntry:
     """All that is known of a task before its data is read; `unknown` says what is still open.
 
     `source` names the R2MED task that a nano or demo task stands for. `statistics` may be
-    partial: a figure that is absent is not known, never zero.
+    partial: a figure that is absent is not known, never zero. `edition` counts the rewritings of
+    data that ships here, and `data` is the hash of the current one.
     """
 
     name: str
@@ -63,6 +64,8 @@ class TaskEntry:
     unknown: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     """Names that the same questions have in other collections: `BRIGHT/Biology`."""
+    edition: int | None = None
+    data: str | None = None
 
     @property
     def positives_per_query(self) -> float | None:
@@ -182,7 +185,8 @@ def _suite(name: str) -> Suite:
     manifest = _read(f"{name}.toml")
     facts, lock = manifest["suite"], _read(f"{name}.lock.toml")
     rows = [row | lock.get(row["name"], {}) for row in manifest["task"]]
-    return Suite(name, facts["title"], tuple(_entry(row, facts) for row in rows))
+    edition = f", edition {facts['edition']}" if "edition" in facts else ""
+    return Suite(name, facts["title"] + edition, tuple(_entry(row, facts) for row in rows))
 
 
 @cache
@@ -219,6 +223,8 @@ def _entry(row: Mapping[str, Any], suite: Mapping[str, Any]) -> TaskEntry:
         citation=suite["citation"],
         unknown=(*row.get("unknown", ()), *suite.get("unknown", ())),
         elsewhere=tuple(like.get("elsewhere", ())) if hub else (),
+        edition=suite.get("edition"),
+        data=row.get("data"),
     )
 
 

@@ -110,7 +110,8 @@ def _facts(entry: TaskEntry) -> dict[str, Any]:
         file.name: {"sha256": sha256_of(file), "bytes": file.stat().st_size}
         for file in task_files(entry, data_folder(entry))
     }
-    return {"counts": counts(task), "statistics": statistics(task), "files": files}
+    sizes = {"counts": counts(task), "statistics": statistics(task)}
+    return {"data": task.hash, **sizes, "files": files}
 
 
 def _table(name: str, facts: Mapping[str, Any]) -> Iterator[str]:

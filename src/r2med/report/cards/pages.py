@@ -33,8 +33,9 @@ from r2med.tasks.task import Task
 SCHEMA = 2
 INDEX = "index"
 _SUITE_NOTES = {
-    "demo": "A task of the demo suite: original text, small, not comparable with published "
-    "figures. The prose is about the R2MED task it is shaped after; the figures are its own.",
+    "demo": "A task of the demo suite, edition {edition}: original text, small, not comparable "
+    "with published figures. The prose is about the R2MED task it is shaped after; "
+    "the figures are its own.",
     None: "Data of your own: figures here do not compare with those of R2MED.",
 }
 
@@ -146,7 +147,8 @@ def _overview(facts: Facts, prose: Prose) -> Iterator[Block]:
     if facts.made is not None:
         yield Paragraph(facts.made)
     if facts.suite in _SUITE_NOTES:
-        yield Paragraph(_SUITE_NOTES[facts.suite], note=True)
+        edition = facts.entry and facts.entry.edition
+        yield Paragraph(_SUITE_NOTES[facts.suite].format(edition=edition), note=True)
 
 
 def _profiles(facts: Facts) -> Grid:
