@@ -28,7 +28,7 @@ def row(board: Leaderboard, system: str, origin: str = "measured") -> Standing:
     return next(r for r in board.rows if (r.system, r.origin) == (system, origin))
 
 
-def stored_on(tasks: list[str], system: str, *values: int, data: str = "data") -> list[Result]:
+def stored_on(tasks: list[str], system: str, *values: int, data: str | None = None) -> list[Result]:
     return [store(ROOT, system, task, ranks(*values), data=data) for task in tasks]
 
 
@@ -179,7 +179,7 @@ def test_rows_on_other_data_than_their_neighbours_are_marked_and_never_tied() ->
     assert [r.letters for r in board.rows] == ["a", "a", ""]
 
 
-def dropped(system: str, count: int, *, data: str = "data") -> list[Result]:
+def dropped(system: str, count: int, *, data: str | None = None) -> list[Result]:
     """One query of so many tasks at rank 2, the others at rank 1."""
     return [
         store(ROOT, system, task, ranks(2 if place < count else 1), data=data)

@@ -148,4 +148,4 @@ def test_results_of_an_earlier_edition_show_as_other_data() -> None:
     before = store(ROOT, "bm25-nano", "demo/biology", ranks(1), data="of the first edition")
 
     assert other_data(now) is None
-    assert "not those of edition 2" in str(other_data(before))
+    assert "other data than edition 2" in str(other_data(before))

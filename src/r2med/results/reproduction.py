@@ -218,7 +218,7 @@ def other_data(result: Result) -> str | None:
         if sizes.get(name, wanted) != wanted
     )
     if not differing and entry.data not in (None, record.hash):
-        differing = (f"the texts or judgements are not those of edition {entry.edition}",)
+        differing = (f"other data than edition {entry.edition}",)
     if not differing:
         return None
     return f"The data differs from the manifest of {entry.name}: {'; '.join(differing)}"
