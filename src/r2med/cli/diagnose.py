@@ -81,7 +81,7 @@ def diagnose(
         return
     page = explain(
         system,
-        _holder(query, task, data_root),
+        _holder(query, task, data_root, results),
         query,
         results=stored_results(results, notice),
         folder=results,
@@ -91,12 +91,13 @@ def diagnose(
     show(page, shown, full=full)
 
 
-def _holder(query: str, task: str, root: Path | None) -> LoadedTask:
+def _holder(query: str, task: str, root: Path | None, results: Path) -> LoadedTask:
     """The one task that has a query of this id."""
     from r2med.errors import nearest
+    from r2med.results.lookup import own_tasks
     from r2med.tasks.load import load_tasks
 
-    tasks = list(load_tasks(task, root=root))
+    tasks = list(load_tasks(task, root=root, own=own_tasks(results)))
     holders = [each for each in tasks if query in each.queries.ids.to_pylist()]
     if not holders:
         known = [name for each in tasks for name in each.queries.ids.to_pylist()]

@@ -102,7 +102,7 @@ def evaluate(
         )
         built = [System.from_spec(system, allowed) for system in named]
         if dry_run:
-            _estimate(built, task, data_root, as_json=shown == "json")
+            _estimate(built, task, data_root, results, as_json=shown == "json")
             return
         finished, stopped = _run(
             built, task, data_root, results, asked, bar, force=force or fresh, strict=strict
@@ -131,9 +131,11 @@ def _run(
     """The finished results, and what kept the others from being finished, if something did."""
     from r2med.engine.evaluate import each_result
     from r2med.report.console import notice
+    from r2med.results.lookup import own_tasks
     from r2med.tasks.registry import resolve
 
-    wanted = [item if isinstance(item, Path) else item.name for item in resolve(tasks)]
+    found = resolve(tasks, own_tasks(results))
+    wanted = [item if isinstance(item, Path) else item.name for item in found]
     finished: list[Result] = []
     total = len(wanted) * len(systems)
     line = bar.add_task("evaluating", total=total)
@@ -162,15 +164,18 @@ def _run(
     return finished, None
 
 
-def _estimate(systems: Sequence[System], tasks: str, root: Path | None, *, as_json: bool) -> None:
+def _estimate(
+    systems: Sequence[System], tasks: str, root: Path | None, results: Path, *, as_json: bool
+) -> None:
     """Show what every part that asks a model would use; nothing is asked or stored."""
     from r2med.engine.estimating import estimates
     from r2med.report.console import console, echo, echo_json
     from r2med.report.generation_table import estimate_row, estimate_table
+    from r2med.results.lookup import own_tasks
     from r2med.tasks.load import load_tasks
 
     unique: dict[tuple[str, str], dict[str, object]] = {}
-    for task in load_tasks(tasks, root=root):
+    for task in load_tasks(tasks, root=root, own=own_tasks(results)):
         for system in systems:
             for paid in estimates(system.part, task):
                 unique[paid.part, task.name] = estimate_row(task.name, paid)

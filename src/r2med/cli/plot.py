@@ -137,13 +137,13 @@ def _overlap(
     from r2med.report.plots.queries import overlap
     from r2med.results.diagnosis import diagnose_ranking
     from r2med.results.diagnosis.diagnose import Scene
-    from r2med.results.lookup import find_ranking
+    from r2med.results.lookup import find_ranking, own_tasks
     from r2med.tasks.load import load_tasks
 
     if not systems or task is None:
         raise UsageError("plot overlap needs a system and --task, e.g. plot overlap bm25 -t demo.")
     diagnoses: dict[str, list[Any]] = {}
-    for loaded in load_tasks(task, root=root):
+    for loaded in load_tasks(task, root=root, own=own_tasks(folder)):
         scene = Scene(loaded)
         for system in systems:
             ranking = find_ranking(system, stored, loaded, folder, notice)

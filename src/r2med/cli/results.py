@@ -115,14 +115,15 @@ def export(
 def _selected(folder: Path, task: str | None, system: str | None) -> list[Result]:
     """The readable results that match; damaged ones are named on standard error."""
     from r2med.report.console import notice
-    from r2med.results.lookup import all_results
+    from r2med.results.lookup import all_results, own_tasks
     from r2med.systems.registry import registered
     from r2med.systems.spec import parse
     from r2med.tasks.load import task_names
     from r2med.tasks.registry import resolve
 
     spec = None if system is None else str(registered(parse(system)))
-    names = None if task is None else task_names(resolve(task))
+    own = own_tasks(folder)
+    names = None if task is None else task_names(resolve(task, own), own)
     return [
         result
         for result in sorted(all_results(folder, notice), key=lambda each: str(each.folder))

@@ -24,6 +24,7 @@ from r2med.cli.options import (
     format_of,
 )
 from r2med.cli.options import out as out_option
+from r2med.cli.own_data import check, import_files
 from r2med.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 tasks = command_group(
     default="list", help="List, fetch, verify and describe tasks.", no_args_is_help=False
 )
+tasks.command("check")(check)
+tasks.command("import")(import_files)
 
 
 @tasks.command("list")
@@ -201,9 +204,9 @@ def card(
     from r2med.nano.folder import task_group
     from r2med.report.cards.pages import write_cards
     from r2med.report.console import echo, notice
-    from r2med.results.lookup import stored_results
+    from r2med.results.lookup import own_tasks, stored_results
 
-    group = task_group(",".join(names))
+    group = task_group(",".join(names), own_tasks(results))
     pages = write_cards(
         group.load(data_root),
         out,

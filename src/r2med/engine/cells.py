@@ -5,9 +5,11 @@ Members of a system are results of their own, so that whatever two systems share
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -181,7 +183,7 @@ class Cells:
             reranking = self._reranking(cell, run, wanted)
             safeguard = self._safeguard(cell, run, wanted)
         record = Record(
-            task=_task_record(self.task, len(scores)),
+            task=_task_record(self.task, len(scores), self.store.root),
             system=cell.record,
             metrics=scores.means(),
             micro={f"recall@{cutoff}": scores.micro_recall(cutoff) for cutoff in CUTOFFS},
@@ -256,7 +258,7 @@ def ran(task: Task, piece: RunPiece) -> Iterator[tuple[Run, Ledger]]:
     yield System.from_spec(piece.text).stage.run(work), ledger
 
 
-def _task_record(task: Task, judged: int) -> TaskRecord:
+def _task_record(task: Task, judged: int, root: Path) -> TaskRecord:
     return TaskRecord(
         name=task.name,
         suite=task.suite,
@@ -266,7 +268,19 @@ def _task_record(task: Task, judged: int) -> TaskRecord:
         judged_queries=judged,
         notices=task.notices,
         differences=task.differences,
+        folder=_folder(task, root) if task.suite is None else None,
     )
+
+
+def _folder(task: Task, root: Path) -> str | None:
+    """Where the data lies, seen from the results folder, so that both may move together."""
+    if not task.source.is_dir():
+        return None
+    split = f"#{task.split}" if task.split and task.name.endswith(f"#{task.split}") else ""
+    try:
+        return Path(os.path.relpath(task.source.resolve(), root.resolve())).as_posix() + split
+    except ValueError:  # another drive
+        return task.source.resolve().as_posix() + split
 
 
 def _rounded(cost: StageCost) -> StageCost:

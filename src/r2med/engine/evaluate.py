@@ -11,6 +11,7 @@ from r2med.engine.cells import Cells
 from r2med.engine.status import watched
 from r2med.errors import UsageError, WorkError, nearest
 from r2med.measure.metrics import Metric, parse_metric
+from r2med.results.lookup import own_tasks
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER, Store
 from r2med.retrieve.conditions import Conditions, Tell, Workers
@@ -80,7 +81,7 @@ def evaluate(
     as `demo` and names with commas give a list.
     """
     every_system, named = _several(systems), _several(tasks)
-    every_task = _tasks(named)
+    every_task = _tasks(named, own_tasks(options.get("results", DEFAULT_FOLDER)))
     results = list(each_result(every_system, every_task, **options))
     one_system = len(every_system) == 1 and every_system[0] is systems
     one_task = len(every_task) == 1 and named[0] is tasks
@@ -98,8 +99,9 @@ def each_result(
     workers = _workers(systems, options, tell)
     built = _built(systems, options, workers)
     _tell_shallow(built, extra, tell)
-    every_task = _tasks(tasks)
-    names = task_names(every_task)
+    own = own_tasks(store.root)
+    every_task = _tasks(tasks, own)
+    names = task_names(every_task, own)
     cells = [(name, system.part.text) for name in names for system in built]
     try:
         results = _each(built, zip(every_task, names, strict=True), store, extra, tell, options)
@@ -178,7 +180,7 @@ def _several(values: object) -> list[Any]:
     return list(cast("Iterable[Any]", values)) if many else [values]
 
 
-def _tasks(tasks: Sequence[TaskLike]) -> list[TaskLike]:
+def _tasks(tasks: Sequence[TaskLike], own: Mapping[str, Path]) -> list[TaskLike]:
     """Every task of some names: a suite is its tasks, and commas part names."""
     every: list[TaskLike] = []
     for task in tasks:
@@ -188,7 +190,8 @@ def _tasks(tasks: Sequence[TaskLike]) -> list[TaskLike]:
                 "suite such as 'demo', a folder's path, or a Task that r2med.load_task gave."
             )
         if isinstance(task, str):
-            every += [item if isinstance(item, Path) else item.name for item in resolve(task)]
+            found = resolve(task, own)
+            every += [item if isinstance(item, Path) else item.name for item in found]
         else:
             every.append(task)
     return every

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -61,16 +61,19 @@ class TaskGroup:
     names: tuple[str | Path, ...]
     title: str
 
+    own: Mapping[str, Path] = field(default_factory=dict)
+    """Folders that have their names already, as in stored results."""
+
     def load(self, root: Path | None = None) -> Iterator[Task]:
         """The tasks, each read when its turn comes."""
-        chosen = zip(self.names, task_names(self.names), strict=True)
+        chosen = zip(self.names, task_names(self.names, self.own), strict=True)
         return (load_task(item, name=name, root=root) for item, name in chosen)
 
 
-def task_group(text: str) -> TaskGroup:
+def task_group(text: str, own: Mapping[str, Path] | None = None) -> TaskGroup:
     """The tasks in a comma-separated list; a folder of `nano build` stands for all its splits."""
     names: list[str | Path] = []
-    items = resolve(text)
+    items = resolve(text, own)
     for item in items:
         if isinstance(item, TaskEntry):
             names.append(item.name)

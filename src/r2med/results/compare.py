@@ -23,6 +23,7 @@ from r2med.results.lookup import (
     find_named,
     is_run_file,
     newest,
+    own_tasks,
     quoted,
     stored_results,
 )
@@ -139,14 +140,15 @@ def aligned(
     if len(systems) < 2:
         raise UsageError("two systems or more are needed, e.g. r2med compare bm25 bm25-lucene.")
     needed = any(not isinstance(each, Result) and is_run_file(str(each)) for each in systems)
-    loaded = list(islice(load_tasks(task, root=root), 2)) if task and needed else []
+    own = own_tasks(results)
+    loaded = list(islice(load_tasks(task, root=root, own=own), 2)) if task and needed else []
     folder = Path(results) if isinstance(results, str | Path) else Path("the results given")
     stored = _stored(results, tell)
     sides = [_side(each, stored, loaded, metric, folder, tell) for each in systems]
     twice = [side.name for place, side in enumerate(sides) if side.name in _names(sides[:place])]
     if twice:
         raise UsageError(f"compare: the same system is given twice, {twice[0]}.")
-    wanted = task_names(resolve(task)) if task else _common_tasks(sides)
+    wanted = task_names(resolve(task, own), own) if task else _common_tasks(sides)
     trials = {name: _same_data(sides, name, tell) for name in wanted}
     suites = {trial.suite for group in trials.values() for trial in group}
     if len(suites) > 1:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from r2med.errors import DamagedError, DataError, MissingError, UsageError, nearest
-from r2med.results.record import RECORD_FILE, Result
-from r2med.results.store import Store, read_result
+from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError, nearest
+from r2med.results.record import RECORD_FILE, Record, Result
+from r2med.results.store import LOCAL, Store, read_result
 from r2med.retrieve.conditions import Tell, log
 from r2med.retrieve.run_files import fitted, locate_run
 from r2med.runs import Run
@@ -56,6 +57,29 @@ def stored_results(folder: Path, tell: Tell, *, suite: str | None = None) -> lis
             "again."
         )
     return [result for result in results if not result.record.older]
+
+
+def own_tasks(results: str | Path | Sequence[Result]) -> dict[str, Path]:
+    """The user's own tasks among results: where their data lies, by the names of tables."""
+    newest: dict[str, tuple[str, Path]] = {}
+    for root, record in _records(results):
+        if record.task.suite is None and record.task.folder:
+            found = (record.created, (root / record.task.folder).resolve())
+            newest[record.task.name] = max(found, newest.get(record.task.name, found))
+    return {name: path for name, (_, path) in newest.items()}
+
+
+def _records(results: str | Path | Sequence[Result]) -> Iterator[tuple[Path, Record]]:
+    """The records of results on data of the user's own; damaged ones are passed over."""
+    if not isinstance(results, str | Path):
+        yield from ((result.root, result.record) for result in results)
+        return
+    root = Path(results)
+    for place in Store(root).folders() if root.is_dir() else ():
+        if place.parent.parent.name == LOCAL:
+            path = place / RECORD_FILE
+            with suppress(R2MedError, OSError, UnicodeDecodeError):
+                yield root, Record.from_json(path.read_text(encoding="utf-8"), path)
 
 
 @dataclass(frozen=True, eq=False)

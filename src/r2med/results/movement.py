@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from r2med.errors import UsageError
 from r2med.measure import measure, parse_metric
 from r2med.results.compare import aligned
-from r2med.results.lookup import Ranking, find_ranking, stored_results
+from r2med.results.lookup import Ranking, find_ranking, own_tasks, stored_results
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
 from r2med.runs import Run
@@ -122,7 +122,7 @@ def what_moved(
         shared = aligned(systems, metric=name, results=results, root=root, tell=tell)
         task = ",".join(shared.tasks)
     tasks = []
-    for loaded in load_tasks(task, root=root):
+    for loaded in load_tasks(task, root=root, own=own_tasks(folder)):
         a, b = (find_ranking(str(each), stored, loaded, folder, tell) for each in systems)
         tasks.append((a, b, loaded))
     return movement(tasks, name)

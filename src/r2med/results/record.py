@@ -51,6 +51,8 @@ class TaskRecord:
     notices: tuple[str, ...]
     differences: tuple[str, ...] = ()
     """How the data differs from the manifest of its task."""
+    folder: str | None = None
+    """Where data of the user's own lies, seen from the results folder: FOLDER or FOLDER#SPLIT."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,11 @@ class Result:
     def task(self) -> str:
         """The task's name."""
         return self.record.task.name
+
+    @property
+    def root(self) -> Path:
+        """The results folder it is stored in."""
+        return self.folder.parents[2]
 
     @property
     def suite(self) -> str | None:

@@ -25,6 +25,8 @@ from r2med.results.record import (
 from r2med.runs import Run
 
 DEFAULT_FOLDER = Path("r2med-results")
+#: Where results on data of the user's own are, in place of a suite.
+LOCAL = "local"
 #: Characters of a key in a folder's name; 128 bits, so two results never share a folder.
 _KEY = 32
 _READABLE = 60
@@ -72,7 +74,7 @@ class Store:
         sweep(self._task_folder(task, suite))
 
     def _task_folder(self, task: str, suite: str | None) -> Path:
-        return self.root / slug(suite or "local") / slug(task)
+        return self.root / slug(suite or LOCAL) / slug(task)
 
 
 def read_result(folder: Path) -> Result:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from r2med.errors import MissingError, UsageError
@@ -69,30 +69,42 @@ def load_task(
 
 
 def load_tasks(
-    text: str, *, root: str | Path | None = None, strict: bool = False
+    text: str,
+    *,
+    root: str | Path | None = None,
+    strict: bool = False,
+    own: Mapping[str, Path] | None = None,
 ) -> Iterator[Task]:
     """The tasks that a comma-separated list names, each read when its turn comes."""
-    items = resolve(text)
+    items = resolve(text, own)
     return (
         load_task(
             item if isinstance(item, Path) else item.name, name=name, root=root, strict=strict
         )
-        for item, name in zip(items, task_names(items), strict=True)
+        for item, name in zip(items, task_names(items, own), strict=True)
     )
 
 
-def task_names(tasks: Sequence[TaskEntry | Task | Path | str]) -> list[str]:
+def task_names(
+    tasks: Sequence[TaskEntry | Task | Path | str], own: Mapping[str, Path] | None = None
+) -> list[str]:
     """What each of several tasks is called in results and tables; no two share a name.
 
     A folder gives its name, and `FOLDER#SPLIT` that; folders of one name take their parents'
-    names before it, as many as it takes.
+    names before it, as many as it takes. `own` are folders that have their names already.
     """
     places = [_place(task) for task in tasks]
+    taken = {name: replace(_place(folder), hash=None) for name, folder in (own or {}).items()}
+    known = {place: name for name, place in taken.items()}
     parents = [0] * len(places)
     while True:
-        names = [place.name(above) for place, above in zip(places, parents, strict=True)]
-        holders: dict[str, set[_Place]] = {}
+        names = [
+            known.get(replace(place, hash=None)) or place.name(above)
+            for place, above in zip(places, parents, strict=True)
+        ]
+        holders = {name: {place} for name, place in taken.items()}
         for name, place in zip(names, places, strict=True):
+            place = replace(place, hash=None) if name in taken else place
             holders.setdefault(name, set()).add(place)
         shared = [row for row, name in enumerate(names) if len(holders[name]) > 1]
         if not shared:

@@ -11,6 +11,7 @@ from typing import Any
 
 from r2med.errors import UsageError, nearest
 from r2med.home import user_path
+from r2med.tasks.reading.source import task_folders
 
 MANIFESTS = Path(__file__).parent / "manifests"
 _SUITES = ("full", "nano", "demo")
@@ -115,16 +116,17 @@ def find_task(name: str) -> TaskEntry:
     return entry
 
 
-def resolve(text: str) -> list[TaskEntry | Path]:
+def resolve(text: str, own: Mapping[str, Path] | None = None) -> list[TaskEntry | Path]:
     """The tasks that a comma-separated list names: tasks, suites, `All`, FOLDER or FOLDER#SPLIT.
 
     A registered name wins over a folder of the same name; write ./Biology for the folder.
-    `All` means the eight R2MED tasks, as in the reference implementation.
+    `All` means the eight R2MED tasks, as in the reference implementation. A folder of folders that
+    hold tasks stands for these. `own` are folders by the names that tables gave them.
     """
     wanted = [part.strip() for part in text.split(",") if part.strip()]
     if not wanted:
         raise UsageError("No task was named. Give a task, a suite (full, nano, demo) or a folder.")
-    items = [item for part in wanted for item in _resolve_one(part)]
+    items = [item for part in wanted for item in _resolve_one(part, own or {})]
     return list(dict.fromkeys(items))
 
 
@@ -134,15 +136,19 @@ def forget() -> None:
         remembered.cache_clear()
 
 
-def _resolve_one(part: str) -> list[TaskEntry | Path]:
+def _resolve_one(part: str, own: Mapping[str, Path]) -> list[TaskEntry | Path]:
     lowered = part.lower()
     if lowered in _SUITES or lowered == "all":
         return list(_suite("full" if lowered == "all" else lowered).entries)
     if _key(part) in _index():
         return [_index()[_key(part)]]
     path = user_path(part)
-    if path.is_dir() or _folder_of_split(path).is_dir():
+    if path.is_dir():
+        return list(task_folders(path))
+    if _folder_of_split(path).is_dir():
         return [path]
+    if part in own:
+        return [own[part]]
     if _looks_like_path(part):
         problem = "is a file" if path.exists() else "does not exist"
         raise UsageError(

@@ -23,7 +23,7 @@ from r2med.results.diagnosis.findings import (
     label_of,
 )
 from r2med.results.diagnosis.lexicon import Lexicon, Numbers, Piece, QueryTerms, matched
-from r2med.results.lookup import Ranking, find_ranking, stored_results
+from r2med.results.lookup import Ranking, find_ranking, own_tasks, stored_results
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
@@ -56,7 +56,8 @@ def diagnose(
         task = system.task
     if task is None:
         raise UsageError("diagnose needs a task or a suite, e.g. diagnose('bm25', 'demo').")
-    loaded = [task] if isinstance(task, Task) else load_tasks(str(task), root=root)
+    own = own_tasks(system.root if isinstance(system, Result) else folder)
+    loaded = [task] if isinstance(task, Task) else load_tasks(str(task), root=root, own=own)
     stored = stored_results(folder, tell) if folder.is_dir() else []
     found = []
     for each in loaded:

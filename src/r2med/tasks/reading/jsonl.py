@@ -110,7 +110,7 @@ def read_exactly(path: Path, fields: Sequence[Field]) -> Rows:
         record = json_object(line, where, record_hint(tuple(fields)))
         numbers.append(number)
         for field in fields:
-            value = _value(record, field, where, fields)
+            value = field_value(record, field, where, fields)
             if isinstance(value, str) and _LONE_SURROGATE.search(value):
                 value = _without_surrogates(value, field, where)
                 repaired += 1
@@ -179,9 +179,10 @@ def _encoding_advice(line: bytes) -> str:
     return "Save the file as UTF-8 (it may be Latin-1 or Windows-1252)."
 
 
-def _value(
+def field_value(
     record: dict[str, object], field: Field, where: str, fields: Sequence[Field]
 ) -> str | int | None:
+    """The field of a record, or an error that says what it is instead."""
     value = record.get(field.name)
     if field.kind == "note":
         return _note(value)

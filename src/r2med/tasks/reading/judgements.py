@@ -13,12 +13,12 @@ from r2med.tasks.reading.fields import NUMBER_WORDS, Rows
 from r2med.tasks.reading.jsonl import decoded, whole_number
 from r2med.tasks.reading.lines import lines
 
-_QUERY_NAMES = {"query-id", "query_id", "q_id", "qid", "query"}
-_DOCUMENT_NAMES = {
-    *("corpus-id", "corpus_id", "p_id", "pid", "doc-id", "doc_id", "docid", "document_id"),
+QUERY_NAMES = {"query-id", "query_id", "q_id", "qid", "query"}
+DOCUMENT_NAMES = {
+    *("corpus-id", "corpus_id", "p_id", "pid", "doc-id", "doc_id", "docid", "docno", "document_id"),
     *("document", "doc", "passage_id"),
 }
-_SCORE_NAMES = {"score", "relevance", "rel", "label"}
+SCORE_NAMES = {"score", "relevance", "rel", "label"}
 _OBJECT = re.compile(rb'\s*\{\s*["}]')
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _HINT = (
@@ -47,25 +47,41 @@ def read_judgement_lines(path: Path) -> Rows:
     documents: list[str] = []
     scores: list[int] = []
     numbers: list[int] = []
-    shape: _Shape | None = None
+    reader = JudgementLines(path)
     for number, raw in lines(path):
-        where = f"{path}, line {number}"
-        line = decoded(raw, where).rstrip("\r\n")
-        if shape is None:
-            shape, header = _shape(line, where)
-            if header:
-                continue
-        cells = _cells(line, shape, where)
-        queries.append(cells[shape.query])
-        documents.append(cells[shape.document])
-        scores.append(1 if shape.score is None else _score(cells[shape.score], where))
-        numbers.append(number)
+        if (row := reader.read(number, raw)) is not None:
+            query, document, score = row
+            queries.append(query)
+            documents.append(document)
+            scores.append(score)
+            numbers.append(number)
     columns = {
         "query": pa.array(queries, pa.large_string()),
         "document": pa.array(documents, pa.large_string()),
         "score": pa.array(scores, pa.int32()),
     }
     return Rows(columns, lambda row: f"{path}, line {numbers[row]}")
+
+
+class JudgementLines:
+    """Reads lines of one file, whose first line says how the others look."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.shape: _Shape | None = None
+
+    def read(self, number: int, raw: bytes) -> tuple[str, str, int] | None:
+        """Query, document and score of a line; None for a header."""
+        where = f"{self.path}, line {number}"
+        line = decoded(raw, where).rstrip("\r\n")
+        if self.shape is None:
+            self.shape, header = _shape(line, where)
+            if header:
+                return None
+        shape = self.shape
+        cells = _cells(line, shape, where)
+        score = 1 if shape.score is None else _score(cells[shape.score], where)
+        return cells[shape.query], cells[shape.document], score
 
 
 def holds_json(path: Path) -> bool:
@@ -79,9 +95,9 @@ def _shape(line: str, where: str) -> tuple[_Shape, bool]:
     tabs = "\t" in line.strip()
     cells = _Shape(0, 0, 0, None, tabs).cells(line)
     names = [cell.lower() for cell in cells]
-    query, document = _position(names, _QUERY_NAMES), _position(names, _DOCUMENT_NAMES)
+    query, document = _position(names, QUERY_NAMES), _position(names, DOCUMENT_NAMES)
     if query is not None and document is not None:
-        return _Shape(len(cells), query, document, _position(names, _SCORE_NAMES), tabs), True
+        return _Shape(len(cells), query, document, _position(names, SCORE_NAMES), tabs), True
     if len(cells) == 4:
         return _Shape(4, 0, 2, 3, tabs), False
     if len(cells) == 3:
@@ -103,8 +119,13 @@ def _cells(line: str, shape: _Shape, where: str) -> list[str]:
     return cells
 
 
+def score_of(cell: str) -> int | None:
+    """The whole number that a cell holds, or None."""
+    return whole_number(float(cell)) if _NUMBER.fullmatch(cell.strip()) else None
+
+
 def _score(cell: str, where: str) -> int:
-    score = whole_number(float(cell)) if _NUMBER.fullmatch(cell) else None
+    score = score_of(cell)
     if score is None:
         raise DataError(f"{where}: the score is {cell!r}, expected {NUMBER_WORDS}.\n{_HINT}")
     return score

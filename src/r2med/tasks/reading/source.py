@@ -18,7 +18,8 @@ A task is one of
   R2MED    corpus.jsonl, query.jsonl and qrels.jsonl (or qrels.txt, qrels.tsv)
   BEIR     corpus.jsonl, queries.jsonl and qrels/test.tsv
   Parquet  corpus/, queries/ and qrels/, each with <split>.parquet or its shards
-where jsonl, txt and tsv files may end in .gz; see docs/data.md."""
+where jsonl, txt and tsv files may end in .gz; see docs/data.md.
+CSV and TSV files become one with `r2med tasks import`."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,21 @@ def find_source(folder: Path, split: str | None = None) -> Source:
     if split is not None and source.split is None:
         raise UsageError(f"{folder} has no splits, so #{split} cannot be chosen; leave it out.")
     return source
+
+
+def task_folders(folder: Path) -> list[Path]:
+    """The folder itself, or the folders in it that hold tasks, where it holds none of its own."""
+    if _holds_task(folder):
+        return [folder]
+    children = sorted(child for child in folder.iterdir() if child.is_dir())
+    return [child for child in children if _holds_task(child)] or [folder]
+
+
+def _holds_task(folder: Path) -> bool:
+    try:
+        return bool(_r2med(folder) or _beir(folder, None) or _parquet(folder, None))
+    except (MissingError, UsageError):  # several splits, of which one must be chosen
+        return True
 
 
 def _check_folder(folder: Path) -> None:

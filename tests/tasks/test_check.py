@@ -1,0 +1,158 @@
+"""Checking and importing the user's own data: all problems at once, and tables made into tasks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from r2med.errors import DataError, UsageError
+from r2med.tasks.check import check
+from r2med.tasks.importing import import_tables
+from r2med.tasks.load import load_task
+from tests.cli.running import run
+from tests.tasks.writing import LAYOUTS, Written, write_beir, write_lines, write_r2med
+
+
+def faulty(folder: Path) -> Path:
+    write_lines(
+        folder / "corpus.jsonl",
+        [
+            {"id": "d1", "text": "one"},
+            {"id": "d1", "text": "two"},
+            {"id": "", "text": "x"},
+            {"id": "d4", "text": ["a"]},
+            "not json",
+            {"id": "d6", "text": ""},
+        ],
+    )
+    write_lines(folder / "query.jsonl", [{"id": 1, "text": "a"}, {"id": 1, "text": "b"}, {"id": 2}])
+    judged = ["1 0 d1 1", "1 0 d1 2", "7 0 d1 1", "1 0 d99 1", "1 0 d1", "1 0 d1 x"]
+    write_lines(folder / "qrels.txt", judged)
+    return folder
+
+
+def test_a_check_lists_every_problem_with_file_line_and_id(tmp_path: Path) -> None:
+    problems = check(faulty(tmp_path / "bad")).problems
+
+    found = [(Path(each.file).name, each.line, each.id, each.problem) for each in problems]
+    assert found == [
+        ("corpus.jsonl", 2, "d1", "this document id was already used in line 1"),
+        ("corpus.jsonl", 3, "", 'field "id" is empty, expected a string or an integer.'),
+        ("corpus.jsonl", 4, "d4", 'field "text" is a list, expected a string.'),
+        ("corpus.jsonl", 5, None, "not valid JSON (expecting value, column 1)."),
+        ("corpus.jsonl", 6, "d6", "the document has no text"),
+        ("query.jsonl", 2, "1", "this query id was already used in line 1"),
+        ("query.jsonl", 3, "2", 'field "text" is missing (the line has "id").'),
+        ("qrels.txt", 2, "1 d1", "judged 2 here, but 1 in line 1"),
+        ("qrels.txt", 3, "7 d1", 'there is no query "7"'),
+        ("qrels.txt", 4, "1 d99", 'there is no document "d99"'),
+        ("qrels.txt", 5, None, "3 fields, expected 4."),
+        ("qrels.txt", 6, None, "the score is 'x', expected a whole number."),
+    ]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_data_that_loads_as_it_is_has_no_problems(layout: str, tmp_path: Path) -> None:
+    checked = check(LAYOUTS[layout](tmp_path / "data", Written()))
+
+    assert checked.problems == ()
+    assert checked.task is not None and len(checked.task.queries) == 2
+
+
+def test_the_command_exits_with_1_on_problems_and_shows_the_data_without(tmp_path: Path) -> None:
+    faulty(tmp_path / "all" / "bad")
+    write_beir(tmp_path / "all" / "good")
+
+    one = run("tasks", "check", str(tmp_path / "all"))
+    good = run("tasks", "check", str(tmp_path / "all" / "good"))
+    listed = json.loads(run("tasks", "check", str(tmp_path / "all"), "--json").out)
+
+    assert one.code == 1 and "5 problems in" in one.out
+    assert good.code == 0 and "2 queries, 3 documents, 3 judgements" in good.out
+    assert len(listed) == 12 and set(listed[0]) == {"file", "line", "id", "problem"}
+
+
+def tables(folder: Path, **changed: str) -> list[Path]:
+    texts = {
+        "corpus": 'DocNo,Title,body\nd1,Fever,"fever, and\nrash"\nd2,,broken bone\n',
+        "queries": "id;question\n1;fever rash\n2;bone\n",
+        "qrels": "query-id\tcorpus-id\tscore\n1\td1\t1\n2\td2\t2\n",
+        **changed,
+    }
+    paths = [folder / f"{name}.{'tsv' if name == 'qrels' else 'csv'}" for name in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        path.write_text(text, encoding="utf-8")
+    return paths
+
+
+def test_tables_become_a_task_by_usual_names_or_mapped_ones(tmp_path: Path) -> None:
+    usual = import_tables(*tables(tmp_path), out=tmp_path / "usual")
+    odd = tables(tmp_path, queries="nr,asked,text\n1,fever rash,x\n2,bone,y\n")
+    columns = {"queries.id": "nr", "queries.text": "asked"}
+
+    mapped = import_tables(*odd, out=tmp_path / "mapped", columns=columns)
+
+    task = load_task(usual)
+    assert task.corpus.texts.to_pylist() == ["Fever fever, and\nrash", "broken bone"]
+    assert list(task.queries.items()) == [("1", "fever rash"), ("2", "bone")]
+    assert task.judgements.by_query() == {"1": {"d1": 1}, "2": {"d2": 2}}
+    assert load_task(mapped).hash == task.hash
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind", "why"),
+    [
+        ({"corpus": "nr,body\n1,x\n"}, UsageError, "--column corpus.id=NAME"),
+        ({"queries": ""}, DataError, "is empty, expected a line of column names"),
+        ({"queries": "id,text\n1\n2\n"}, DataError, "line 3: 1 cells, expected 2"),
+        ({"qrels": "qid\tpid\trel\n1\td1\tx\n\td1\t1\n"}, DataError, "expected a whole number"),
+        ({"qrels": "qid\tpid\trel\n1\td1\tx\n\td1\t1\n"}, DataError, 'line 3: column "qid" is'),
+    ],
+)
+def test_wrong_tables_write_nothing_and_say_all_that_is_wrong(
+    changed: dict[str, str], kind: type[Exception], why: str, tmp_path: Path
+) -> None:
+    with pytest.raises(kind) as problem:
+        import_tables(*tables(tmp_path, **changed), out=tmp_path / "out")
+
+    assert why in str(problem.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_import_is_ready_to_be_evaluated(tmp_path: Path) -> None:
+    files = [part for path in tables(tmp_path) for part in (f"--{path.stem}", str(path))]
+    out = str(tmp_path / "mine")
+
+    done = run("tasks", "import", *files, "--out", out)
+    again = run("tasks", "import", *files, "--out", out)
+    wrong = run("tasks", "import", *files, "--out", out, "--force", "--column", "corpus.txt=body")
+
+    assert done.code == 0 and f"r2med eval bm25 --task {out}" in done.out
+    assert again.code == 2 and "nothing in it was touched" in again.err
+    assert wrong.code == 2 and "'corpus.text'" in wrong.err
+    assert "100.00" in run("eval", "bm25", "--task", out).out
+
+
+def test_folders_of_one_name_keep_names_of_their_own_between_commands(tmp_path: Path) -> None:
+    first = write_r2med(tmp_path / "a" / "data")
+    second = write_r2med(
+        tmp_path / "b" / "data", Written(judgements=(("1", "d2", 1), ("2", "d1", 1)))
+    )
+
+    run("eval", "bm25", "--task", str(first))
+    run("eval", "bm25", "bm25-nano", "--task", str(second))
+    run("eval", "bm25-nano", "--task", str(first))
+    rows = json.loads(run("results", "--json").out)
+
+    named = sorted((row["task"], row["system"]) for row in rows)
+    assert named == [
+        *(("b/data", system) for system in ("bm25", "bm25-nano")),
+        *(("data", system) for system in ("bm25", "bm25-nano")),
+    ]
+    for task in ("data", "b/data", str(first), str(second)):
+        assert len(json.loads(run("results", "--task", task, "--json").out)) == 2
+    assert run("compare", "bm25", "bm25-nano", "--task", "data,b/data", "--queries").code == 0
+    assert run("diagnose", "bm25", "--task", "data,b/data").code == 0
+    assert json.loads(run("eval", "bm25", "--task", "b/data", "--json").out)[0]["task"] == "b/data"
