@@ -122,7 +122,7 @@ def test_wrong_tables_write_nothing_and_say_all_that_is_wrong(
 
 
 def test_an_import_is_ready_to_be_evaluated(tmp_path: Path) -> None:
-    files = [part for path in tables(tmp_path) for part in (f"--{path.stem}", str(path))]
+    files = [str(path) for path in tables(tmp_path)]
     out = str(tmp_path / "mine")
 
     done = run("tasks", "import", *files, "--out", out)

@@ -49,9 +49,9 @@ def check(
 
 
 def import_files(
-    corpus: Annotated[Path, typer.Option("--corpus", help="Documents, as CSV or TSV.")],
-    queries: Annotated[Path, typer.Option("--queries", help="Queries, as CSV or TSV.")],
-    qrels: Annotated[Path, typer.Option("--qrels", help="Judgements, as CSV or TSV.")],
+    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="Documents, as .csv or .tsv.")],
+    queries: Annotated[Path, typer.Argument(metavar="QUERIES", help="Queries, likewise.")],
+    qrels: Annotated[Path, typer.Argument(metavar="QRELS", help="Judgements, likewise.")],
     folder: Annotated[Path, out("The folder to write.")],
     column: Annotated[
         list[str] | None,
