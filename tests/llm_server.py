@@ -108,6 +108,8 @@ class LLMServer:
     most_at_once: int = 0
     under_way: int = 0
     count: Callable[[str], int] = lambda text: len(text.split())
+    alternatives: Callable[[str], dict[str, float]] | None = None
+    """From a bare prompt to the log-probabilities of the next token; None tells none."""
     billed: list[tuple[int, int]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -206,6 +208,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def _completion(self, step: Step, body: dict[str, Any]) -> dict[str, Any]:
+        bare = "prompt" in body
         message = step.message
         if message is None:
             text = self.server_state.reply(body)
@@ -213,14 +216,18 @@ class _Handler(BaseHTTPRequestHandler):
             if most and len(text.split()) > most:
                 text = " ".join(text.split()[:most])
             message = {"role": "assistant", "content": text}
-        prompt = sum(self.server_state.count(str(turn["content"])) for turn in body["messages"])
+        turns = [body["prompt"]] if bare else [turn["content"] for turn in body["messages"]]
+        prompt = sum(self.server_state.count(str(turn)) for turn in turns)
         new = len(str(message.get("content") or "").split())
+        said: dict[str, Any] = {"text": message["content"]} if bare else {"message": message}
+        if "logprobs" in body and self.server_state.alternatives:
+            said["logprobs"] = {"top_logprobs": [self.server_state.alternatives(body["prompt"])]}
         return {
             "id": "chatcmpl-0",
             "object": "chat.completion",
             "created": 0,
             "model": body["model"],
-            "choices": [{"index": 0, "message": message, "finish_reason": step.finish}],
+            "choices": [{"index": 0, **said, "finish_reason": step.finish}],
             "usage": {
                 "prompt_tokens": prompt,
                 "completion_tokens": new,

@@ -15,6 +15,7 @@ SHELVES: dict[str, str] = {
     "indexes": "BM25 indexes",
     "embeddings": "vectors of encoded texts, by model",
     "rerank-scores": "scores of query and document pairs, by reranker",
+    "rerank-traces": "what language models thought and answered as rerankers",
     "generations": "answers of language models, each kept as it arrived",
     "expansions": "finished generations for a task's queries, with agents' traces",
 }

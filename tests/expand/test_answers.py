@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.expand.answers import STRIPPINGS, conclusion, is_refusal, judge, strip
+from r2med.expand.answers import STRIPPINGS, is_refusal, judge, strip
 from r2med.remote.registry import Stripping
 
 #: Words without any character that a marker consists of.
@@ -60,19 +60,6 @@ def test_nothing_is_made_up(text: str, how: Stripping) -> None:
 )
 def test_the_first_mark_counts(how: Stripping, text: str, answer: str) -> None:
     assert strip(text, how) == answer
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("<think>[1] or [2]?</think> [2]", " [2]"),
-        ("<think>[1] or", ""),
-        ("a </think> b </think> c", " c"),
-        ("[2] > [1]", "[2] > [1]"),
-    ],
-)
-def test_nothing_is_concluded_from_a_thought(text: str, said: str) -> None:
-    assert conclusion(text) == said
 
 
 @pytest.mark.parametrize(

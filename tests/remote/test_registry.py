@@ -56,6 +56,12 @@ def test_which_models_reason_and_how_their_answer_is_marked() -> None:
         "qwen3-32b": "think",
         "qwen-3b-ins": "answer",
         "qwen-7b-ins": "answer",
+        "reasonrank-7b": "think",
+        "reasonrank-32b": "think",
+        "rank1-7b": "think",
+        "rank-r1-7b": "think",
+        "grouprank-7b": "none",
+        "grouprank-32b": "none",
     }
 
 

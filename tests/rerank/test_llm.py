@@ -6,41 +6,50 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.errors import DataError, UsageError
-from r2med.rerank.llm import (
-    Listwise,
-    LlmReranker,
-    Pointwise,
-    Style,
-    Tally,
-    build,
-    in_step,
-    read_prompt,
-)
+from r2med.remote.chat import ChatAnswer, ChatRequest
+from r2med.rerank.llm import LlmReranker, Log, Style, Tally, in_step, read_prompt
 from r2med.rerank.scores import Candidates
+from r2med.rerank.styles import build
 from r2med.retrieve.conditions import Conditions
+from r2med.systems.build import read_settings
+from r2med.systems.registry import find_entry
 
-LISTWISE = Listwise(llm="gpt4", words=200, temperature="auto", max_tokens=0, window=20, step=10)
-POINTWISE = Pointwise(llm="gpt4", words=400, temperature="auto", max_tokens=0)
+
+def style(name: str, **options: str) -> Any:
+    """The settings of an entry, with a model where it names none."""
+    return replace(read_settings(find_entry(name).overridden(options)), llm="gpt4")
+
+
+LISTWISE, POINTWISE = style("listwise"), style("pointwise")
 
 
 class Model:
     """Answers as a function does, and remembers what it was asked."""
 
-    def __init__(self, answer: Callable[[str], str]) -> None:
+    def __init__(self, answer: Callable[[str], str | ChatAnswer]) -> None:
         self.answer = answer
         self.asked: list[str] = []
+        self.requests: list[ChatRequest] = []
         self.batches: list[int] = []
 
-    def __call__(self, prompts: Sequence[str]) -> list[str]:
+    def __call__(self, requests: Sequence[ChatRequest]) -> list[ChatAnswer]:
+        prompts = [request.messages[-1].content for request in requests]
         self.asked += prompts
+        self.requests += requests
         self.batches.append(len(prompts))
-        return [self.answer(prompt) for prompt in prompts]
+        answers = map(self.answer, prompts)
+        return [written(each) if isinstance(each, str) else each for each in answers]
+
+
+def written(text: str, finish: str = "stop", tokens: int = 10) -> ChatAnswer:
+    return ChatAnswer(text, finish, 0, tokens, 0.0, cached=False)
 
 
 def numbered(count: int, query: str = "which?") -> Candidates:
@@ -49,10 +58,15 @@ def numbered(count: int, query: str = "which?") -> Candidates:
 
 
 def orders(
-    style: Style, model: Model, *lists: Candidates, tally: Tally | None = None
+    style: Style,
+    model: Model,
+    *lists: Candidates,
+    tally: Tally | None = None,
+    rows: list[dict[str, Any]] | None = None,
 ) -> list[list[int]]:
-    prompt = read_prompt(style.name, None)
-    rankings = [style.rank(one, prompt, tally or Tally()) for one in lists]
+    prompt = read_prompt(style.prompt, None)
+    logs = [Log(one, 0, tally or Tally(), [] if rows is None else rows) for one in lists]
+    rankings = [style.rank(prompt, log) for log in logs]
     return [sorted(range(len(s)), key=lambda n: -s[n]) for s in in_step(rankings, model)]
 
 
@@ -74,9 +88,9 @@ def test_sliding_windows_bring_the_best_to_the_top(
     count: int, window: int, data: st.DataObject
 ) -> None:
     step = data.draw(st.integers(1, max(1, window // 2)))
-    style = replace(LISTWISE, window=window, step=step)
+    asked = replace(LISTWISE, window=window, step=step)
 
-    [order] = orders(style, Model(by_number), numbered(count))
+    [order] = orders(asked, Model(by_number), numbered(count))
 
     kept = min(count, window - step)
     assert order[:kept] == list(range(count))[::-1][:kept]
@@ -107,7 +121,7 @@ def test_an_answer_that_cannot_be_read_keeps_the_order_and_is_counted() -> None:
     found = orders(LISTWISE, model, numbered(3), numbered(3, query="lost"), tally=tally)
 
     assert found == [[2, 1, 0], [0, 1, 2]]
-    assert tally == Tally(answers=2, malformed=1)
+    assert (tally.answers, tally.malformed) == (2, 1)
 
 
 def test_passages_that_an_answer_leaves_out_follow_in_their_order() -> None:
@@ -158,17 +172,17 @@ def test_what_would_be_asked_is_known_without_asking() -> None:
 
 
 def test_a_reranker_without_a_model_says_how_to_name_one() -> None:
-    style = replace(POINTWISE, llm="")
+    unnamed = replace(POINTWISE, llm="")
 
     with pytest.raises(UsageError, match="pointwise:gpt4"):
-        build("pointwise", style, Conditions())
+        build("pointwise", unnamed, Conditions())
 
 
 def test_a_step_larger_than_the_window_is_refused() -> None:
-    style = replace(LISTWISE, window=5, step=6)
+    gappy = replace(LISTWISE, window=5, step=6)
 
     with pytest.raises(UsageError, match="never be seen"):
-        build("listwise", style, Conditions())
+        build("listwise", gappy, Conditions())
 
 
 def test_a_prompt_of_the_users_own_replaces_ours(tmp_path: Path) -> None:

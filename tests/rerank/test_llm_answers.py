@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.rerank.llm_answers import read_grade, read_order
+from r2med.rerank.llm_answers import parted, read_grade, read_order, read_scores
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,61 @@ from r2med.rerank.llm_answers import read_grade, read_order
     ],
 )
 def test_an_order_is_read(answer: str, order: list[int] | None) -> None:
-    assert read_order(answer, 3) == order
+    found = read_order(parted(answer).conclusion, 3)
+
+    assert (found and found.places) == order
+
+
+@pytest.mark.parametrize(
+    ("answer", "thought", "conclusion"),
+    [
+        ("<think>first [1]</think> <answer>[3] > [1]</answer>", "first [1]", "[3] > [1]"),
+        ("first [1]</think>[3]", "first [1]", "[3]"),
+        ("<think>first [1]", "first [1]", ""),
+        ("<think>first [1] <answer>[3] > [2]</answer>", "first [1]", "[3] > [2]"),
+        ("I think so. <answer>[2]", "I think so.", "[2]"),
+        ("<reason> good </reason>\n<answer>\n{}\n</answer>", "good", "{}"),
+        ("<think>a</think>b</think>[2]", "ab", "[2]"),
+        ("[2] > [1]", "", "[2] > [1]"),
+        ("", "", ""),
+    ],
+)
+def test_thought_and_conclusion_are_told_apart(answer: str, thought: str, conclusion: str) -> None:
+    assert parted(answer) == (thought, conclusion)
+
+
+@pytest.mark.parametrize(
+    ("answer", "places", "repeated", "invented"),
+    [
+        ("[2] > [1] > [3]", [1, 0, 2], False, False),
+        ("[2] > [2] > [1] > [3]", [1, 0, 2], True, False),
+        ("[2] = [3] > [1]", [1, 2, 0], False, False),
+        (" > ".join(f"[{n}]" for n in range(1, 31)), [0, 1, 2], False, True),
+        ("[0] > [3] > [3]", [2], True, True),
+    ],
+)
+def test_one_rule_mends_every_permutation(
+    answer: str, places: list[int], repeated: bool, invented: bool
+) -> None:
+    assert read_order(answer, 3) == (places, repeated, invented)
+
+
+@pytest.mark.parametrize(
+    ("answer", "scores"),
+    [
+        ('```json\n{"[1]": 5, "[2]": 3, "[3]": 8}\n```', {0: 5, 1: 3, 2: 8}),
+        ('{"[1]": 5, "[2]": 3', {0: 5, 1: 3}),
+        ('{"[1]]": 5, "2": "7.5"}', {0: 5, 1: 7.5}),
+        ('{"[1]": 5, "[1]": 9, "[2]": 11, "[30]": 4}', {0: 5}),
+        ("[1]: 10\n[2]: 0", {0: 10, 1: 0}),
+        ("The best is [2].", None),
+        ("", None),
+    ],
+)
+def test_scores_are_read_as_far_as_they_go(answer: str, scores: dict[int, float] | None) -> None:
+    found = read_scores(answer, 3)
+
+    assert (found and found[0]) == scores
 
 
 @pytest.mark.parametrize(
@@ -117,13 +171,15 @@ def test_an_order_is_read(answer: str, order: list[int] | None) -> None:
     ],
 )
 def test_a_grade_is_read(answer: str, grade: float | None) -> None:
-    assert read_grade(answer) == grade
+    assert read_grade(parted(answer).conclusion) == grade
 
 
 @settings(deadline=None)
 @given(st.text(), st.integers(1, 30))
 def test_no_answer_breaks_the_reading(answer: str, count: int) -> None:
-    order, grade = read_order(answer, count), read_grade(answer)
+    said = parted(answer).conclusion
+    order, grade, scores = read_order(said, count), read_grade(said), read_scores(said, count)
 
-    assert order is None or (len(set(order)) == len(order) and set(order) <= set(range(count)))
+    for each in (order, scores and scores[1]):
+        assert each is None or sorted(each.places) == sorted(set(each.places) & set(range(count)))
     assert grade is None or 0 <= grade <= 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 import r2med
+from r2med.errors import LimitError, MissingError
+from r2med.home import home
 from r2med.remote.budget import Limits
 from r2med.retrieve.conditions import Conditions
 from r2med.runs.ties import ordered
@@ -95,3 +98,67 @@ def test_grades_that_are_all_equal_change_nothing(server: LLMServer) -> None:
     result = r2med.evaluate(system("bm25 | pointwise:qwen-7b@3", server), TASK)
 
     assert result.metrics == first.metrics
+
+
+def reasoning(body: dict[str, Any]) -> str:
+    """Answers of every kind after a thought; the last passage shown is the best."""
+    if "prompt" in body:
+        return "Maybe it fits."
+    prompt = body["messages"][-1]["content"]
+    numbers = re.findall(r"^\[(\d+)\]", prompt, re.MULTILINE)
+    if "JSON" in prompt:
+        return "<answer>" + json.dumps({f"[{n}]": int(n) % 11 for n in numbers}) + "</answer>"
+    order = " > ".join(f"[{n}]" for n in reversed(numbers))
+    return f"<think>Which one of [1] to [5]?</think> <answer>{order}</answer>"
+
+
+@pytest.mark.parametrize(
+    ("name", "calls"),
+    [("reasonrank", 1), ("insertrank", 1), ("rank1", 6), ("rank-r1", 2), ("grouprank", 2)],
+)
+def test_every_protocol_that_thinks_runs_end_to_end(
+    server: LLMServer, name: str, calls: int
+) -> None:
+    server.reply = reasoning
+    server.alternatives = lambda prompt: {" true": -0.1, " false": -2.0 - len(prompt) / 1e6}
+    text = f"bm25 | {name}:qwen-7b@3"
+
+    result = r2med.evaluate(system(text, server), TASK)
+
+    facts = result.record.facts[f"{name}:qwen-7b@3"]
+    queries = result.record.task.queries
+    assert len(server.seen) == facts["calls"]
+    assert facts["calls"] == calls * queries
+    assert (facts["malformed"], facts["partial"]) == (0, 0)
+    traced = (home() / facts["trace"]).read_text(encoding="utf-8").splitlines()
+    assert len(traced) == facts["answers"]
+    assert {json.loads(line)["query_id"] for line in traced} == set(
+        result.run.query_ids.to_pylist()
+    )
+
+    r2med.evaluate(system(text, server), TASK, force=True)
+
+    assert len(server.seen) == facts["calls"]
+
+
+def test_a_server_without_log_probabilities_is_refused(server: LLMServer) -> None:
+    server.reply = reasoning
+    with pytest.raises(MissingError, match="gives no log-probabilities of the next token"):
+        r2med.evaluate(system("bm25 | rank1:qwen-7b@2", server), TASK)
+
+    server.alternatives = lambda prompt: {" true": -0.1, " false": -3.0}
+
+    assert r2med.evaluate(system("bm25 | rank1:qwen-7b@2", server), TASK).metrics
+
+
+def test_the_one_budget_covers_thoughts_and_verdicts(server: LLMServer) -> None:
+    server.reply = reasoning
+    server.alternatives = lambda prompt: {" true": -0.1, " false": -3.0}
+    limits = Limits(tokens=12_000, concurrency=4, timeout=10, backoff=0.001)
+    conditions = Conditions(llm_url=server.url, limits=limits, tell=lambda _: None)
+    limited = System.from_spec("bm25 | rank1:qwen-7b[max_tokens=50]@20", conditions)
+
+    with pytest.raises(LimitError, match="Everything that arrived is kept"):
+        r2med.evaluate(limited, TASK)
+
+    assert 0 < server.tokens <= 12_000

@@ -40,6 +40,9 @@ BY_CONTENT = {
     "expand": {"llm", "generations"},
     "listwise": {"llm"},
     "pointwise": {"llm"},
+    "verdict": {"llm"},
+    "setwise": {"llm"},
+    "groupwise": {"llm"},
 }
 #: Where an entry says nothing because its argument must.
 ARGUMENTS: dict[str, object] = {

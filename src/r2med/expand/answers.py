@@ -62,17 +62,6 @@ def strip(text: str, how: Stripping) -> str:
             return text
 
 
-def conclusion(text: str) -> str:
-    """What follows a model's reasoning; an answer that never stopped reasoning concludes nothing.
-
-    Stricter than `strip`: a grade or an order is never read out of a thought.
-    """
-    _, mark, after = text.rpartition(_END_OF_THOUGHT)
-    if mark:
-        return after
-    return "" if "<think>" in text else text
-
-
 def is_refusal(text: str) -> bool:
     """Whether a text declines to answer, and says nothing else of substance.
 

@@ -22,7 +22,6 @@ from r2med.remote.budget import (
     Tokens,
 )
 from r2med.remote.completions import (
-    PATH,
     ChatAnswer,
     ChatRequest,
     Message,
@@ -182,6 +181,8 @@ class Chat:
     ) -> list[ChatAnswer]:
         """Answers in the order of the requests; each is on disk the moment it arrives.
 
+        The requests are conversations, or all of them bare texts.
+
         Refusals, empty and cut answers are answers. A limit raises LimitError, a server that
         fails for good MissingError; both after everything under way has arrived and is kept.
         """
@@ -303,7 +304,8 @@ class _Batch:
         def start(place: int) -> bool:
             return self._reserve(keys[place])
 
-        for outcome in session.each(PATH, jobs, read, start=start):
+        path = self.wanted[keys[0]].path
+        for outcome in session.each(path, jobs, read, start=start):
             self._take(keys[outcome.place], outcome)
             self.store.sync()
 

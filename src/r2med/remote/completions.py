@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from r2med.errors import UsageError
+from r2med.errors import MissingError, UsageError
 from r2med.remote.budget import Tokens, most_tokens_of, tokens_of
 from r2med.remote.registry import LLM
 from r2med.remote.requests import Failure, Job
 
-PATH = "chat/completions"
+_PATH, _BARE_PATH = "chat/completions", "completions"
 
 #: Tokens that a chat format puts around a message, on average.
 _FRAME = 4
@@ -33,7 +33,10 @@ _FILTERED = frozenset({"content_filter", "content_policy_violation"})
 
 @dataclass(frozen=True)
 class Message:
-    """One turn of a conversation; the role is `system`, `user` or `assistant`."""
+    """One turn of a conversation; the role is `system`, `user` or `assistant`.
+
+    A single message of the role `bare` is no conversation but a text to be continued as it is.
+    """
 
     role: str
     content: str
@@ -48,11 +51,26 @@ class ChatRequest:
     """Which of several answers to the same conversation; each has a seed and a place of its own."""
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
+    alternatives: int = 0
+    """Of a bare text: so many likeliest next tokens are told with their log-probabilities."""
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is a text and not a conversation."""
+        return self.messages[0].role == "bare"
+
+    @property
+    def path(self) -> str:
+        """Where it is sent, below the server's address."""
+        return _BARE_PATH if self.bare else _PATH
 
     @property
     def key(self) -> str:
         """Its address among the answers of a model."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        values = asdict(self)
+        if not self.alternatives:
+            del values["alternatives"]
+        text = json.dumps(values, sort_keys=True)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -72,6 +90,8 @@ class ChatAnswer:
     """US dollars by the price of its day; None where no price was known."""
     reasoning: str = ""
     """What the model thought before, where its server cuts that out of the text."""
+    alternatives: Mapping[str, float] | None = None
+    """Log-probabilities of the likeliest first tokens, where they were asked for."""
 
 
 def to_job(llm: LLM, request: ChatRequest, *, limited: bool) -> Job:
@@ -79,11 +99,14 @@ def to_job(llm: LLM, request: ChatRequest, *, limited: bool) -> Job:
 
     The most tokens it may use are worked out where there is a limit to keep.
     """
-    sent: dict[str, object] = {
-        "model": llm.model,
-        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
-        **llm.parameters(),
-    }
+    sent: dict[str, object] = {"model": llm.model}
+    if request.bare:
+        sent["prompt"] = request.messages[0].content
+    else:
+        sent["messages"] = [{"role": m.role, "content": m.content} for m in request.messages]
+    sent |= llm.parameters()
+    if request.alternatives:
+        sent["logprobs"] = request.alternatives
     if llm.seed is not None:
         sent["seed"] = llm.seed + request.sample
     if request.max_tokens is not None:
@@ -127,7 +150,7 @@ def read_answer(
         error = value.get("error")
         raise ValueError(f"it holds no choices{f' but says {error!r}' if error else ''}")
     choice = choices[0]
-    message = choice.get("message")
+    message = {"content": choice.get("text")} if request.bare else choice.get("message")
     if not isinstance(message, dict):
         raise ValueError("its first choice holds no message")
     if not isinstance(message.get("content"), str | None):
@@ -148,7 +171,31 @@ def read_answer(
         cached=False,
         money=llm.price.of(prompt, new) if llm.price else None,
         reasoning=encodable(reasoning.strip()),
+        alternatives=_alternatives(llm, choice) if request.alternatives else None,
     )
+
+
+def _alternatives(llm: LLM, choice: Mapping[str, Any]) -> dict[str, float]:
+    """The first token's alternatives: one table per token (vLLM), or a list of rows (llama.cpp).
+
+    A server that tells none would never tell any, so this is no ValueError, after which it would be
+    asked again.
+    """
+    match choice.get("logprobs"):
+        case {"top_logprobs": [{**table}, *_]}:
+            rows = list(table.items())
+        case {"content": [{"top_logprobs": [*listed]}, *_]}:
+            rows = [(row.get("token"), row.get("logprob")) for row in listed]
+        case _:
+            rows = []
+    found = {str(token): float(p) for token, p in rows if isinstance(p, int | float) and p <= 0}
+    if not found:
+        raise MissingError(
+            f"{llm.name}: the server gives no log-probabilities of the next token, without which "
+            "an answer would be read as certain.\nUse a server that gives them on /completions, "
+            "such as vLLM or llama.cpp, or another reranker."
+        )
+    return found
 
 
 def as_written(llm: LLM, answer: ChatAnswer) -> ChatAnswer:

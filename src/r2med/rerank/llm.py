@@ -1,29 +1,34 @@
 """Language models as rerankers: each style asks about a list in its own way, many lists at once.
 
-A style is its settings, a prompt file of its name, and `rank`: a generator that yields the prompts
-it wants answered next for one list, receives the answers, and returns the list's scores. Whatever
-asks, counts and estimates is shared, so a new style is a dataclass and a file of words.
+A style is its settings, a prompt file, and `rank`: a generator that yields the requests it wants
+answered next for one list, receives the answers, and returns the list's scores. Whatever asks,
+counts, traces and estimates is shared, so a new style is a dataclass and a file of words.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from r2med.errors import DataError, UsageError
+from r2med.atomic import atomic_file
+from r2med.errors import DataError, UsageError, nearest
 from r2med.expand.prompts import Prompt, Shape, longest, read_file, trimmed
+from r2med.home import shelf
 from r2med.remote.budget import Estimate
-from r2med.remote.chat import Chat, ChatRequest, Message
+from r2med.remote.chat import Chat, ChatAnswer, ChatRequest, Message
 from r2med.remote.registry import find_llm
-from r2med.rerank.llm_answers import read_grade, read_order
+from r2med.rerank.llm_answers import Order, Parted, parted
 from r2med.rerank.scores import Candidates, ListScores
 from r2med.retrieve.conditions import Conditions, Progress
 from r2med.settings import setting
@@ -31,9 +36,12 @@ from r2med.tasks.task import Task
 
 #: Lists that are asked about side by side, so that memory stays small.
 _LISTS = 256
+#: Stands for a score of the first stage where an estimate does not know it.
+_LONG_SCORE = -99999.99
 
-#: Yields prompts, receives their answers, returns a score for every document of a list.
-Ranking = Generator[list[str], list[str], ListScores]
+#: Yields requests, receives their answers, returns a score for every document of a list.
+Ranking = Generator[list[ChatRequest], list[ChatAnswer], ListScores]
+Ask = Callable[[Sequence[ChatRequest]], Sequence[ChatAnswer]]
 
 
 @dataclass
@@ -43,82 +51,123 @@ class Tally:
     answers: int = 0
     malformed: int = 0
     partial: int = 0
+    """Answers that leave passages out, ..."""
+    repeated: int = 0
+    """... name one twice, ..."""
+    invented: int = 0
+    """... or name one that was not shown."""
+    cut: int = 0
+    """Thoughts that the token limit cut."""
+    thoughts: int = 0
+    thought_tokens: int = 0
+    """About: the answer's new tokens by the thought's share of its characters."""
 
 
-@dataclass(frozen=True)
+@dataclass
+class Log:
+    """What became of the answers about one list."""
+
+    one: Candidates
+    sample: int
+    tally: Tally
+    rows: list[dict[str, object]]
+
+    def take(self, answer: ChatAnswer) -> Parted:
+        """Part an answer into thought and conclusion, and count the thought."""
+        found = parted(answer.text)
+        thought = answer.reasoning or found.thought
+        whole = len(thought) + len(found.conclusion)
+        self.tally.answers += 1
+        self.tally.thoughts += bool(thought)
+        self.tally.thought_tokens += round(answer.completion_tokens * len(thought) / max(1, whole))
+        self.tally.cut += answer.finish == "length" and not found.conclusion
+        return Parted(thought, found.conclusion)
+
+    def judge(
+        self,
+        answer: ChatAnswer,
+        said: Parted,
+        shown: Sequence[int],
+        read: object,
+        order: Order | None = None,
+    ) -> None:
+        """Count what was read of an answer (None is nothing), and keep it for the trace."""
+        self.tally.malformed += read is None
+        if order is not None:
+            self.tally.partial += len(order.places) < len(shown)
+            self.tally.repeated += order.repeated
+            self.tally.invented += order.invented
+        self.rows.append(
+            {
+                "query_id": self.one.query_id,
+                "sample": self.sample,
+                "documents": [self.one.document_ids[place] for place in shown],
+                "thought": said.thought,
+                "answer": said.conclusion,
+                "finish": answer.finish,
+                "read": read,
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Style:
     """How lists are asked about: the settings of an entry, and what they mean."""
 
-    name: ClassVar[str]
-    """Of the style's prompt file."""
     llm: str = setting(identity="content")
-    words: int = setting(least=1)
+    prompt: str
+    words: int = setting(least=0)
+    characters: int = setting(least=0)
+    blank_lines: bool
+    mask_numbers: bool
     temperature: float | Literal["auto"] = setting(least=0)
     max_tokens: int = setting(least=0)
+    samples: int = setting(least=1)
 
     @property
     def answer_tokens(self) -> int:
         """About how long an answer is that says what was asked for and no more."""
         raise NotImplementedError
 
-    def rank(self, one: Candidates, prompt: Prompt, tally: Tally) -> Ranking:
-        """Score one list."""
+    def rank(self, prompt: Prompt, log: Log) -> Ranking:
+        """Score the list of a log."""
         raise NotImplementedError
 
+    def supposed(self, tokens: int) -> str:
+        """The answer of so many tokens that an estimate supposes: one that asks for the most."""
+        return ""
 
-@dataclass(frozen=True)
-class Listwise(Style):
-    """A model orders a window of passages, which slides from the end of the list to its top."""
+    def request(self, prompt: Prompt, log: Log, **values: str) -> ChatRequest:
+        """The prompt about a list, as a conversation."""
+        query = self._masked(log.one.query.strip())
+        user = Message("user", prompt.says("user", query=query, **values))
+        system = prompt.texts.get("system")
+        messages = (Message("system", system), user) if system else (user,)
+        return ChatRequest(messages, sample=log.sample)
 
-    name = "listwise"
-    window: int = setting(least=2)
-    step: int = setting(least=1)
-
-    @property
-    def answer_tokens(self) -> int:
-        """Some tokens for every passage of a window."""
-        return 5 * self.window
-
-    def rank(self, one: Candidates, prompt: Prompt, tally: Tally) -> Ranking:
-        """Ask about one window after another; what an answer leaves out keeps its order below."""
-        order = list(range(len(one.documents)))
-        for start in self._starts(len(order)):
-            places = order[start : start + self.window]
-            shown = prompt.passages([one.documents[p] for p in places], words=self.words)
-            [answer] = yield [_user(prompt, one, passages=shown, count=str(len(places)))]
-            named = read_order(answer, len(places))
-            tally.answers += 1
-            tally.malformed += named is None
-            rest = [place for place in range(len(places)) if place not in set(named or ())]
-            tally.partial += bool(named and rest)
-            order[start : start + self.window] = [places[n] for n in [*(named or ()), *rest]]
-        return _descending(order)
-
-    def _starts(self, count: int) -> list[int]:
-        """Where windows begin, from the end of a list to its top; a list of one needs none."""
-        return [*range(count - self.window, 0, -self.step), 0] if count > 1 else []
-
-
-@dataclass(frozen=True)
-class Pointwise(Style):
-    """A model grades each passage by itself; equal grades keep the order of the first stage."""
-
-    name = "pointwise"
-    answer_tokens = 5
-
-    def rank(self, one: Candidates, prompt: Prompt, tally: Tally) -> Ranking:
-        """Ask about all passages at once; one without a grade keeps its place in the list."""
-        answers = yield [
-            _user(prompt, one, passage=trimmed(text, self.words)) for text in one.documents
+    def passages(self, prompt: Prompt, log: Log, places: Sequence[int]) -> str:
+        """Some documents of a list as the model reads them, numbered from 1."""
+        scores = log.one.scores
+        shown = [
+            prompt.says(
+                "passage",
+                number=str(number),
+                passage=self.passage(log.one.documents[place]),
+                score=f"{scores[place]:.2f}" if scores else "unknown",
+            )
+            for number, place in enumerate(places, start=1)
         ]
-        grades = [read_grade(answer) for answer in answers]
-        tally.answers += len(grades)
-        tally.malformed += grades.count(None)
-        graded = [(place, grade) for place, grade in enumerate(grades) if grade is not None]
-        best = iter(sorted(graded, key=lambda pair: -pair[1]))
-        return _descending(
-            [place if grade is None else next(best)[0] for place, grade in enumerate(grades)]
-        )
+        return ("\n\n" if self.blank_lines else "\n").join(shown)
+
+    def passage(self, text: str) -> str:
+        """A document cut to so many characters or words, as far as either is set."""
+        if self.characters:
+            text = re.sub(r"\n+", " ", text)[: self.characters]
+        return self._masked(trimmed(text, self.words) if self.words else text)
+
+    def _masked(self, text: str) -> str:
+        """The text with [1] as (1), so that it is not taken for the number of a passage."""
+        return re.sub(r"\[(\d+)\]", r"(\1)", text) if self.mask_numbers else text
 
 
 class LlmReranker:
@@ -126,11 +175,11 @@ class LlmReranker:
 
     def __init__(self, name: str, style: Style, conditions: Conditions) -> None:
         if not style.llm:
-            raise UsageError(f"{name}: which model? Name it as in {style.name}:gpt4.")
+            raise UsageError(f"{name}: which model? Name it as in {style.prompt}:gpt4.")
         self.name = name
         self.style = style
         self.conditions = conditions
-        self.prompt = read_prompt(style.name, conditions.prompts)
+        self.prompt = read_prompt(style.prompt, conditions.prompts)
         self._facts: Mapping[str, object] = {}
 
     @cached_property
@@ -150,7 +199,7 @@ class LlmReranker:
     def identity(self) -> Mapping[str, object]:
         """The model and the prompt; the settings stand beside it."""
         return {
-            "reranker": self.style.name,
+            "reranker": type(self.style).__name__.lower(),
             "llm": dict(self.chat.identity),
             "prompt": self.prompt.hash,
         }
@@ -158,15 +207,20 @@ class LlmReranker:
     def scores(self, lists: Sequence[Candidates]) -> list[ListScores]:
         """A score for every document of every list."""
         tally, before, scores = Tally(), self.chat.usage, []
+        rows: list[dict[str, object]] = []
         for part in _parts(lists):
-            scores += self._ranked(part, self._ask, tally)
+            scores += self._ranked(part, self._ask, tally, rows)
         self._tell(tally)
-        costs = self.chat.usage.since(before).facts()
-        self._facts = {"texts": sum(len(one.documents) for one in lists), **costs, **asdict(tally)}
+        self._facts = {
+            "texts": sum(len(one.documents) for one in lists),
+            **self.chat.usage.since(before).facts(),
+            **asdict(tally),
+            "trace": self._traced(rows),
+        }
         return scores
 
     def facts(self) -> Mapping[str, object]:
-        """Costs, and how many answers could not be read."""
+        """Costs, how the answers were, and where they can be read."""
         return self._facts
 
     def estimate(self, task: Task, depth: int) -> Estimate:
@@ -178,42 +232,49 @@ class LlmReranker:
         texts = task.corpus.texts.take(pa.array(task.corpus.last_rows)).fill_null("").to_pylist()
         depth = min(depth, len(texts))
         typical = [texts[place * len(texts) // depth] for place in range(depth)]
-        largest = longest(texts, depth, words=self.style.words)
+        largest = longest(texts, depth, words=self.style.words or len(max(texts, key=len)))
+        llm, scores = self.chat.llm, [_LONG_SCORE] * depth
+        answer = 4 * llm.expected_tokens, llm.longest_answer or llm.expected_tokens
         estimate = self.chat.estimate([], length=self.style.answer_tokens)
         for query_id, query in task.queries.items():
             asked = [
-                list(self.requests([Candidates(query_id, query, documents, documents)]))
-                for documents in (typical, largest)
+                list(self.requests([Candidates(query_id, query, shown, shown, scores)], length))
+                for shown, length in zip((typical, largest), answer, strict=True)
             ]
             expected = self.chat.estimate(asked[0], length=self.style.answer_tokens)
             estimate += expected.at_most(self.chat.most(asked[1]), self.chat.price)
         return replace(estimate, basis=f"{estimate.basis}; passages as they are in the corpus")
 
-    def requests(self, lists: Sequence[Candidates]) -> Iterator[ChatRequest]:
-        """What would be asked about lists if no answer changed their order; nothing is asked."""
-        asked: list[str] = []
+    def requests(self, lists: Sequence[Candidates], length: int = 0) -> Iterator[ChatRequest]:
+        """What would be asked about lists, given answers of a length; nothing is asked."""
+        supposed = ChatAnswer(self.style.supposed(length), "stop", 0, 0, 0.0, cached=False)
+        asked: list[ChatRequest] = []
 
-        def unread(prompts: Sequence[str]) -> list[str]:
-            asked.extend(prompts)
-            return [""] * len(prompts)
+        def unread(requests: Sequence[ChatRequest]) -> list[ChatAnswer]:
+            asked.extend(requests)
+            return [supposed] * len(requests)
 
         for part in _parts(lists):
-            self._ranked(part, unread, Tally())
-            yield from map(_request, asked)
+            self._ranked(part, unread, Tally(), [])
+            yield from asked
             asked.clear()
 
     def _ranked(
-        self,
-        lists: Sequence[Candidates],
-        ask: Callable[[Sequence[str]], Sequence[str]],
-        tally: Tally,
+        self, lists: Sequence[Candidates], ask: Ask, tally: Tally, rows: list[dict[str, object]]
     ) -> list[ListScores]:
-        return in_step([self.style.rank(one, self.prompt, tally) for one in lists], ask)
+        """Every list ranked once per sample; of several samples the mean place decides."""
+        count = self.style.samples
+        logs = [Log(one, sample, tally, rows) for one in lists for sample in range(count)]
+        scores = in_step([self.style.rank(self.prompt, log) for log in logs], ask)
+        if count == 1:
+            return scores
+        groups = (scores[start : start + count] for start in range(0, len(scores), count))
+        return [by_value(np.mean(group, axis=0)) for group in groups]
 
-    def _ask(self, prompts: Sequence[str]) -> list[str]:
+    def _ask(self, requests: Sequence[ChatRequest]) -> list[ChatAnswer]:
         start = time.perf_counter()
-        answers = self.chat.complete(
-            [_request(prompt) for prompt in prompts],
+        return self.chat.complete(
+            requests,
             tell=lambda now: self.conditions.progress(
                 Progress(
                     f"reranking with {self.name}",
@@ -223,7 +284,16 @@ class LlmReranker:
                 )
             ),
         )
-        return [answer.text for answer in answers]
+
+    def _traced(self, rows: Sequence[Mapping[str, object]]) -> str:
+        """Write what the model thought and answered about every list; the path below the home."""
+        content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        data = content.encode("utf-8", "replace")
+        slug = re.sub(r"[^a-z0-9.]+", "-", self.name.lower()).strip("-")[:40]
+        place = shelf("rerank-traces") / f"{slug}-{hashlib.sha256(data).hexdigest()[:16]}.jsonl"
+        with atomic_file(place) as draft:
+            draft.write_bytes(data)
+        return f"{place.parent.name}/{place.name}"
 
     def _tell(self, tally: Tally) -> None:
         """Say what a reader of the scores must know."""
@@ -239,24 +309,12 @@ class LlmReranker:
             )
 
 
-def build(name: str, style: Style, conditions: Conditions) -> LlmReranker:
-    """A reranker as an entry describes it."""
-    if isinstance(style, Listwise) and style.step > style.window:
-        raise UsageError(
-            f"{name}: step={style.step} is larger than window={style.window}, so passages between "
-            "two windows would never be seen."
-        )
-    return LlmReranker(name, style, conditions)
-
-
-def in_step(
-    rankings: Sequence[Ranking], ask: Callable[[Sequence[str]], Sequence[str]]
-) -> list[ListScores]:
-    """Advance all rankings together, one batch of prompts of all of them at a time."""
+def in_step(rankings: Sequence[Ranking], ask: Ask) -> list[ListScores]:
+    """Advance all rankings together, one batch of requests of all of them at a time."""
     scores: dict[int, ListScores] = {}
-    wanted: dict[int, list[str]] = {}
+    wanted: dict[int, list[ChatRequest]] = {}
 
-    def advance(place: int, answers: list[str] | None) -> None:
+    def advance(place: int, answers: list[ChatAnswer] | None) -> None:
         wanted.pop(place, None)
         try:
             wanted[place] = rankings[place].send(answers)  # type: ignore[arg-type]
@@ -267,40 +325,40 @@ def in_step(
         advance(place, None)
     while wanted:
         asked = dict(wanted)
-        answers = iter(ask([prompt for prompts in asked.values() for prompt in prompts]))
-        for place, prompts in asked.items():
-            advance(place, [next(answers) for _ in prompts])
+        answers = iter(ask([request for requests in asked.values() for request in requests]))
+        for place, requests in asked.items():
+            advance(place, [next(answers) for _ in requests])
     return [scores[place] for place in range(len(rankings))]
 
 
-def read_prompt(style: str, folder: Path | None) -> Prompt:
-    """The prompt of a style: the file of a folder of the user's where it is there, else ours."""
-    file = f"{style}.toml"
+def in_order(order: Sequence[int]) -> ListScores:
+    """Scores of places: the first in the order scores the length of the list, the last one 1."""
+    scores = np.zeros(len(order), dtype=np.float32)
+    scores[list(order)] = np.arange(len(order), 0, -1)
+    return scores
+
+
+def by_value(values: Sequence[float] | ListScores) -> ListScores:
+    """Scores by falling value; equal values keep the order of the first stage."""
+    return in_order(sorted(range(len(values)), key=lambda place: -values[place]))
+
+
+def read_prompt(name: str, folder: Path | None) -> Prompt:
+    """A prompt by name: the file of a folder of the user's where it is there, else ours."""
+    file = f"{name}.toml"
+    ours = {path.name for path in files("r2med.rerank.prompts").iterdir()}
+    if file not in ours:
+        known = [each.removesuffix(".toml") for each in ours if each.endswith(".toml")]
+        raise UsageError(f"prompt {name!r} is not known. {nearest(name, known)}")
     shipped = (files("r2med.rerank.prompts") / file).read_text(encoding="utf-8")
-    shape = Shape.of(style, shipped)
-    if folder and (folder / f"{style}.txt").exists():
-        raise DataError(f"{folder / style}.txt is not read: prompts are TOML, write {file}.")
+    shape = Shape.of(name, shipped)
+    if folder and (folder / f"{name}.txt").exists():
+        raise DataError(f"{folder / name}.txt is not read: prompts are TOML, write {file}.")
     if folder and (folder / file).is_file():
         return shape.parse(read_file(folder / file), str(folder / file))
     return shape.parse(shipped, f"r2med/rerank/prompts/{file}")
 
 
-def _user(prompt: Prompt, one: Candidates, **values: str) -> str:
-    # The line's end stays: answers that were paid for are kept under the prompt to the letter.
-    return prompt.says("user", query=one.query.strip(), **values) + "\n"
-
-
-def _request(prompt: str) -> ChatRequest:
-    return ChatRequest((Message("user", prompt),))
-
-
 def _parts(lists: Sequence[Candidates]) -> Iterator[Sequence[Candidates]]:
     for start in range(0, len(lists), _LISTS):
         yield lists[start : start + _LISTS]
-
-
-def _descending(order: Sequence[int]) -> ListScores:
-    """Scores of places: the first in the order scores the length of the list, the last one 1."""
-    scores = np.zeros(len(order), dtype=np.float32)
-    scores[list(order)] = np.arange(len(order), 0, -1)
-    return scores

@@ -1,40 +1,93 @@
-"""An order or a grade, read from what a language model answered, in whatever form it came."""
+"""An order, a label, scores or a grade, read from what a language model wrote, in whatever form."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-from r2med.expand.answers import conclusion, is_refusal
+from r2med.expand.answers import is_refusal
 
 _BRACKETED = re.compile(r"\[\s*(\d+)\s*\]")
 _INTEGER = re.compile(r"\d+")
+_SCORED = re.compile(r"\[?(\d+)\]*[\"']?\s*:\s*[\"']?(\d+(?:\.\d+)?)(?![\d.])")
+_END_OF_THOUGHT = re.compile(r"</(?:think|reason)>")
+_THOUGHT_MARKS = re.compile(r"</?(?:think|reason)>")
 
 
-def read_order(answer: str, count: int) -> list[int] | None:
-    """Positions from 0, best first, as far as the answer names them; None if it names none.
+class Parted(NamedTuple):
+    """What a model wrote: what it thought, and what it concluded."""
 
-    `[2] > [1]`, `2, 1`, a JSON list and lines of either are read; reasoning before `</think>` is
-    not. A number that stands twice counts at its first place, one that names no passage nowhere.
+    thought: str
+    conclusion: str
+
+
+class Order(NamedTuple):
+    """Positions from 0, best first, as far as an answer names them, and what was wrong with it."""
+
+    places: list[int]
+    repeated: bool
+    invented: bool
+
+
+def parted(text: str) -> Parted:
+    """Thought and conclusion; a thought that never ends concludes nothing.
+
+    The conclusion is what stands between the last <answer> tags, where there are any, also after a
+    thought that was never closed; else what follows the end of the thought.
     """
-    said = conclusion(answer)
-    if is_refusal(said):
+    ends = list(_END_OF_THOUGHT.finditer(text))
+    thought, rest = (text[: ends[-1].end()], text[ends[-1].end() :]) if ends else ("", text)
+    before, tag, tagged = rest.rpartition("<answer>")
+    if tag:
+        thought, rest = thought + before, tagged.partition("</answer>")[0]
+    elif not ends and _THOUGHT_MARKS.search(text):
+        thought, rest = text, ""
+    return Parted(_THOUGHT_MARKS.sub("", thought).strip(), rest.strip())
+
+
+def read_order(conclusion: str, count: int) -> Order | None:
+    """The order that a conclusion names; None if it names no passage.
+
+    `[2] > [1]`, `2, 1`, a JSON list and lines of either are read. One rule mends them all: a number
+    that stands twice counts at its first place, and one that names no passage nowhere.
+    """
+    if is_refusal(conclusion):
         return None
-    named = _BRACKETED.findall(said) or _INTEGER.findall(said)
-    places = (int(number) - 1 for number in named if len(number) < 10)
-    return list(dict.fromkeys(place for place in places if 0 <= place < count)) or None
+    named = _BRACKETED.findall(conclusion) or _INTEGER.findall(conclusion)
+    numbers = [int(number) - 1 for number in named if len(number) < 10]
+    places = [place for place in numbers if 0 <= place < count]
+    if not places:
+        return None
+    distinct = list(dict.fromkeys(places))
+    return Order(distinct, len(distinct) < len(places), len(places) < len(named))
 
 
-def read_grade(answer: str) -> float | None:
-    """A grade from 0 to 10; None where the answer holds none, or several that contradict.
+def read_scores(conclusion: str, count: int) -> tuple[dict[int, float], Order] | None:
+    """Scores from 0 to 10 by position, as in `{"[1]": 5, "[2]": 3}`; None if there are none.
+
+    The same rule as for orders. Broken JSON is read as far as it goes, and a score off the scale is
+    none.
+    """
+    rows = [(int(name) - 1, float(score)) for name, score in _SCORED.findall(conclusion[:100_000])]
+    known = [(place, score) for place, score in rows if 0 <= place < count and score <= 10]
+    if not known:
+        return None
+    scores: dict[int, float] = {}
+    for place, score in known:
+        scores.setdefault(place, score)
+    return scores, Order(list(scores), len(scores) < len(known), len(known) < len(rows))
+
+
+def read_grade(conclusion: str) -> float | None:
+    """A grade from 0 to 10; None where the conclusion holds none, or several that contradict.
 
     In this order: the grade called final, a line that is nothing but a grade, the number that is
     called a score, a number where a grade would stand, yes (10) or no (0). The scale itself ("0 to
     10", "out of 10") is never taken for the grade.
     """
-    said = conclusion(answer).strip()
-    if is_refusal(said):
+    if is_refusal(conclusion):
         return None
-    plain = _without_scale(_MARKUP.sub(" ", said))
+    plain = _without_scale(_MARKUP.sub(" ", conclusion))
     for pattern in (_FINAL, _ALONE, _LABELLED, _IN_PLACE):
         grades = {_grade(match[1]) for match in pattern.finditer(plain)}
         if grades:

@@ -39,6 +39,8 @@ class Candidates:
     query: str
     document_ids: Sequence[str]
     documents: Sequence[str]
+    scores: Sequence[float] = ()
+    """Of the first stage, where they are known."""
 
 
 class Reranker(Protocol):
@@ -88,13 +90,15 @@ def candidate_lists(run: Run, task: Task) -> list[Candidates]:
     queries = dict(zip(task.queries.ids.to_pylist(), task.queries.texts.to_pylist(), strict=True))
     lists = []
     for row, query_id in enumerate(run.query_ids.to_pylist()):
-        listed = inside[run.offsets[row] : run.offsets[row + 1]].tolist()
+        own = slice(run.offsets[row], run.offsets[row + 1])
+        listed = inside[own].tolist()
         lists.append(
             Candidates(
                 query_id=query_id,
                 query=queries[query_id],
                 document_ids=[names[place] for place in listed],
                 documents=[texts[place] for place in listed],
+                scores=run.scores[own].tolist(),
             )
         )
     return lists

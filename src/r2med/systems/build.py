@@ -54,8 +54,11 @@ ENGINES: Mapping[str, str] = {
     "cross-encoder": "r2med.rerank.cross_encoder:CrossEncoderSettings",
     "yes-no": "r2med.rerank.yes_no:YesNoSettings",
     "own-code": "r2med.rerank.own_code:OwnCodeSettings",
-    "listwise": "r2med.rerank.llm:Listwise",
-    "pointwise": "r2med.rerank.llm:Pointwise",
+    "listwise": "r2med.rerank.styles:Listwise",
+    "pointwise": "r2med.rerank.styles:Pointwise",
+    "verdict": "r2med.rerank.styles:Verdict",
+    "setwise": "r2med.rerank.styles:Setwise",
+    "groupwise": "r2med.rerank.styles:Groupwise",
     "own": "r2med.rerank.user_models:UserRerankerSettings",
 }
 _DEFAULT_FUSION = Unit("rrf")

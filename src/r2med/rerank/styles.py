@@ -1,0 +1,246 @@
+"""How a language model is asked about a list: in windows, one by one, by groups, for the best.
+
+What an answer leaves unsaid keeps the order of the first stage, in every style.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
+
+from r2med.errors import UsageError
+from r2med.expand.prompts import Prompt
+from r2med.remote.chat import ChatAnswer, ChatRequest, Message
+from r2med.rerank.llm import LlmReranker, Log, Ranking, Style, by_value, in_order
+from r2med.rerank.llm_answers import Parted, read_grade, read_order, read_scores
+from r2med.retrieve.conditions import Conditions
+from r2med.settings import setting
+
+_CLOSED = "</think>"
+#: Alternatives to the next token that are asked for, the most that common servers give.
+_ALTERNATIVES = 20
+#: A sentence that the token limit left unfinished.
+_UNFINISHED = re.compile(r"(?<=[.!?])[^.!?]*\Z")
+
+
+def build(name: str, style: Style, conditions: Conditions) -> LlmReranker:
+    """A reranker as an entry describes it."""
+    if isinstance(style, Listwise) and style.step > style.window:
+        raise UsageError(
+            f"{name}: step={style.step} is larger than window={style.window}, so passages between "
+            "two windows would never be seen."
+        )
+    return LlmReranker(name, style, conditions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listwise(Style):
+    """A model orders a window of passages, which slides from the end of the list to its top."""
+
+    window: int = setting(least=2)
+    step: int = setting(least=1)
+
+    @property
+    def answer_tokens(self) -> int:
+        """Some tokens for every passage of a window."""
+        return 5 * self.window
+
+    def rank(self, prompt: Prompt, log: Log) -> Ranking:
+        """Ask about one window after another; what an answer leaves out keeps its order below."""
+        order = list(range(len(log.one.documents)))
+        for start in self._starts(len(order)):
+            places = order[start : start + self.window]
+            shown = self.passages(prompt, log, places)
+            request = self.request(prompt, log, passages=shown, count=str(len(places)))
+            [answer] = yield [request]
+            said = log.take(answer)
+            found = read_order(said.conclusion, len(places))
+            named = found.places if found else []
+            log.judge(answer, said, places, named or None, found)
+            rest = [place for place in range(len(places)) if place not in set(named)]
+            order[start : start + self.window] = [places[n] for n in [*named, *rest]]
+        return in_order(order)
+
+    def _starts(self, count: int) -> list[int]:
+        """Where windows begin, from the end of a list to its top; a list of one needs none."""
+        return [*range(count - self.window, 0, -self.step), 0] if count > 1 else []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pointwise(Style):
+    """A model grades each passage by itself; equal grades keep the order of the first stage."""
+
+    answer_tokens = 5
+
+    def rank(self, prompt: Prompt, log: Log) -> Ranking:
+        """Ask about all passages at once; one without a grade keeps its place in the list."""
+        answers = yield [
+            self.request(prompt, log, passage=self.passage(text)) for text in log.one.documents
+        ]
+        grades = []
+        for place, answer in enumerate(answers):
+            said = log.take(answer)
+            grades.append(read_grade(said.conclusion))
+            log.judge(answer, said, [place], grades[-1])
+        graded = [(place, grade) for place, grade in enumerate(grades) if grade is not None]
+        best = iter(sorted(graded, key=lambda pair: -pair[1]))
+        return in_order(
+            [place if grade is None else next(best)[0] for place, grade in enumerate(grades)]
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict(Style):
+    """A model thinks about each passage; the score is the probability that `true` follows.
+
+    Two requests per passage, both bare text as such models were trained on: the thought up to its
+    end, then the one token after it with its alternatives. A thought that the token limit cut is
+    closed after its last whole sentence. Scores are log-odds, which order as probabilities do.
+    """
+
+    answer_tokens = 200
+
+    def rank(self, prompt: Prompt, log: Log) -> Ranking:
+        """Ask for all thoughts at once, then for all verdicts; without one, odds are even."""
+        asked = [
+            self.request(prompt, log, passage=self.passage(text)).messages[-1].content
+            for text in log.one.documents
+        ]
+        thoughts = yield [_bare(text, log, stop=(_CLOSED,)) for text in asked]
+        closed = [_closed(text, answer) for text, answer in zip(asked, thoughts, strict=True)]
+        verdicts = yield [
+            replace(_bare(text, log), max_tokens=1, alternatives=_ALTERNATIVES) for text in closed
+        ]
+        scores = []
+        for place, (thought, verdict) in enumerate(zip(thoughts, verdicts, strict=True)):
+            words, ended, _ = thought.text.partition(_CLOSED)
+            finish = "stop" if ended else thought.finish
+            log.take(replace(thought, text=f"{words}{_CLOSED}", finish=finish))
+            odds = _log_odds(verdict.alternatives or {})
+            log.judge(thought, Parted(words.strip(), verdict.text.strip()), [place], odds)
+            scores.append(odds or 0.0)
+        return by_value(scores)
+
+    def supposed(self, tokens: int) -> str:
+        """A thought of that length, which the second request repeats."""
+        return "x" * tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setwise(Style):
+    """A model names the best of a set; a heap of such choices sorts the first `top` places."""
+
+    answer_tokens = 10
+    window: int = setting(least=2)
+    top: int = setting(least=1)
+
+    def rank(self, prompt: Prompt, log: Log) -> Ranking:
+        """Heapsort with window - 1 children per node; below `top` the first stage's order stays.
+
+        Where an answer names no document of the set, the parent stays in its place.
+        """
+        count, children = len(log.one.documents), self.window - 1
+        heap = list(range(count))
+
+        def sift(root: int, size: int) -> Generator[list[ChatRequest], list[ChatAnswer]]:
+            while (first := children * root + 1) < size:
+                nodes = [root, *range(first, min(first + children, size))]
+                places = [heap[node] for node in nodes]
+                shown = self.passages(prompt, log, places)
+                [answer] = yield [self.request(prompt, log, passages=shown, count=str(len(places)))]
+                said = log.take(answer)
+                found = read_order(said.conclusion, len(places))
+                log.judge(answer, said, places, found.places[0] if found else None)
+                chosen = nodes[found.places[0]] if found else root
+                if chosen == root:
+                    return
+                heap[root], heap[chosen] = heap[chosen], heap[root]
+                root = chosen
+
+        for root in range(count // children, -1, -1):
+            yield from sift(root, count)
+        for size in range(count - 1, max(0, count - self.top), -1):
+            heap[0], heap[size] = heap[size], heap[0]
+            yield from sift(0, size)
+        if count > self.top:
+            heap[0], heap[count - self.top] = heap[count - self.top], heap[0]
+        best = heap[::-1][: self.top]
+        return in_order([*best, *sorted(set(range(count)) - set(best))])
+
+    def supposed(self, tokens: int) -> str:
+        """The first child, behind which a heap is deepest."""
+        return "[2]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Groupwise(Style):
+    """A model scores shuffled groups from 0 to 10; a document's scores of all rounds are averaged.
+
+    A document that a round leaves out is averaged over the others; all documents of a group whose
+    answer cannot be read score 0 in that round.
+    """
+
+    group: int = setting(least=1)
+    rounds: int = setting(least=1)
+    seed: int
+
+    @property
+    def answer_tokens(self) -> int:
+        """Some tokens for every passage of a group."""
+        return 8 * self.group
+
+    def rank(self, prompt: Prompt, log: Log) -> Ranking:
+        """Ask about all groups of all rounds at once."""
+        rounds = [replace(log, sample=self.rounds * log.sample + n) for n in range(self.rounds)]
+        groups = [(each, group) for each in rounds for group in self._groups(each)]
+        answers = yield [
+            self.request(
+                prompt, each, passages=self.passages(prompt, each, group), count=str(len(group))
+            )
+            for each, group in groups
+        ]
+        scores: list[list[float]] = [[] for _ in log.one.documents]
+        for (log, group), answer in zip(groups, answers, strict=True):
+            said = log.take(answer)
+            found = read_scores(said.conclusion, len(group))
+            given, order = found or (dict.fromkeys(range(len(group)), 0.0), None)
+            log.judge(answer, said, group, list(given.items()) if found else None, order)
+            for place, score in given.items():
+                scores[group[place]].append(score)
+        return by_value([sum(own) / len(own) if own else 0.0 for own in scores])
+
+    def _groups(self, log: Log) -> list[list[int]]:
+        """One shuffle of a list, the same whenever the same list is ranked with the same seed."""
+        order = list(range(len(log.one.documents)))
+        random.Random(f"{self.seed} {log.sample} {log.one.query}").shuffle(order)
+        return [order[start : start + self.group] for start in range(0, len(order), self.group)]
+
+
+def _bare(text: str, log: Log, stop: tuple[str, ...] = ()) -> ChatRequest:
+    return ChatRequest((Message("bare", text),), sample=log.sample, stop=stop)
+
+
+def _closed(asked: str, answer: ChatAnswer) -> str:
+    """The prompt with its thought, which ends where the model ended it or where it was cut."""
+    thought = answer.text.partition(_CLOSED)[0]
+    if answer.finish != "length" or _CLOSED in answer.text:
+        return f"{asked}{thought}{_CLOSED}"
+    return f"{asked}\n{_UNFINISHED.sub('', thought.rstrip()).strip()}\n{_CLOSED}"
+
+
+def _log_odds(alternatives: Mapping[str, float]) -> float | None:
+    """Of true against false; a word that is not among the alternatives is as likely as the last.
+
+    None where neither is.
+    """
+    found = {
+        word: sum(math.exp(p) for token, p in alternatives.items() if token.strip().lower() == word)
+        for word in ("true", "false")
+    }
+    if not any(found.values()):
+        return None
+    least = math.exp(min(alternatives.values()))
+    return math.log(found["true"] or least) - math.log(found["false"] or least)
