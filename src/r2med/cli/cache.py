@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from r2med.cli.group import command_group
-from r2med.cli.options import Json, chosen
+from r2med.cli.options import Json, Yes, chosen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +21,7 @@ def show(as_json: Json = False) -> None:
     from r2med.home import SHELVES, home, shelf
     from r2med.models.vectors import stored_models
     from r2med.report.console import console, echo_json
-    from r2med.report.table import Column, Grid, megabytes
+    from r2med.report.table import Column, Grid, file_size
 
     sizes = {name: _size(shelf(name)) for name in SHELVES}
     models = sorted(stored_models(), key=lambda model: (model.name, model.folder.name))
@@ -43,7 +42,7 @@ def show(as_json: Json = False) -> None:
     out = console()
     out.print(str(home()), soft_wrap=True)
     columns = [Column("shelf", right=False), Column("size"), Column("holds", right=False)]
-    out.print(Grid(columns, [[n, megabytes(sizes[n]), held] for n, held in SHELVES.items()]))
+    out.print(Grid(columns, [[n, file_size(sizes[n]), held] for n, held in SHELVES.items()]))
     if models:
         columns = [
             *(Column(title, right=False) for title in ("embeddings of", "folder")),
@@ -55,7 +54,7 @@ def show(as_json: Json = False) -> None:
                 m.name,
                 f"{m.folder.name[:8]}…",
                 f"{m.texts():,}",
-                megabytes(m.bytes),
+                file_size(m.bytes),
                 f"{m.storage}, of an older version: not used" if m.older else m.storage,
             ]
             for m in models
@@ -70,7 +69,7 @@ def clear(
         list[str] | None,
         typer.Argument(metavar="[SHELF...]", help="Shelves; by default all that cost nothing."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete the files of shelves; what they held is fetched or built again when needed.
 
@@ -79,14 +78,14 @@ def clear(
     import shutil
 
     from r2med.home import PAID, SHELVES, shelf
-    from r2med.report.console import echo
-    from r2med.report.table import megabytes
+    from r2med.report.console import agreed, echo
+    from r2med.report.table import file_size
 
     free = [name for name in SHELVES if name not in PAID]
     names = [chosen(name, tuple(SHELVES), "shelf") for name in shelves or free]
     sizes = {name: _size(shelf(name)) for name in names}
-    listed = ", ".join(f"{name} ({megabytes(size)})" for name, size in sizes.items())
-    if not yes and not _agreed(f"Delete {listed}? [y/N] "):
+    listed = ", ".join(f"{name} ({file_size(size)})" for name, size in sizes.items())
+    if not yes and not agreed(f"Delete {listed}?"):
         echo("nothing was deleted")
         raise typer.Exit(1)
     for name in names:
@@ -95,11 +94,6 @@ def clear(
     echo(f"cleared: {listed}")
     if not shelves:
         echo(f"kept: {', '.join(PAID)}, which may have cost money; name a shelf to clear it")
-
-
-def _agreed(question: str) -> bool:
-    print(question, end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _size(folder: Path) -> int:

@@ -169,6 +169,7 @@ Strict = Annotated[
     bool, typer.Option("--strict", help="Fail where data is only noted as odd, or lost.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Format = Annotated[
     str | None,
     typer.Option(

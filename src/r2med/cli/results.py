@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from r2med.cli.group import command_group
-from r2med.cli.options import RESULTS, AnyTask, Json, Results, chosen, out
+from r2med.cli.options import (
+    RESULTS,
+    AnyTask,
+    Format,
+    Json,
+    Results,
+    Yes,
+    chosen,
+    format_of,
+    out,
+)
+from r2med.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from r2med.results.record import Result
 
-results = command_group(default="list", help="List, show or export stored results.")
+results = command_group(default="list", help="List, show, delete or export stored results.")
 
 AnySystem = Annotated[
     str | None, typer.Option("--system", "-s", help="Only results of this system.")
@@ -28,57 +37,37 @@ def list_results(
     task: AnyTask = None,
     system: AnySystem = None,
     folder: Results = RESULTS,
+    form: Format = None,
     as_json: Json = False,
 ) -> None:
-    """List stored results."""
-    from r2med.report.console import console, echo_json
-    from r2med.report.table import Column, Grid, SystemName, points
-    from r2med.results.lookup import shared_names
+    """List stored results: key, score, size and age, and what sets apart those of one name."""
+    from r2med.report.console import echo
+    from r2med.report.formats import show as show_value
+    from r2med.results.listing import Listing
 
-    matching = _selected(folder, task, system)
-    screen = console()
-    if as_json:
-        echo_json([_summary(result) for result in matching])
-    elif not matching:
-        screen.print(f"No stored result in {folder}. Try: r2med eval bm25 --task demo")
+    shown = format_of(form, as_json)
+    listing = Listing(_selected(folder, task, system))
+    if listing.results or shown in ("json", "csv"):
+        show_value(listing, shown)
     else:
-        rows = [
-            [
-                result.suite or "local",
-                SystemName(result.task),
-                SystemName(result.system),
-                points(result.metrics.get("ndcg@10")),
-                _when(result),
-            ]
-            for result in matching
-        ]
-        titles = ("suite", "task", "system", "nDCG@10", "created")
-        columns = [Column(title, right=title == "nDCG@10") for title in titles]
-        screen.print(Grid(columns, rows))
-        for note in (*shared_names(matching), *_other_data(matching)):
-            screen.print(note)
-        if any(result.record.older for result in matching):
-            screen.print(
-                "older: stored by an older version that did not record all settings; tables and "
-                "comparisons leave these out. `r2med eval` runs them again."
-            )
+        which = "of this choice " if task or system else ""
+        echo(f"No stored result {which}in {folder}. Try: r2med eval bm25 --task demo")
 
 
 @results.command()
 def show(
-    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A stored system.")],
+    system: Annotated[
+        str, typer.Argument(metavar="SYSTEM", help="A stored system, or a result's key.")
+    ],
     task: AnyTask = None,
     folder: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
     """Show everything that is recorded of a system's results."""
-    from r2med.errors import MissingError
     from r2med.report.console import console, echo_json
     from r2med.report.table import pairs
 
-    matching = _selected(folder, task, system)
-    if not matching:
-        raise MissingError(f"{folder}: no stored result matches. `r2med results` lists them.")
+    matching = _matching(folder, task, system)
     if as_json:
         records = [json.loads(result.record.to_json()) for result in matching]
         echo_json(
@@ -87,8 +76,43 @@ def show(
         return
     screen = console()
     for result in matching:
-        screen.print(f"{result.system} · {result.task}", style="bold")
+        screen.print(f"{result.name} · {result.task}", style="bold")
         screen.print(pairs(_facts(result), indent=2))
+
+
+@results.command()
+def delete(
+    systems: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SYSTEM|KEY...]", help="Stored systems, or keys of results."),
+    ] = None,
+    task: AnyTask = None,
+    folder: Results = RESULTS,
+    yes: Yes = False,
+) -> None:
+    """Delete stored results by system, key or task, after asking; nothing else is touched.
+
+    Caches stay, so `r2med eval` makes the results again from kept vectors and answers.
+    """
+    from r2med.report.console import agreed, console, echo
+    from r2med.report.formats import draw
+    from r2med.results.listing import Listing
+    from r2med.results.store import Store
+
+    if not systems and task is None:
+        raise UsageError("Say what to delete: systems, keys that `r2med results` shows, or --task.")
+    names: list[str | None] = [*systems] if systems else [None]
+    named = [each for name in names for each in _matching(folder, task, name)]
+    listing = Listing(list({each.folder: each for each in named}.values()))
+    many = f"{len(listing.results)} result{'s' if len(listing.results) > 1 else ''}"
+    if not yes:
+        draw(listing, console())
+        if not agreed(f"Delete {many}?"):
+            echo("nothing was deleted")
+            raise typer.Exit(1)
+    for result in listing.results:
+        Store(folder).delete(result)
+    echo(f"deleted {many}")
 
 
 @results.command()
@@ -100,60 +124,39 @@ def export(
     folder: Results = RESULTS,
 ) -> None:
     """Write stored results as TREC run files, CSV tables or mteb JSON."""
-    from r2med.errors import MissingError
     from r2med.report.console import echo, notice
     from r2med.results.export import EXPORTS
 
     write = EXPORTS[chosen(form, tuple(EXPORTS), "--to")]
-    matching = _selected(folder, task, system)
-    if not matching:
-        raise MissingError(f"{folder}: no stored result matches. `r2med results` lists them.")
+    matching = _matching(folder, task, system)
     for path in write(matching, folder_out, notice):
         echo(str(path))
+
+
+def _matching(folder: Path, task: str | None, system: str | None) -> list[Result]:
+    """As `_selected`; none at all is a MissingError."""
+    matching = _selected(folder, task, system)
+    if not matching:
+        what = " ".join(filter(None, [system, f"on {task}" if task else ""]))
+        raise MissingError(
+            f"{folder}: no stored result{f' of {what}' if what else ''}. `r2med results` lists "
+            "what is stored."
+        )
+    return matching
 
 
 def _selected(folder: Path, task: str | None, system: str | None) -> list[Result]:
     """The readable results that match; damaged ones are named on standard error."""
     from r2med.report.console import notice
-    from r2med.results.lookup import all_results, own_tasks
-    from r2med.systems.registry import registered
-    from r2med.systems.spec import parse
+    from r2med.results.lookup import all_results, of_system, own_tasks
     from r2med.tasks.load import task_names
     from r2med.tasks.registry import resolve
 
-    spec = None if system is None else str(registered(parse(system)))
     own = own_tasks(folder)
     names = None if task is None else task_names(resolve(task, own), own)
-    return [
-        result
-        for result in sorted(all_results(folder, notice), key=lambda each: str(each.folder))
-        if (spec is None or result.system == spec) and (names is None or result.task in names)
-    ]
-
-
-def _when(result: Result) -> str:
-    older = " (older)" if result.record.older else ""
-    return result.record.created[:16].replace("T", " ") + older
-
-
-def _other_data(results: Sequence[Result]) -> list[str]:
-    """A note for every task of a suite with results on other data than the suite now has."""
-    from r2med.results.reproduction import other_data
-
-    reasons = Counter(reason for each in results if each.suite and (reason := other_data(each)))
-    return [f"{reason} ({count} of the results listed)." for reason, count in reasons.items()]
-
-
-def _summary(result: Result) -> dict[str, object]:
-    return {
-        "system": result.system,
-        "task": result.task,
-        "suite": result.suite,
-        "ndcg@10": result.metrics.get("ndcg@10"),
-        "created": result.record.created,
-        "older": result.record.older,
-        "result": str(result.folder),
-    }
+    stored = sorted(all_results(folder, notice), key=lambda each: str(each.folder))
+    among = [result for result in stored if names is None or result.task in names]
+    return among if system is None else list(of_system(system, among))
 
 
 def _facts(result: Result) -> list[tuple[str, str]]:
@@ -161,6 +164,7 @@ def _facts(result: Result) -> list[tuple[str, str]]:
     record = result.record
     task = record.task
     facts = [
+        ("key", result.key),
         ("stored in", str(result.folder)),
         ("created", record.created),
         ("data", f"{task.documents:,} documents, {task.queries:,} queries, hash {task.hash[:12]}"),

@@ -33,7 +33,7 @@ from r2med.retrieve.conditions import Conditions, Tell
 from r2med.runs import Run
 from r2med.runs.ties import TieOrder
 from r2med.systems.build import System
-from r2med.systems.stages import Reranking, Retrieval, bind, leaves, notices, safeguards
+from r2med.systems.stages import Reranking, Retrieval, bind, leaves, notices, safeguards, sources
 from r2med.systems.work import Ledger, Part, StageCost, Work, run_member
 from r2med.tasks.task import Task
 
@@ -113,6 +113,8 @@ class Cells:
         alike = self.done.setdefault(cell.key, {})
         kept = alike.get(part.text) or self._stored(cell, conditions.tell)
         known = kept if part.text in alike or not self.force else None
+        if known is not None:
+            self._tell_once(_changed(known, sources(part.stage)), conditions.tell)
         if known is None or not all(str(metric) in known.metrics for metric in extra):
             twin = known or next(iter(alike.values()), None)
             metrics = [*extra, *map(parse_metric, kept.metrics if kept else ())]
@@ -139,6 +141,7 @@ class Cells:
                 stages=twin.record.stages,
                 facts=twin.record.facts,
                 created=twin.record.created,
+                sources=twin.record.sources,
             )
         return self.store.write(record, run, scores)
 
@@ -193,6 +196,7 @@ class Cells:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             reranking=reranking,
             safeguard=safeguard,
+            sources=sources(cell.part.stage),
         )
         return record, scores
 
@@ -256,6 +260,18 @@ def ran(task: Task, piece: RunPiece) -> Iterator[tuple[Run, Ledger]]:
     ledger = Ledger()
     work = Work(task, ledger, run_member)
     yield System.from_spec(piece.text).stage.run(work), ledger
+
+
+def _changed(stored: Result, sources: Mapping[str, str]) -> list[str]:
+    """A note for each class of the user's own that is not what it was when a result was stored."""
+    before = stored.record.sources
+    return [
+        f"{name}: its source has changed since results were stored, but its `identity` is the "
+        "same, so what is stored is shown. If the change matters, give it another `identity`; "
+        "if not, --force stores the results anew and ends this note."
+        for name, source in sources.items()
+        if before.get(name, source) != source
+    ]
 
 
 def _task_record(task: Task, judged: int, root: Path) -> TaskRecord:

@@ -125,7 +125,10 @@ def _each(
 
     A cell whose work failed on several workers is left out, and named when the others are done.
     """
-    every: Iterable[Cells] = (_cells(like, name, store, tell, options) for like, name in tasks)
+    heard: set[str] = set()
+    every: Iterable[Cells] = (
+        replace(_cells(like, name, store, tell, options), heard=heard) for like, name in tasks
+    )
     if any(system.conditions.workers for system in systems):
         every = list(every)
         for cells in every:

@@ -94,6 +94,12 @@ def echo_json(value: Any) -> None:
     print(json.dumps(value, indent=2), flush=True)
 
 
+def agreed(question: str) -> bool:
+    """Ask whoever is at the terminal; nobody there means no."""
+    print(f"{visible(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def notice(message: str) -> None:
     """Say something that is not the answer itself."""
     notice_console().print(f"note: {message}")

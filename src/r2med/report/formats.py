@@ -15,7 +15,7 @@ from typing import Any, Literal
 from rich.text import Text
 
 from r2med.report.console import console, echo, echo_json, visible
-from r2med.report.table import Cell, Grid, SystemName
+from r2med.report.table import Cell, Grid, Paper, SystemName
 from r2med.tabular import Tabular
 
 Format = Literal["table", "markdown", "latex", "csv", "json"]
@@ -34,11 +34,16 @@ def show(value: Tabular, form: Format = "table", **drawing: Any) -> None:
     elif form == "csv":
         echo(value.to_csv().rstrip("\n"))
     elif form == "table":
-        import_module(value.drawn_by).draw(value, console(), **drawing)
+        draw(value, console(), **drawing)
     else:
         page = Page()
-        import_module(value.drawn_by).draw(value, page, **drawing)
+        draw(value, page, **drawing)
         echo(page.to_markdown() if form == "markdown" else page.to_latex())
+
+
+def draw(value: Tabular, out: Paper, **drawing: Any) -> None:
+    """Draw a value as its module does."""
+    import_module(value.drawn_by).draw(value, out, **drawing)
 
 
 class Page:

@@ -19,11 +19,13 @@ from r2med.report.table import (
     Grid,
     Paper,
     SystemName,
+    age,
+    percent,
     points,
     print_fitting,
     task_label,
 )
-from r2med.results.evaluation import Evaluation
+from r2med.results.evaluation import MARK, Evaluation
 from r2med.results.record import Result
 from r2med.tasks.registry import TaskEntry, find_suite, find_task
 
@@ -47,6 +49,8 @@ _SHORT = {
     "judged": "judged",
 }
 _CEILING = "ceiling"
+#: A share of documents above which a reader must know that they were cut.
+_MANY_CUT = 0.05
 _SCALE = "all values × 100"
 _BEHIND = (
     f"*: below the best of its column, p < {SIGNIFICANT} (paired randomisation test, Holm's "
@@ -59,7 +63,11 @@ def draw(value: Evaluation, out: Paper, *, by: Grouping = "task") -> None:
     for layouts in score_layouts(value.results, value.asked, by=by):
         print_fitting(layouts, out)
         out.print()
-    for note in reranking_notes(value.results, value.metrics):
+    for note in (
+        *reused_notes(value.results),
+        *truncation_notes(value.results),
+        *reranking_notes(value.results, value.metrics),
+    ):
         out.print(note)
 
 
@@ -104,7 +112,8 @@ def _one_system(own: Evaluation, label: str, by: Grouping) -> Grid:
                 rows.append([Text(family, style="italic")])
             for task in tasks:
                 values = (points(column[task]) for column in columns)
-                rows.append([SystemName(" " * bool(family) + task), *values])
+                name = " " * bool(family) + task
+                rows.append([SystemName(name, own.mark(task=task)), *values])
             ends.append(len(rows) - 1)
     else:
         for group, members in _groups(own.tasks, by).items():
@@ -132,7 +141,7 @@ def _one_task(own: Evaluation, label: str) -> Grid:
     for system in own.systems:
         values = {metric: own.column(system, metric)[task] for metric in own.metrics}
         cells = (_marked(value, behind[name], system, 2) for name, value in values.items())
-        rows.append([SystemName(system), *cells])
+        rows.append([SystemName(system, own.mark(system=system)), *cells])
         if own.reranked(system):
             best = (own.column(system, metric, ceiling=True)[task] for metric in own.metrics)
             rows.append([_ceiling(), *(points(value, style="dim") for value in best)])
@@ -164,7 +173,7 @@ def _many(own: Evaluation, metric: str, label: str, by: Grouping) -> Iterator[Gr
                 for name, tasks in groups.items()
             ]
             mean = _marked(_mean([*column.values()]), overall, system, 2)
-            rows.append([SystemName(system), mean, *cells])
+            rows.append([SystemName(system, own.mark(system=system)), mean, *cells])
             if own.reranked(system):
                 best = own.column(system, metric, ceiling=True)
                 values = [_mean([best[task] for task in tasks]) for tasks in groups.values()]
@@ -232,6 +241,39 @@ def _heading(metric: str) -> str:
     """A metric's usual short name, so that six of them fit beside the tasks; others as they are."""
     kind, at, cutoff = metric.partition("@")
     return f"{_SHORT[kind]}{at}{cutoff}" if kind in _SHORT else metric
+
+
+def reused_notes(results: Sequence[Result]) -> Iterator[str]:
+    """Which results were not run now but stored before, and how long ago."""
+    stored = [result for result in results if result.reused]
+    if not stored:
+        return
+    ages = [age(each.record.created) for each in sorted(stored, key=lambda r: r.record.created)]
+    when = ages[-1] if ages[0] == ages[-1] else f"{ages[-1]} to {ages[0]}"
+    ago = f"{when}{'' if when.endswith('now') else ' ago'}".replace("now", "just now")
+    every = len(stored) == len(results)
+    which = f"{MARK}: {len(stored)} of {len(results)} results were"
+    if every:
+        which = "All results were" if len(stored) > 1 else "The result was"
+    yield f"{which} stored before ({ago}) and not run now; --force runs again."
+
+
+def truncation_notes(results: Sequence[Result]) -> Iterator[str]:
+    """Which encoders and rerankers read only the beginning of many documents."""
+    cut: dict[str, dict[str, float]] = {}
+    for result in results:
+        for part, facts in result.record.facts.items():
+            documents = facts.get("documents")
+            share = documents.get("truncated") if isinstance(documents, Mapping) else None
+            if share is not None and share > _MANY_CUT:
+                cut.setdefault(part, {})[result.task] = share
+    for part, shares in cut.items():
+        worst = max(shares, key=lambda task: shares[task])
+        others = f" ({len(shares)} tasks have more than {percent(_MANY_CUT)} of such)"
+        yield (
+            f"{part} reads only the beginning of {percent(shares[worst])} of the documents of "
+            f"{worst}{others if len(shares) > 1 else ''}: they are longer than it takes."
+        )
 
 
 def reranking_notes(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -274,9 +275,21 @@ def dollars(money: float | None) -> str:
     return f"${money:,.2f}" if money == 0 or money >= 0.1 else f"${money:.2g}"
 
 
-def megabytes(size: int) -> str:
-    """A size in bytes, in millions of them."""
-    return f"{size / 1e6:,.1f} MB"
+def file_size(size: int) -> str:
+    """A size in bytes, in the largest unit that leaves a digit before the point."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= factor:
+            return f"{size / factor:,.1f} {unit}"
+    return f"{size} B"
+
+
+def age(created: str, now: datetime | None = None) -> str:
+    """How long ago an ISO time was, in its largest unit."""
+    seconds = ((now or datetime.now(UTC)) - datetime.fromisoformat(created)).total_seconds()
+    for unit, factor in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= factor:
+            return f"{seconds / factor:.0f} {unit}"
+    return "now"
 
 
 def _drawn(cell: Cell, width: int) -> Text:

@@ -67,6 +67,7 @@ class _Predictor:
 
     def __init__(self, name: str, thing: Any, identity: Mapping[str, object] | None) -> None:
         self.name = name
+        self.own = thing
         self.predict: Callable[[list[Pair]], Any] = thing.predict
         self.identity = identity
 
@@ -95,6 +96,7 @@ class ListReranker:
         self, name: str, thing: Any, identity: Mapping[str, object] | None, conditions: Conditions
     ) -> None:
         self.name = name
+        self.own = thing
         self.rank: Callable[[str, list[str]], Any] = thing.rank
         self.identity: Mapping[str, object] = identity or unidentified(thing)
         self.conditions = conditions

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+#: Marks what was stored before and not run now.
+MARK = "°"
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluation(Tabular):
     """Results of any mix of systems and tasks."""
@@ -56,6 +60,15 @@ class Evaluation(Tabular):
         """Whether a system has a ceiling on any task."""
         return any(each.name == system and each.record.reranking for each in self.results)
 
+    def mark(self, system: str | None = None, task: str | None = None) -> str:
+        """What follows the name of a system or task whose results were partly not run now.
+
+        Nothing where that is so of all results: a sentence says it better.
+        """
+        own = [r for r in self.results if r.name == system or r.task == task]
+        every = all(result.reused for result in self.results)
+        return f" {MARK}" if not every and any(result.reused for result in own) else ""
+
     def behind(self, tasks: Sequence[str], metric: str) -> frozenset[str]:
         """The systems that the best one beats by the task mean; none where queries differ.
 
@@ -92,6 +105,7 @@ class Evaluation(Tabular):
         """One row per result; metrics 0 to 1."""
         named = dict.fromkeys(("system", "task", "suite"), str)
         columns = {**named, "queries": int, **dict.fromkeys(self.metrics, float), "seconds": float}
+        columns |= {"reused": bool, "created": str}
         rows = [
             {**row, **row["metrics"], "seconds": sum(row["seconds"].values())}
             for row in self.to_json()
@@ -111,6 +125,8 @@ class Evaluation(Tabular):
             "queries": result.record.task.judged_queries,
             "metrics": {name: result.metrics[name] for name in self.metrics},
             "seconds": dict(result.seconds),
+            "reused": result.reused,
+            "created": result.record.created,
             "result": str(result.folder),
         }
         if reranking := result.record.reranking:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from r2med.systems.spec import parse
 from r2med.tasks.task import Task
 
 _RUN_ENDINGS = (".trec", ".run", ".txt", ".res", ".gz", ".parquet")
+_KEY = re.compile(r"[0-9a-f]{8,64}")
 #: Differences of two identities that a note lists; the rest is counted.
 _LISTED = 3
 
@@ -119,8 +121,10 @@ def find_named(
 
 
 def of_system(text: str, results: Sequence[Result]) -> tuple[Result, ...]:
-    """The results of the system that a label or a text names."""
+    """The results of the system that a label or a text names, or the one of a key."""
     label = text.strip().strip('"')
+    if _KEY.fullmatch(label) and (own := [r for r in results if r.record.key.startswith(label)]):
+        return tuple(own)
     labelled = tuple(result for result in results if result.record.system.label == label)
     meant = {result.system for result in labelled}
     if len(meant) > 1:
@@ -205,11 +209,11 @@ def shared_names(results: Sequence[Result]) -> list[str]:
         for name, own in _by_system(group).items():
             keys = {result.record.key: result for result in own}
             if len(keys) > 1:
-                first, other, *_ = keys.values()
-                notes.append(
-                    f"{name} on {task}: {len(keys)} systems share this name. "
-                    f"{difference(first, other)}"
-                )
+                first, *others = keys.values()
+                notes += [
+                    f"{name} on {task}, {first.key} and {other.key}: {difference(first, other)}"
+                    for other in others
+                ]
     return notes
 
 

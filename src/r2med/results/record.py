@@ -38,6 +38,10 @@ RUN_FILE = "run.parquet"
 SCORES_FILE = "scores.parquet"
 
 
+#: Characters of a key that tables show.
+_KEY_SHOWN = 8
+
+
 @dataclass(frozen=True)
 class TaskRecord:
     """What was searched, and the hash that says exactly which data it was."""
@@ -109,6 +113,8 @@ class Record:
     machine: Mapping[str, Any] = field(default_factory=lambda: machine())
     files: Mapping[str, str] = field(default_factory=dict)
     """sha256 of the tables, by file name."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of the source of the user's own classes, by the name of the class."""
     schema: int = SCHEMA
 
     @cached_property
@@ -162,6 +168,11 @@ class Result:
     def name(self) -> str:
         """What tables, plots and exports call the system: its label, or its text."""
         return self.record.system.label or self.system
+
+    @property
+    def key(self) -> str:
+        """The head of its address, as `r2med results` shows it and takes it."""
+        return self.record.key[:_KEY_SHOWN]
 
     @property
     def task(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +62,15 @@ class Store:
         with atomic_file(result.folder / RECORD_FILE) as draft:
             draft.write_text(record.to_json(), encoding="utf-8")
         return replace(result, record=record)
+
+    def delete(self, result: Result) -> None:
+        """Remove one result in one step; folders that it leaves empty go with it."""
+        gone = result.folder.with_name(f".{result.folder.name}.deleted")
+        result.folder.rename(gone)
+        shutil.rmtree(gone)
+        for folder in (result.folder.parent, result.folder.parent.parent):
+            if folder != self.root and not any(folder.iterdir()):
+                folder.rmdir()
 
     def folders(self) -> Iterator[Path]:
         """Every folder that holds, or claims to hold, a result."""

@@ -10,7 +10,9 @@ user's file and line, and stays as the cause.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import inspect
 import os
 import sys
 import sysconfig
@@ -105,6 +107,7 @@ def retriever_of(
         search=search,
         besides={**instructions, "search": asdict(search)},
         conditions=conditions,
+        own=model,
     )
 
 
@@ -271,6 +274,25 @@ def identity_of(model: object, where: str) -> str | float | Mapping[str, object]
             "another run can compare. See docs/your-model.md."
         )
     return identity
+
+
+def source_of(model: object) -> tuple[str, str] | None:
+    """The name of a model's class, or of a function, and a hash of its source and its bases'.
+
+    None where the source is not the user's own or is not to be had.
+    """
+    kind = model if isinstance(model, type) or inspect.isfunction(model) else type(model)
+    texts = []
+    for part in inspect.getmro(kind) if isinstance(kind, type) else (kind,):
+        try:
+            file, text = inspect.getfile(part), inspect.getsource(part)
+        except (OSError, TypeError):
+            continue
+        if not file.startswith((_OURS, *_INSTALLED)):
+            texts.append(text)
+    if not texts:
+        return None
+    return _type_name(kind), hashlib.sha256("".join(texts).encode()).hexdigest()
 
 
 def _comparable(identity: object) -> bool:

@@ -396,6 +396,29 @@ def safeguards(stage: Stage, task: Task) -> Mapping[str, str]:
     return {}
 
 
+def sources(stage: Stage) -> dict[str, str]:
+    """Hashes of the source of the user's own classes in a stage, by the name of the class."""
+    match stage:
+        case Retrieval():
+            return _source(getattr(stage.retriever, "own", None) or stage.retriever)
+        case Reranking():
+            scorer = getattr(stage.reranker, "scorer", stage.reranker)
+            return {**_source(getattr(scorer, "own", None)), **sources(stage.first.stage)}
+        case Fused():
+            return {n: h for part in stage.members for n, h in sources(part.stage).items()}
+        case Expanding():
+            return sources(stage.first.stage)
+    return {}
+
+
+def _source(model: object) -> dict[str, str]:
+    if model is None or type(model).__module__.startswith("r2med."):
+        return {}
+    from r2med.retrieve.user_models import source_of
+
+    return dict([found]) if (found := source_of(model)) else {}
+
+
 def _searches(stage: Stage) -> bool:
     if isinstance(stage, Fused):
         return all(_searches(member.stage) for member in stage.members)

@@ -85,6 +85,8 @@ class DenseRetriever:
     besides: Mapping[str, object] = field(default_factory=dict)
     """What decides rankings besides encoders, where it is not in a registry entry's settings."""
     conditions: Conditions = field(default_factory=Conditions)
+    own: object = None
+    """The user's object that encodes, where one does."""
     token: str = field(default_factory=lambda: secrets.token_hex(8))
     """Stands for an encoder that nobody can name: no other run will ever have it."""
 

@@ -1,0 +1,121 @@
+"""Results one can trust at a glance: what was reused, what is stored, what changed under a name."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import run
+
+MODEL = """
+import numpy as np
+
+class Encoder:
+    identity = "{identity}"
+
+    def encode(self, texts):
+        return np.array([[len(text), text.count("{letter}")] for text in texts], np.float32)
+"""
+
+
+def write_model(letter: str = "e", identity: str = "first") -> None:
+    """A module of the user's own, as a fresh process would import it."""
+    linecache.clearcache()
+    sys.modules.pop("letters_of_mine", None)
+    Path("letters_of_mine.py").write_text(MODEL.format(letter=letter, identity=identity))
+
+
+def evaluate(*systems: str, task: str = "demo/biology") -> tuple[str, str]:
+    done = run("eval", *systems, "--task", task)
+    assert done.code == 0, done.err
+    return " ".join(done.out.split()), done.err
+
+
+def test_eval_marks_what_was_stored_before() -> None:
+    fresh, _ = evaluate("bm25")
+    mixed, _ = evaluate("bm25", "bm25-lucene")
+    again, _ = evaluate("bm25")
+    told = json.loads(run("eval", "bm25", "-t", "demo/biology", "--json").out)
+
+    assert "stored before" not in fresh
+    assert "bm25 ° " in mixed and "bm25-lucene °" not in mixed
+    assert "°: 1 of 2 results were stored before (just now) and not run now; --force" in mixed
+    assert "The result was stored before" in again
+    assert told[0]["reused"] is True
+
+
+def test_a_class_whose_source_changed_under_one_identity_is_named() -> None:
+    write_model("e")
+    _, first = evaluate("model:letters_of_mine:Encoder", task="demo/biology,demo/medqa-diag")
+    _, same = evaluate("model:letters_of_mine:Encoder")
+    write_model("a")
+    _, changed = evaluate("model:letters_of_mine:Encoder", task="demo/biology,demo/medqa-diag")
+    write_model("a", identity="second")
+    _, renamed = evaluate("model:letters_of_mine:Encoder")
+
+    assert "source" not in first + same + renamed
+    assert changed.count("letters_of_mine.Encoder: its source has changed") == 1
+    assert "give it another `identity`" in changed
+
+
+def test_results_tell_two_of_one_name_apart_by_key() -> None:
+    for identity in ("first", "second"):
+        write_model(identity=identity)
+        evaluate("model:letters_of_mine:Encoder")
+
+    rows = json.loads(run("results", "--json").out)
+    shown = run("results").out
+
+    keys = [row["key"] for row in rows]
+    assert len(set(keys)) == 2 and all(key in shown for key in keys)
+    assert all(row["bytes"] > 1000 for row in rows)
+    assert "kB" in shown and "now" in shown
+    told = " ".join(shown.split())
+    assert '("second" and "first")' in told or '("first" and "second")' in told
+
+
+def test_delete_asks_and_removes_only_what_was_named() -> None:
+    evaluate("bm25", "bm25-lucene", task="demo/biology,demo/medqa-diag")
+    rows = json.loads(run("results", "--json").out)
+    kept, gone = rows[0], rows[1]
+
+    unasked = run("results", "delete", "bm25")
+    left = len(json.loads(run("results", "--json").out))
+    done = run("results", "delete", gone["key"], "--yes")
+    rest = json.loads(run("results", "--json").out)
+    run("results", "delete", "bm25", "bm25-lucene", "--yes")
+
+    assert (unasked.code, left) == (1, 4)
+    assert "nothing was deleted" in unasked.out and "Delete 2 results?" in unasked.err
+    assert done.out == "deleted 1 result\n"
+    assert [row["result"] for row in rest] == [r["result"] for r in rows if r is not gone]
+    assert kept in rest
+    assert list(Path("r2med-results").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "Say what to delete"),
+        (("bm25-nano", "--yes"), 1, "no stored result of bm25-nano"),
+    ],
+)
+def test_delete_refuses_what_names_nothing(
+    arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    refused = run("results", "delete", *arguments)
+
+    assert (refused.code, refused.out) == (code, "")
+    assert message in refused.err
+
+
+def test_many_truncated_documents_are_a_note_without_verbose() -> None:
+    whole, _ = evaluate("wordllama")
+    cut, _ = evaluate("wordllama[max_length=64]")
+
+    assert "reads only the beginning" not in whole
+    assert "wordllama[max_length=64] reads only the beginning of 100 % of the documents" in cut
