@@ -146,6 +146,7 @@ def test_what_a_system_declares_comes_with_who_says_so() -> None:
     assert [(each.model, each.collection) for each in found] == [
         ("diver", "BRIGHT"),
         ("diver", "MedQA"),
+        ("diver", "reasonir-data"),
     ]
     assert all(each.source for each in found)
     assert declared_training("a | b[x") == declared_training("bm25") == ()

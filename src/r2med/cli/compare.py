@@ -20,6 +20,7 @@ from r2med.cli.options import (
     Stored,
     format_of,
 )
+from r2med.errors import UsageError
 
 
 def compare(
@@ -28,6 +29,9 @@ def compare(
     metric: Metric = METRIC,
     queries: Annotated[
         bool, typer.Option("--queries", help="Of two systems: the queries that moved most.")
+    ] = False,
+    protocols: Annotated[
+        bool, typer.Option("--protocols", help="The settings of the systems, field by field.")
     ] = False,
     limit: Limit = 10,
     results: Results = RESULTS,
@@ -47,7 +51,8 @@ def compare(
 ) -> None:
     """Compare systems query by query, per task and pooled, with intervals and tests.
 
-    Without --task, all tasks that the systems share. Differences are A minus B.
+    Without --task, all tasks that the systems share. Differences are A minus B. --protocols
+    compares settings and needs no results.
     """
     from functools import partial
 
@@ -57,6 +62,15 @@ def compare(
     from r2med.results.gate import Condition
     from r2med.results.movement import what_moved
 
+    if protocols:
+        from r2med.results.protocols import compare_protocols
+
+        if queries or fail_if or task:
+            raise UsageError(
+                "--protocols compares settings: leave --queries, --fail-if and --task."
+            )
+        show(compare_protocols(*systems), format_of(form, as_json))
+        return
     conditions = [Condition.parse(text) for text in fail_if or ()]
     verdict_only = ("table", "json") if conditions else ()
     shown = format_of(form, as_json, verdict_only, "the verdict of --fail-if")

@@ -82,6 +82,8 @@ def draw(board: Leaderboard, out: Paper, *, cost: bool = False) -> None:
 def _draw_figures(row: Standing, board: Leaderboard, out: Paper) -> None:
     """The figures of one row, work by work, and how their protocols differ."""
     if row.origin == "measured":
+        if row.beside:
+            out.print(f"{row.name}, measured here, may be set beside {'; '.join(row.beside)}.")
         return
     out.print()
     count = row.spread.figures if row.spread else 1
@@ -96,7 +98,7 @@ def _draw_figures(row: Standing, board: Leaderboard, out: Paper) -> None:
     layouts = ([*columns, *tasks], columns)
     print_fitting((_grid(every, layout, 1, None) for layout in layouts), out)
     if row.others:
-        draw_protocols(compare_figures(row), out, title="what differs in their protocols")
+        draw_protocols(compare_figures(row.system), out, title="what differs in their protocols")
 
 
 def _cited(row: Standing) -> SystemName:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from r2med.errors import R2MedError, UsageError, nearest
 from r2med.measure import parse_metric
 from r2med.measure.intervals import Averaging
+from r2med.results.audits import stored_audits
 from r2med.results.cost import Cost
 from r2med.results.entrants import Separation, entrants, separated
 from r2med.results.lookup import stored_results
@@ -77,7 +78,8 @@ def leaderboard(
     averaging: Averaging = _one_of(mean, ("task", "query"), "--mean") or (
         "query" if whole.name == "nano" else "task"
     )
-    frame = Frame(whole, name, averaging, tasks)
+    audits = stored_audits(Path(results), tell) if isinstance(results, str | Path) else ()
+    frame = Frame(whole, name, averaging, tasks, tuple(audits))
     rows, notes = frame.printed()
     own = [each for each in _results(results, whole.name, tell) if each.suite == whole.name]
     measured, passed_over = entrants(own, [each.name for each in tasks])
@@ -295,7 +297,9 @@ def _key(family: str) -> str:
 
 def _without_flagged(frame: Frame, systems: Iterable[str]) -> Frame:
     """The frame without tasks that overlap with what any of the systems declares."""
-    flagged = {flag.task for system in systems for flag in flags_of(system, frame.tasks)}
+    flagged = {
+        flag.task for system in systems for flag in flags_of(system, frame.tasks, frame.audits)
+    }
     left = tuple(task for task in frame.tasks if task.name not in flagged)
     if not left:
         raise UsageError("Every task overlaps with declared training data, so none is left.")

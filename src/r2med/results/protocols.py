@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from r2med.errors import UsageError
 from r2med.results.published.printed import METRIC, Printed, printed_figures
-from r2med.results.standings import Standing
 from r2med.systems.build import read_settings
 from r2med.systems.registry import Entry, configured, entries, registered
 from r2med.systems.spec import Spec, Unit, parse, units_of
@@ -26,6 +25,7 @@ Fields = Mapping[str, str]
 #: Never part of what is compared: names of files, which a revision may follow.
 _NOT_PROTOCOL = ("revision",)
 _LENGTHS = ("query_max_length", "document_max_length")
+_NOT_PINNED = "not pinned"
 UNKNOWN = "unknown"
 
 
@@ -72,9 +72,9 @@ def compare_protocols(*systems: str) -> ProtocolComparison:
     return replace(compared, beside=beside)
 
 
-def compare_figures(row: Standing) -> ProtocolComparison:
-    """How the protocols of the figures of one row differ, and what is unknown of them."""
-    figures = printed_figures("full", METRIC).get(row.system, ())
+def compare_figures(system: str) -> ProtocolComparison:
+    """How the protocols of the figures printed for one system differ, and what is unknown."""
+    figures = printed_figures("full", METRIC).get(system, ())
     names = [
         "; ".join(work.name for work in figure.works)
         + (f": {figure.variant}" if figure.variant else "")
@@ -152,7 +152,7 @@ def _fields_of_figure(figure: Printed) -> Fields:
     named = entries().get(figure.system)
     if named is not None and named.fields.get("checkpoint"):
         found["checkpoint"] = str(named.fields["checkpoint"])
-    if figure.revision or found.get("revision") == "none":
+    if figure.revision or found.get("revision") == _NOT_PINNED:
         found["revision"] = figure.revision or UNKNOWN
     return found
 
@@ -188,7 +188,9 @@ def _worded(name: str, value: object) -> str:
         return "the model's own"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return repr(value)[1:-1] if isinstance(value, str) and value else str(value) or "none"
+    if name == "revision":
+        return str(value) or _NOT_PINNED
+    return repr(value) if name.endswith("instruction") and value else str(value) or "none"
 
 
 def _without(fields: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:

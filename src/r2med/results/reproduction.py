@@ -15,7 +15,9 @@ import pyarrow as pa
 from r2med.errors import R2MedError, UsageError, nearest
 from r2med.measure import parse_metric
 from r2med.measure.bounds import tie_bounds
+from r2med.results.protocols import printed_beside
 from r2med.results.published import PublishedSystem, is_micro, published_systems
+from r2med.results.published.printed import METRIC, Printed
 from r2med.results.record import Result
 from r2med.runs.ties import TieOrder
 from r2med.systems.registry import Entry, entries, registered
@@ -106,6 +108,8 @@ def find_published(text: str, suite: str) -> PublishedSystem:
     for system in known.values():
         if name == system.spec or name in system.runs_as:
             return system
+    if suite == "full" and (figures := printed_beside(name)):
+        return _as_published_system(name, figures[0])
     if not known:
         raise UsageError(
             f"Nothing is published for the {suite} suite, so there is nothing to meet."
@@ -113,13 +117,25 @@ def find_published(text: str, suite: str) -> PublishedSystem:
     plain = str(_without_options(spec))
     if plain != name and plain in known:
         raise UsageError(
-            f"{spec}: options change the published protocol of {plain}; "
-            f"reproduce it as it was: r2med reproduce '{plain}'."
+            f"{spec}: options change the published protocol of {plain}; reproduce it as it was: "
+            f"r2med reproduce '{plain}'. `r2med leaderboard --only {plain}` lists other works."
         )
     alike = [other for other in known if other.count("|") == name.count("|")]
     raise UsageError(
         f"No figures of {suite} are published for {name!r}. {_elsewhere(name, suite, alike)}\n"
         "`r2med leaderboard` lists the published systems."
+    )
+
+
+def _as_published_system(name: str, figures: Printed) -> PublishedSystem:
+    """Figures of a later work as those of a published system."""
+    origin = "; ".join(map(str, figures.works))
+    return PublishedSystem(
+        name,
+        figures.kind,
+        figures.decimals,
+        figures={task: {METRIC: value} for task, value in figures.values.items()},
+        origins=dict.fromkeys(figures.values, origin),
     )
 
 

@@ -14,9 +14,11 @@ from typing import Literal
 from r2med.errors import UsageError
 from r2med.measure.intervals import Averaging, Interval, pooled_interval
 from r2med.measure.scores import Aggregates, aggregate
+from r2med.results.audits import StoredAudit
 from r2med.results.cost import Cost, cost_of
 from r2med.results.entrants import Entrant
 from r2med.results.overlap import Flag, flags_of
+from r2med.results.protocols import printed_beside
 from r2med.results.published import is_micro, published_systems
 from r2med.results.published.printed import METRIC, Printed, Work, models, printed_figures
 from r2med.results.record import Result
@@ -98,6 +100,8 @@ class Standing:
     gain: float | None = None
     gain_over: str = ""
     marks: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    """Of a measured row the works whose figures have the same protocol, as far as it is known."""
     cost: Cost | None = None
     label: str | None = None
 
@@ -124,6 +128,7 @@ class Frame:
     metric: str
     averaging: Averaging
     tasks: tuple[TaskEntry, ...]
+    audits: tuple[StoredAudit, ...] = ()
 
     def standing(
         self,
@@ -140,7 +145,7 @@ class Frame:
             for task in self.tasks
         }
         known = {task.name: values[task.name] for task in self.tasks if task.name in values}
-        flags = flags_of(system, self.tasks)
+        flags = flags_of(system, self.tasks, self.audits)
         flagged = {flag.task for flag in flags}
         found = self._aggregates(self.tasks, known, asked)
         left = [task for task in self.tasks if task.name not in flagged]
@@ -220,8 +225,14 @@ class Frame:
             marks=entrant.marks,
             cost=cost_of(results),
             date=max(result.record.created for result in results)[:10],
+            beside=self._beside(entrant.system),
             label=entrant.label,
         )
+
+    def _beside(self, system: str) -> tuple[str, ...]:
+        if self.suite.name != "full" or self.metric != METRIC:
+            return ()
+        return tuple(str(work) for figure in printed_beside(system) for work in figure.works)
 
     def with_doubt(self, row: Standing, entrant: Entrant, bounds: BoundsOf | None) -> Standing:
         """A measured row with its interval, which micro recall has not, and its tie bounds."""
