@@ -13,8 +13,10 @@ help:            ## Show the targets.
 
 demo: $(VENV)/.installed   ## Evaluate on the embedded demo suite.
 	@$(BIN)/r2med eval bm25 wordllama 'bm25 + wordllama' --task demo
+	@$(BIN)/r2med report --task demo --out r2med-report.html
 	@printf '%s\n' \
 	  'Try next:' \
+	  '  .venv/bin/r2med explore                       the same results, and every query, in a browser' \
 	  '  .venv/bin/r2med tasks                         every task and whether its data is here' \
 	  '  .venv/bin/r2med diagnose bm25 --task demo/medqa-diag   where it fails, and why' \
 	  '  .venv/bin/r2med leaderboard                   what others reached on R2MED' \
@@ -55,7 +57,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "r2med needs Python 3.11 or newer; set PYTHON=...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo 'Installing r2med into $(VENV) ...'
-	@$(PIP) --editable '.[light]'
+	@$(PIP) --editable '.[light,plots,web]'
 	@touch $@
 
 # torch goes first and alone, so that its pinned build is the one that all others find. The

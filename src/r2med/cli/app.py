@@ -19,6 +19,7 @@ COMMANDS = {
     "compare": Listed(_UNDERSTAND, "compare:compare", "Is one system really better than another?"),
     "diagnose": Listed(_UNDERSTAND, "diagnose:diagnose", "Say where a system fails, and why."),
     "explore": Listed(_UNDERSTAND, "explore:explore", "See results and queries in a browser."),
+    "report": Listed(_UNDERSTAND, "report:report", "Write results as one HTML file."),
     "reproduce": Listed(
         _UNDERSTAND, "reproduce:reproduce", "Run a published system beside its figures."
     ),

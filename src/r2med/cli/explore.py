@@ -33,7 +33,7 @@ def explore(
     Serves pages on this machine alone until Ctrl-C. They read stored results and change nothing.
     --task names folders of your own data, so that their texts can be shown.
     """
-    _check_libraries()
+    check_libraries()
     from r2med.explore.app import create_app
     from r2med.explore.guard import LOOPBACK
     from r2med.explore.library import Library
@@ -57,7 +57,8 @@ def explore(
     serve(app, listener)
 
 
-def _check_libraries() -> None:
+def check_libraries() -> None:
+    """Fail early, and say what to install, where a library is missing."""
     missing = [name for module, name in _LIBRARIES.items() if find_spec(module) is None]
     if missing:
         raise MissingError(f'The explorer needs {", ".join(missing)}: pip install "r2med[web]".')

@@ -30,8 +30,8 @@ class Plots:
     def svg(self, name: str, shelf: Shelf, values: Parameters) -> str:
         """A figure such as `means.svg`; the theme is light or dark."""
         figure = name.removesuffix(".svg")
-        if figure not in _BOARDS:
-            raise MissingError(f"There is no figure {name[:60]!r}. {nearest(figure, _BOARDS)}")
+        if figure not in FIGURES:
+            raise MissingError(f"There is no figure {name[:60]!r}. {nearest(figure, FIGURES)}")
         check_libraries()
         suite = values.word("suite", [each.name for each in suites()])
         if suite is None:
@@ -43,7 +43,7 @@ class Plots:
             board = self._library.board(shelf, suite, metric=metric, kind=kind, family=None)
             if not any(row.mean is not None for row in board.rows):
                 raise MissingError(f"No system of the {suite} suite has {metric} on all its tasks.")
-            return svg_of(_BOARDS[figure](board, theme), theme)
+            return svg_of(FIGURES[figure](board, theme), theme)
 
         return self._drawn.get((shelf.state, figure, suite, metric, kind, theme.name), draw)
 
@@ -66,7 +66,7 @@ def _cost(board: Leaderboard, theme: Theme) -> Any:
     return cost(board, theme)
 
 
-_BOARDS: dict[str, Callable[[Leaderboard, Theme], Any]] = {
+FIGURES: dict[str, Callable[[Leaderboard, Theme], Any]] = {
     "means": _means,
     "heatmap": _heatmap,
     "cost": _cost,

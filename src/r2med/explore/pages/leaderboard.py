@@ -92,34 +92,42 @@ def leaderboard_page(
     folder: str = "",
 ) -> str:
     """The page of one view of a leaderboard."""
-    rows = shown_rows(board, view)
-    measured = [row for row in board.rows if row.origin == "measured"]
-    most = _most(board.rows)
     return render(
         "leaderboard.html",
         link,
         page="leaderboard",
         title=f"{board.suite.title} leaderboard, {board.metric}",
-        board=board,
-        view=view,
         headline=headline(board),
-        rows=[_row(row, board, most) for row in _with_brackets(rows, view)],
-        letters=_letters(rows) if view.sort == "mean" else [],
-        bracket_width=_LETTER * len(_letters(rows)),
-        ticks=_ticks(most),
-        axis=AXIS,
-        measured=measured,
-        mixed=len({row.origin for row in board.rows}) > 1,
+        **table_of(board, view),
         suites=suites(),
         families=list(dict.fromkeys(task.family for task in board.suite.entries)),
         kinds=KIND_TITLES,
         metrics=metrics,
-        hidden=len(board.rows) - len(rows),
         damaged=damaged,
         older=older,
         folder=folder,
         task_label=task_label,
     )
+
+
+def table_of(board: Leaderboard, view: View) -> dict[str, Any]:
+    """What the table of a view is drawn from, by the names that `board.html` uses."""
+    rows = shown_rows(board, view)
+    measured = [row for row in board.rows if row.origin == "measured"]
+    most = _most(board.rows)
+    letters = _letters(rows)
+    return {
+        "board": board,
+        "view": view,
+        "rows": [_row(row, board, most) for row in _with_brackets(rows, view)],
+        "letters": letters if view.sort == "mean" else [],
+        "bracket_width": _LETTER * len(letters),
+        "ticks": _ticks(most),
+        "axis": AXIS,
+        "measured": measured,
+        "mixed": len({row.origin for row in board.rows}) > 1,
+        "hidden": len(board.rows) - len(rows),
+    }
 
 
 def headline(board: Leaderboard) -> str:
