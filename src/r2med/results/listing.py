@@ -40,8 +40,11 @@ class Listing(Tabular):
     @property
     def notes(self) -> list[str]:
         """What sets apart results of one name on the same data, and which are of other data."""
-        stale = Counter(text for each in self.results if each.suite and (text := other_data(each)))
-        other = [f"{reason} ({count} of the results listed)." for reason, count in stale.items()]
+        stale = Counter(each.task for each in self.results if each.suite and other_data(each))
+        other = [
+            f"{task}: {count} result(s) listed ran on other data than the task has now."
+            for task, count in stale.items()
+        ]
         return [*shared_names(self.results), *other]
 
     def to_arrow(self) -> pa.Table:
