@@ -334,3 +334,40 @@ def test_what_to_look_for_must_be_said(here: Path) -> None:
     assert run("audit", "train.jsonl").code == 2
     assert run("audit", "--task", TASK).code == 2
     assert "queries" in run("audit", "train.jsonl", "--task", TASK, "--against", "query").err
+
+
+def test_a_text_of_similar_meaning_is_a_weak_finding(here: Path, task: Task) -> None:
+    shuffled = " ".join(sorted(task.query("1").split(), key=len))
+    write_rows(here / "train.jsonl", [*filler(5), {"text": shuffled}])
+
+    near = audited("train.jsonl", "--task", TASK, "--neighbours", "wordllama")
+    wrong = run("audit", "train.jsonl", "--task", TASK, "--neighbours", "bm25")
+
+    (outcome,) = near["tasks"]
+    assert [(found["kind"], found["id"]) for found in outcome["findings"]] == [("neighbour", "1")]
+    assert outcome["findings"][0]["evidence"][0]["measures"]["cosine"] >= 0.9
+    assert outcome["verdict"] == "suspicious"
+    assert wrong.code == 2 and "not an encoder" in wrong.err
+
+
+def test_the_card_of_a_task_shows_the_outcome(here: Path, task: Task) -> None:
+    write_rows(here / "train.jsonl", [{"text": task.query("1")}])
+    before = ("tasks", "card", TASK, "--dense", "none", "--out")
+    assert run(*before, "first").code == 0
+    assert run("audit", "train.jsonl", "--task", TASK, "--name", "my set").code == 0
+    assert run(*before, "second").code == 0
+
+    first, second = ((here / name / "demo-biology.md").read_text() for name in ("first", "second"))
+
+    assert "not audited" in first and "not audited" not in second
+    assert "my set (1 row): contaminated" in second
+
+
+def test_evidence_begins_where_the_texts_agree(here: Path, task: Task) -> None:
+    long = " ".join(FILLER.format(n) for n in range(300))
+    write_rows(here / "train.jsonl", [{"text": f"{long} {task.query('1')} {long}"}])
+
+    (outcome,) = audited("train.jsonl", "--task", TASK)["tasks"]
+
+    shown = outcome["findings"][0]["evidence"][0]["text"]
+    assert " ".join(task.query("1").split()[:12]) in " ".join(shown.split())[:200]

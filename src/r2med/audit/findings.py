@@ -217,7 +217,7 @@ def _verdict(shares: Sequence[Share]) -> tuple[Verdict, str]:
     for role, least in CONTAMINATED.items():
         share = strong.get(role)
         if share and share.of and share.affected / share.of >= least:
-            return "contaminated", f"{_counted(share)} have strong findings (from {least:.0%} on)"
+            return "contaminated", f"strong findings for {_counted(share)}"
     some = [share for share in shares if share.affected]
     if not some:
         return "clean", "nothing was found"

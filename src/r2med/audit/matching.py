@@ -62,6 +62,8 @@ class Match:
     kind: str
     measures: Mapping[str, float] = field(default_factory=dict)
     boilerplate: bool = False
+    at: int = 0
+    """The word of the training text at which the shared words begin."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,14 @@ class Overlap:
     """Equal runs of three words, of all that either text has."""
     weight: float
     """1 where no other evaluation text has the shared runs; 1/n where n have them."""
+    at: int = 0
+    """The first word of the training text that is shared."""
 
-    def match(self, text: int, entry: int) -> Match:
-        """The same as a match of two texts."""
+    def match(self, text: int, entry: int, before: int = 0) -> Match:
+        """The same as a match of two texts; `before` words of the training text were left out."""
         measures = {name: getattr(self, name) for name in ("covered", "aligned", "jaccard")}
         common = self.kind != "exact" and self.weight <= 1 / BOILERPLATE
-        return Match(text, entry, self.kind, measures, common)
+        return Match(text, entry, self.kind, measures, common, before + self.at)
 
 
 @dataclass(frozen=True)
@@ -136,10 +140,11 @@ class Index:
                 if (text, entry) in same:
                     continue
                 reach = _STRETCH * int(self.lengths[entry])
-                near = sequence[max(first - reach, 0) : last + SHINGLE + reach]
+                before = max(first - reach, 0)
+                near = sequence[before : last + SHINGLE + reach]
                 overlap = self.compared(entry, near)
                 if overlap is not None:
-                    matches.append(overlap.match(text, entry))
+                    matches.append(overlap.match(text, entry, before))
         return sorted(matches, key=lambda match: (match.text, match.entry))
 
     def compared(self, entry: int, training: Words) -> Overlap | None:
@@ -154,10 +159,11 @@ class Index:
         distinct = set(runs)
         their_runs = _runs(training, SHINGLE)
         training_shared = _shared(their_runs, distinct)
-        cut = len(training) > _STRETCH * len(own)
+        cut, start = len(training) > _STRETCH * len(own), 0
         if cut:
             stretch = _densest(training_shared, _STRETCH * len(own))
-            training = training[stretch.start : stretch.stop + SHINGLE - 1]
+            start = stretch.start
+            training = training[start : stretch.stop + SHINGLE - 1]
             their_runs, training_shared = their_runs[stretch], training_shared[stretch]
         theirs = set(their_runs)
         shared = _shared(runs, theirs)
@@ -187,7 +193,8 @@ class Index:
         equal = len(distinct & theirs)
         jaccard = equal / (len(distinct) + len(theirs) - equal)
         weight = float(np.mean(1 / self._sharing_of(entry)[shared]))
-        return Overlap(kind, covered, shorter_aligned, jaccard, weight)
+        at = start + int(np.argmax(training_shared))
+        return Overlap(kind, covered, shorter_aligned, jaccard, weight, at)
 
     def _exact(self, columns: WordColumns) -> list[tuple[int, int]]:
         whole = columns.whole()

@@ -11,6 +11,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import re
 import signal
 import threading
 import time
@@ -34,7 +35,9 @@ from r2med.retrieve.conditions import Progress
 #: Below this many bytes in all, starting processes costs more than it saves.
 _WORTH_PROCESSES = 1 << 25
 _TEXTS = 2000
-_SHOWN = 2000
+#: Characters of a training text that are kept, and words before the shared ones.
+_SHOWN, _BEFORE = 2000, 5
+_WORDS = re.compile(r"[^\W_]+")
 _WAITING = 2
 #: Raise when the same pieces would give other hits.
 _VERSION = 1
@@ -52,7 +55,7 @@ class Hit:
     """The evaluation text, by its place."""
     kind: str
     text: str
-    """The head of the training text."""
+    """The training text from where it matches, cut to what evidence needs."""
     measures: Mapping[str, float] = field(default_factory=dict)
     boilerplate: bool = False
 
@@ -156,7 +159,6 @@ class _Work:
         for row in batch:
             matched = set()
             for text in row.texts:
-                head = _head(text.text)
                 for match in by_text.get(numbers[text.text], ()):
                     matched.add(match.entry)
                     yield Hit(
@@ -166,7 +168,7 @@ class _Work:
                         text.role,
                         match.entry,
                         match.kind,
-                        head,
+                        head(text.text, match.at),
                         match.measures,
                         match.boilerplate,
                     )
@@ -174,8 +176,8 @@ class _Work:
                 first = row.texts[0]
                 for entry in self.matcher.named(row.marks):
                     if entry not in matched:
-                        kind, head = "same source", _head(first.text)
-                        yield Hit(file, row.number, first.field, first.role, entry, kind, head)
+                        kind, shown = "same source", head(first.text)
+                        yield Hit(file, row.number, first.field, first.role, entry, kind, shown)
 
 
 class _Log:
@@ -285,5 +287,9 @@ def _key(files: Sequence[TrainingFile], matcher: Matcher, fields: Sequence[str])
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
-def _head(text: str) -> str:
+def head(text: str, at: int = 0) -> str:
+    """As much of a text as evidence keeps, from shortly before the word `at`."""
+    if at > _BEFORE:
+        starts = (match.start() for match in _WORDS.finditer(text))
+        text = f"… {text[next(islice(starts, at - _BEFORE, None), 0) :]}"
     return text if len(text) <= _SHOWN else text[:_SHOWN].rsplit(" ", 1)[0] + " …"

@@ -15,6 +15,7 @@ from r2med.audit.files import TrainingFile, training_files
 from r2med.audit.findings import TaskAudit, task_audits
 from r2med.audit.listed import ExclusionMatcher
 from r2med.audit.matching import NGRAM
+from r2med.audit.neighbours import THRESHOLD, add_neighbours
 from r2med.audit.reading import Reading
 from r2med.audit.scanning import Matcher, Scan, scan
 from r2med.errors import DataError
@@ -22,7 +23,7 @@ from r2med.measure.intervals import DIFFERENCES, Column, Interval, pooled_interv
 from r2med.results.audits import FOLDER, write_audit
 from r2med.results.lookup import newest_by_system
 from r2med.results.record import Result
-from r2med.retrieve.conditions import Progress, Tell
+from r2med.retrieve.conditions import Conditions, Progress, Tell
 from r2med.tabular import Tabular, table_of
 from r2med.tasks.task import Task
 
@@ -126,6 +127,8 @@ def audit_training(
     sample: int | None = None,
     fields: Sequence[str] = (),
     exclusions: Path | None = None,
+    neighbours: str | None = None,
+    threshold: float = THRESHOLD,
     results: Path,
     stored: Sequence[Result] = (),
     metric: str = "ndcg@10",
@@ -137,7 +140,8 @@ def audit_training(
     """Say of every task whether its texts are in the training data, and store the outcomes.
 
     With `exclusions`, the list alone says what to look for, and `tasks` are not read. `stored`
-    are results whose scores are split by affected and unaffected queries. The scan is logged under
+    are results whose scores are split by affected and unaffected queries. `neighbours` names an
+    encoder that also looks for texts with a cosine of `threshold` or more. The scan is logged under
     `results`, so that it goes on where it was killed; `force` begins anew.
     """
     files = training_files(training)
@@ -146,7 +150,8 @@ def audit_training(
         listed = ExclusionMatcher.read(exclusions)
         matcher, wanted = listed, listed.evaluation
     else:
-        wanted = evaluation(tasks, against, sample=sample)
+        group = list(tasks)
+        wanted = evaluation(group, against, sample=sample)
         matcher = TextMatcher(wanted, ngram=ngram)
     found = scan(
         files,
@@ -158,6 +163,17 @@ def audit_training(
         progress=progress,
     )
     _tell_problems(found, tell)
+    if neighbours is not None and exclusions is None:
+        add_neighbours(
+            found,
+            files,
+            wanted,
+            group[0],
+            neighbours,
+            threshold=threshold,
+            fields=fields,
+            conditions=Conditions(progress=progress, tell=tell),
+        )
     audits = task_audits(wanted, found)
     audit = Audit(
         training=name or Path(training[0]).resolve().name,

@@ -62,6 +62,13 @@ def audit(
         int | None,
         typer.Option("--sample", min=1, help="Look for so many of each kind per task only."),
     ] = None,
+    neighbours: Annotated[
+        str | None,
+        typer.Option("--neighbours", metavar="ENCODER", help="Also texts of similar meaning."),
+    ] = None,
+    threshold: Annotated[
+        float, typer.Option("--threshold", min=0, max=1, help="Cosine of a neighbour.")
+    ] = 0.9,
     write_clean: Annotated[
         Path | None,
         typer.Option("--write-clean", metavar="DIR", help="Write the data without such rows."),
@@ -98,6 +105,8 @@ def audit(
             fields=fields or [],
             ngram=ngram,
             sample=sample,
+            neighbours=neighbours,
+            threshold=threshold,
             write_clean=write_clean,
             metric=metric,
             results=results,
@@ -120,6 +129,8 @@ def _training(
     fields: list[str],
     ngram: int,
     sample: int | None,
+    neighbours: str | None,
+    threshold: float,
     write_clean: Path | None,
     metric: str,
     results: Path,
@@ -136,6 +147,8 @@ def _training(
 
     if (task is None) == (exclusions is None):
         raise UsageError("Say what to look for: --task TASKS, or --exclusions FILE, not both.")
+    if exclusions is not None and neighbours is not None:
+        raise UsageError("--neighbours needs the texts of --task; an exclusion list has none.")
     roles = roles_of(against)
     with progress() as bar:
         try:
@@ -148,6 +161,8 @@ def _training(
                 sample=sample,
                 fields=fields,
                 exclusions=exclusions,
+                neighbours=neighbours,
+                threshold=threshold,
                 results=results,
                 stored=stored_results(results, notice),
                 metric=metric,

@@ -204,6 +204,7 @@ def card(
     from r2med.nano.folder import task_group
     from r2med.report.cards.pages import write_cards
     from r2med.report.console import echo, notice
+    from r2med.results.audits import stored_audits
     from r2med.results.lookup import own_tasks, stored_results
 
     group = task_group(",".join(names), own_tasks(results))
@@ -212,6 +213,7 @@ def card(
         out,
         group.title,
         results=stored_results(results, notice),
+        audits=stored_audits(results, notice),
         dense=None if dense == "none" else dense,
         force=force,
         tell=notice,

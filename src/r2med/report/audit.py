@@ -14,6 +14,15 @@ from r2med.report.table import Cell, Column, Grid, Paper, points, signed, snippe
 
 _FINDINGS_SHOWN = 10
 _NAMES: dict[Role, str] = {"query": "queries", "positive": "positives", "document": "documents"}
+_CAPTION = (
+    "found: as a pair, exactly, contained or nearly the same (strong findings); contaminated from "
+    "1 % of the queries or 5 % of the positives on"
+)
+_AMOUNTS = {
+    "aligned": "{:.0f} % of the words",
+    "fingerprints": "{:.0f} % of the fingerprints",
+    "cosine": "cosine × 100 {:.0f}",
+}
 _STYLES = {"clean": "green", "suspicious": "yellow", "contaminated": "bold red"}
 
 
@@ -50,14 +59,14 @@ def _verdicts(audit: Audit) -> Grid:
             if share is None or not share.of:
                 cells.append(None)
                 continue
-            text = f"{share.affected:,} of {share.of:,} ({share.affected / share.of:.1%})"
-            if share.interval:
-                text += f" [{share.interval.low:.1%}, {share.interval.high:.1%}]"
+            text = f"{share.affected:,} of {share.of:,} ({100 * share.affected / share.of:.1f} %)"
+            if (span := share.interval) is not None:
+                text += f", {100 * span.low:.1f} to {100 * span.high:.1f} %"
             cells.append(text)
         verdict = Text(task.verdict, _STYLES[task.verdict])
         rows.append([task_label(task.task), verdict, *cells])
     columns = [Column(title, right=place > 1) for place, title in enumerate(titles)]
-    return Grid(columns, rows, caption="found: as a pair, exactly, contained or nearly the same")
+    return Grid(columns, rows, caption=_CAPTION)
 
 
 def _kinds(audit: Audit) -> Grid | None:
@@ -93,8 +102,11 @@ def _findings(
         first = finding.evidence[0]
         partner = f" with {finding.with_id}" if finding.with_id else ""
         more = f" and {finding.rows - 1:,} more" if finding.rows > 1 else ""
-        share = first.measures.get("aligned", first.measures.get("fingerprints"))
-        amount = f", {share:.0%} of the words" if share is not None and share < 1 else ""
+        amount = "".join(
+            f", {words.format(100 * first.measures[name])}"
+            for name, words in _AMOUNTS.items()
+            if first.measures.get(name, 1) < 1
+        )
         out.print(
             f"{finding.kind}{amount}: {task_label(task.task)} {finding.role} {finding.id}{partner}"
             f" in {first.file}, row {first.row:,} ({first.column}){more}"

@@ -37,7 +37,8 @@ class StoredAudit:
 
     def sentence(self) -> str:
         """The outcome in words."""
-        return f"{self.training} ({self.rows:,} rows): {self.verdict}; {self.reason}."
+        rows = f"{self.rows:,} {'row' if self.rows == 1 else 'rows'}"
+        return f"{self.training} ({rows}): {self.verdict}; {self.reason}."
 
 
 def write_audit(results: Path, values: Mapping[str, Any]) -> Path:

@@ -13,6 +13,7 @@ from r2med.nano.candidates import HYBRID_DEPTH, TITLES, CandidateList, positives
 from r2med.nano.folder import read_record
 from r2med.nano.profiles import Profile, RetrievalProfile, profiled
 from r2med.report.cards.failures import Failures, find_failures
+from r2med.results.audits import StoredAudit
 from r2med.results.record import Result
 from r2med.retrieve.candidates import split_of
 from r2med.runs import Run
@@ -80,6 +81,8 @@ class Facts:
     """The registered task that the data is, or that it was built from."""
     made: str | None = None
     """How a pool that was built here came about."""
+    audits: tuple[StoredAudit, ...] = ()
+    """What audits of training sets said of exactly this data, newest first."""
 
 
 def gather(
@@ -87,6 +90,7 @@ def gather(
     results: Sequence[Result],
     *,
     dense: str | None,
+    audits: Sequence[StoredAudit] = (),
     tell: Callable[[str], None],
 ) -> Facts:
     """Profile a task, take its stored results, and look for failures in the best ranking."""
@@ -108,6 +112,7 @@ def gather(
         pairs=_pairs(task),
         entry=task.entry or source_entry,
         made=made,
+        audits=tuple(audit for audit in audits if audit.hash == task.hash),
     )
 
 

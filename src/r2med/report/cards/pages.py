@@ -27,6 +27,7 @@ from r2med.report.cards.render import (
     markdown,
 )
 from r2med.report.profiles import data_rows, figure
+from r2med.results.audits import StoredAudit
 from r2med.results.record import Result
 from r2med.tasks.task import Task
 
@@ -46,6 +47,7 @@ def write_cards(
     title: str,
     *,
     results: Sequence[Result],
+    audits: Sequence[StoredAudit] = (),
     dense: str | None,
     force: bool = False,
     tell: Callable[[str], None] = lambda message: None,
@@ -56,7 +58,7 @@ def write_cards(
             f"--out {out} is not empty, and nothing in it was touched.\n"
             "Choose another folder, or --force to write the pages into it (other files stay)."
         )
-    group = [gather(task, results, dense=dense, tell=tell) for task in tasks]
+    group = [gather(task, results, dense=dense, audits=audits, tell=tell) for task in tasks]
     names = page_names([facts.name for facts in group])
     pages: list[tuple[Page, dict[str, object]]] = []
     for facts, name in zip(group, names, strict=True):
@@ -227,7 +229,15 @@ def _failure(facts: Facts, kind: str, failure: Failure) -> Quote:
 
 def _leakage(facts: Facts, prose: Prose) -> Iterator[Block]:
     yield Paragraph(prose.training)
-    yield Paragraph("Overlap with training data: not audited.", note=True)
+    if facts.audits:
+        yield Paragraph("Overlap with training data, by r2med audit:")
+        yield Bullets(tuple(audit.sentence() for audit in facts.audits))
+    else:
+        yield Paragraph(
+            "Overlap with training data: not audited. "
+            f"r2med audit TRAIN... --task {facts.name} does it.",
+            note=True,
+        )
     yield Paragraph(
         f"r2med tasks exclusions {facts.name} --out FILE writes what training must leave out, "
         "as hashes and fingerprints, without the texts."
@@ -332,6 +342,10 @@ def _task_json(facts: Facts, prose: Prose) -> dict[str, object]:
         "lead": asdict(facts.lead) if facts.lead else None,
         "failures_of": facts.failures_of,
         "failures": [asdict(failure) for failure in facts.failures],
+        "audits": [
+            {name: getattr(audit, name) for name in ("training", "rows", "verdict", "reason")}
+            for audit in facts.audits
+        ],
         "examples": [asdict(pair) for pair in facts.pairs],
         "citation": entry.citation if entry else None,
         "licence": entry.licence if entry else None,
