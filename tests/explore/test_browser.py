@@ -9,12 +9,20 @@ from axe_playwright_python.sync_playwright import Axe
 
 from tests.explore.conftest import Site, Visit, visiting
 
+QUERY = "/task/demo/medqa-diag/query/8"
+COMPARE = "/compare?scope=demo/medqa-diag&system=bm25&system=bm25-lucene"
 PAGES = (
     "/",
     "/leaderboard?suite=full&search=hyde+nv",
     "/tasks",
     "/task/demo/medqa-diag",
-    "/task/hostile",
+    QUERY,
+    "/task/demo/medqa-diag/document/medqa-diag-003?query=8",
+    COMPARE,
+    "/compare?scope=demo/medqa-diag&system=bm25&system=bm25-lucene&system=bm25[k1=0.1]",
+    "/try",
+    "/running",
+    "/about",
     "/nope",
 )
 _MISSING = {"/nope": ["Failed to load resource: the server responded with a status of 404"]}
@@ -88,6 +96,83 @@ def test_the_keyboard_reaches_the_content_first(visit: Visit) -> None:
     page.keyboard.press("Enter")
 
     assert page.url.endswith("#main")
+
+
+def test_from_the_leaderboard_to_the_reason_why_a_query_failed(visit: Visit) -> None:
+    page = visit.go("/leaderboard?suite=demo")
+
+    row = page.locator("tr[data-system=bm25-lucene]")
+    row.locator("td.heat a").first.click()
+    assert "bm25-lucene" in page.locator(".answer").inner_text()
+    page.locator("table.queries tbody th a").first.click()
+    assert "Why it failed" in page.locator(".why").first.inner_text()
+    page.locator(".missed .document, .ranking .document").first.click()
+
+    assert page.locator("mark").count() > 0
+    assert "query" in page.locator(".answer").inner_text()
+
+
+def test_states_are_told_by_word_and_missed_positives_stand_at_their_true_rank(
+    visit: Visit,
+) -> None:
+    page = visit.go(f"{QUERY}?system=bm25")
+
+    states = set(page.locator(".ranking .state").all_inner_texts())
+    ranks = [int(text) for text in page.locator(".missed .rank").all_inner_texts()]
+
+    assert states == {"✓ relevant", "✗ not relevant", "? unjudged"}
+    assert ranks == sorted(ranks) and ranks[0] > 10
+
+
+def test_j_and_k_walk_through_the_queries_and_a_question_mark_helps(visit: Visit) -> None:
+    page = visit.go(f"{QUERY}?system=bm25&order=task")
+
+    page.keyboard.press("j")
+    page.wait_for_url("**/query/9?**")
+    page.keyboard.press("k")
+    page.wait_for_url("**/query/8?**")
+    page.keyboard.press("f")
+    assert page.locator("details.more[open]").count() == page.locator("details.more").count() > 0
+    page.keyboard.press("?")
+
+    assert page.get_by_role("dialog").is_visible()
+
+
+def test_two_chosen_systems_are_compared_and_a_bar_leads_to_its_query(visit: Visit) -> None:
+    page = visit.go("/task/demo/medqa-diag")
+    button = page.get_by_role("button", name="Compare the chosen systems")
+    assert button.is_disabled()
+
+    page.get_by_label("Choose bm25", exact=True).check()
+    page.get_by_label("Choose bm25-lucene").check()
+    button.click()
+    verdict = page.locator(".answer").inner_text()
+    page.locator(".panel a").last.click()
+
+    assert "beats" in verdict and "p " in verdict
+    assert "/query/" in page.url and page.locator(".column").count() == 2
+
+
+def test_a_typed_query_is_searched_stage_by_stage(visit: Visit) -> None:
+    page = visit.go("/try")
+
+    page.get_by_label("Query").fill("porphyria attack after fasting")
+    page.get_by_label("Task").select_option("demo/medqa-diag")
+    page.get_by_role("button", name="Search").click()
+
+    assert "first of 124 documents" in page.locator(".answer").inner_text()
+    assert page.locator(".ranking li").count() == 10
+    assert page.locator("mark").count() > 0
+
+
+def test_the_systems_of_a_query_can_be_chosen_without_script(browser: Any, site: Site) -> None:
+    for visit in visiting(browser, site, java_script_enabled=False):
+        page = visit.go(QUERY)
+        page.locator("input[name=system]").last.check()
+
+        page.get_by_role("button", name="Show these side by side").click()
+
+        assert page.locator(".column").count() == 3
 
 
 def _serious(page: Any, *, only: str | None = None) -> list[tuple[str, str]]:

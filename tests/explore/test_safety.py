@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from tests.explore.conftest import Site, Visit
-from tests.explore.hostile import SCRIPT
+from tests.explore.hostile import ATTRIBUTE, SCRIPT
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ def test_no_other_method_is_answered(site: Site, method: str) -> None:
         "/leaderboard?sort=__class__",
         "/leaderboard?search=%00",
         "/task/demo/medqa-diag?metric=;",
+        "/task/demo/medqa-diag/query/8?order=random",
+        "/task/demo/medqa-diag/query/8?depth=1000000",
+        "/task/demo/medqa-diag/query/8?" + "&".join(f"system=s{n}" for n in range(9)),
+        "/compare?scope=/etc",
+        "/compare?scope=demo&" + "&".join(f"system=s{n}" for n in range(9)),
         "/plot/means.svg",
         "/plot/means.svg?suite=demo&theme=pink",
     ],
@@ -81,6 +86,10 @@ def test_a_wrong_parameter_is_one_clean_refusal(site: Site, path: str) -> None:
         "/task/../../../etc/passwd",
         "/task//etc/passwd",
         "/task/%ff%fe",
+        "/task/demo/biology/query/..%2f..%2fx",
+        "/task/demo/biology/document/..%2f..%2f..%2fetc%2fpasswd",
+        "/compare?scope=demo&system=/etc/passwd&system=bm25",
+        "/task/demo/biology/query/1?system=../../etc/passwd",
         "/static/..%2fapp.py",
         "/static/../app.py",
         "/plot/..%2f..%2fx.svg?suite=demo",
@@ -99,12 +108,55 @@ def test_an_endless_address_is_refused(site: Site) -> None:
 
 
 def test_hostile_texts_are_shown_as_texts(visit: Visit) -> None:
-    for path in ("/task/hostile", "/tasks"):
+    query, document = quote("../q", safe=""), quote(SCRIPT, safe="")
+    paths = [
+        "/task/hostile",
+        "/tasks",
+        f"/task/hostile/query/{query}",
+        f"/task/hostile/query/{document}",
+        f"/task/hostile/document/{document}?query={query}",
+        f"/task/hostile/document/{quote('../../etc/passwd', safe='')}?query={query}",
+        "/compare?scope=hostile&system=bm25&system=bm25-lucene",
+    ]
+    for path in paths:
         page: Any = visit.go(path)
 
-        assert "taken" not in page.title()
+        assert page.locator("h1").count() == 1
+        assert "taken" not in page.title() or "script" in page.title()
         assert page.locator("main script, main img[src=x]").count() == 0
-    assert SCRIPT in visit.go("/task/hostile").locator("main").inner_text()
+    shown = visit.go(paths[2]).locator("main").inner_text()
+    assert SCRIPT in shown and ATTRIBUTE in shown and "{{ 7 * 7 }}" in shown
+    assert "\x1b" not in shown and "\u202e" not in visit.go(paths[5]).content()
+
+
+def test_a_form_of_another_site_is_refused(site: Site) -> None:
+    body = "text=fever&system=bm25&task=demo%2Fbiology"
+    kind = {"Content_Type": "application/x-www-form-urlencoded"}
+
+    def post(text: str = body, **headers: str) -> Answer:
+        return ask(site, "/try", method="POST", body=text, **{**kind, **headers})
+
+    assert post().status == 403
+    assert post(Origin="null").status == 403
+    assert post(Origin="http://elsewhere.example").status == 403
+    assert post(Origin=site.url).status == 200
+    assert ask(site, "/leaderboard", method="POST", Origin=site.url, body="").status == 405
+    assert post("text=" + "a" * 100_000, Origin=site.url).status == 413
+    assert post("text=" + "a" * 30_000, Origin=site.url).status == 400
+    assert post("text=x&system=model:os.system&task=demo%2Fbiology", Origin=site.url).status == 400
+    assert post("text=x&system=bm25&task=%2Fetc", Origin=site.url).status == 400
+
+
+def test_asking_for_a_page_changes_nothing(site: Site) -> None:
+    def state() -> dict[str, int]:
+        files = [path for path in site.results.rglob("*") if path.is_file()]
+        return {str(path): path.stat().st_mtime_ns for path in files}
+
+    before = state()
+    for path in ("/", "/try?text=fever&system=bm25&task=demo/biology", "/running", "/about"):
+        assert ask(site, path).status == 200
+
+    assert state() == before
 
 
 def test_a_damaged_result_is_named_and_the_rest_is_shown(site: Site) -> None:

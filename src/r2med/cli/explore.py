@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from r2med.cli.options import RESULTS, AnyTask, DataRoot, Results
+from r2med.cli.options import (
+    RESULTS,
+    AnyTask,
+    DataRoot,
+    LlmUrl,
+    MaxCost,
+    Results,
+    conditions,
+)
 from r2med.errors import MissingError
 
 _LIBRARIES = {"starlette": "starlette", "uvicorn": "uvicorn", "jinja2": "jinja2"}
@@ -27,11 +35,14 @@ def explore(
     open_page: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in your browser.")
     ] = True,
+    llm_url: LlmUrl = None,
+    max_cost: MaxCost = None,
 ) -> None:
     """Look at results, tasks and queries in a web browser.
 
     Serves pages on this machine alone until Ctrl-C. They read stored results and change nothing.
-    --task names folders of your own data, so that their texts can be shown.
+    --task names folders of your own data, so that their texts can be shown. Queries that are typed
+    in ask models that cost money only under --max-cost.
     """
     check_libraries()
     from r2med.explore.app import create_app
@@ -50,7 +61,12 @@ def explore(
             "There is no password."
         )
 
-    app = create_app(library, hosts={*LOOPBACK, host})
+    app = create_app(
+        library,
+        hosts={*LOOPBACK, host},
+        conditions=conditions(llm_url=llm_url, max_cost=max_cost),
+        paid=max_cost is not None,
+    )
     echo(f"r2med explore: {url} (Ctrl-C ends it)")
     if open_page:
         open_browser(url)

@@ -8,42 +8,61 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
+from threading import Lock
 from typing import cast
 from urllib.parse import unquote
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from r2med.engine.status import read_statuses
+from r2med.engine.trial import try_query
 from r2med.errors import DamagedError, LimitError, MissingError, R2MedError, UsageError
 from r2med.explore.guard import LOOPBACK, Guard
-from r2med.explore.library import Library, Shelf, known_task
+from r2med.explore.library import Kept, Library, Shelf, known_task
+from r2med.explore.pages.about import about_page, running_page
 from r2med.explore.pages.compare import compare_data, compare_page
 from r2med.explore.pages.document import document_data, document_page
 from r2med.explore.pages.leaderboard import View, csv_rows, leaderboard_page
 from r2med.explore.pages.messages import message_page
 from r2med.explore.pages.query import DEPTHS, query_data, query_page
 from r2med.explore.pages.task import task_data, task_page, tasks_page
+from r2med.explore.pages.trial import LONGEST, choices, excerpts, trial_page
 from r2med.explore.parameters import Parameters
 from r2med.explore.plots import Plots
 from r2med.explore.render import server_link
 from r2med.measure.metrics import HEADLINE
 from r2med.results.diagnosis.causes import TOP
 from r2med.results.difficulty import ORDERS, Order
+from r2med.retrieve.conditions import Conditions
+from r2med.systems.build import System
 from r2med.systems.registry import KINDS
 from r2med.tasks.registry import find_suite, suites
 
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+#: Systems that stay ready for the next typed query.
+_SYSTEMS = 4
 _STATIC = ("explore.css", "explore.js", "icon.svg")
 
 
-def create_app(library: Library, *, hosts: Collection[str] = LOOPBACK) -> Starlette:
-    """The application over one library; `hosts` are the names it answers for."""
-    explorer = Explorer(library, Plots(library))
+def create_app(
+    library: Library,
+    *,
+    hosts: Collection[str] = LOOPBACK,
+    conditions: Conditions | None = None,
+    paid: bool = False,
+) -> Starlette:
+    """The application over one library; `hosts` are the names it answers for.
+
+    Queries that are typed in run under `conditions`; models that cost money only where `paid`.
+    """
+    explorer = Explorer(library, Plots(library), conditions or Conditions(), paid)
     return Starlette(
         routes=[
             Route("/", _page(explorer.leaderboard)),
@@ -52,6 +71,10 @@ def create_app(library: Library, *, hosts: Collection[str] = LOOPBACK) -> Starle
             Route("/tasks", _page(explorer.tasks)),
             Route("/task/{rest:path}", _page(explorer.task)),
             Route("/compare", _page(explorer.compare)),
+            Route("/try", _page(explorer.form)),
+            Route("/try", explorer.tried, methods=["POST"]),
+            Route("/running", _page(explorer.running)),
+            Route("/about", _page(explorer.about)),
             Route("/plot/{name}", _page(explorer.plot)),
             Route("/static/{name}", _page(static)),
             Route("/{rest:path}", _page(nowhere)),
@@ -66,6 +89,10 @@ class Explorer:
 
     library: Library
     plots: Plots
+    conditions: Conditions
+    paid: bool
+    systems: Kept[System] = field(default_factory=lambda: Kept(_SYSTEMS))
+    trying: Lock = field(default_factory=Lock)
 
     def leaderboard(self, request: Request) -> Response:
         """The leaderboard of a suite; without one, of the results at hand."""
@@ -152,6 +179,43 @@ class Explorer:
             metric=values.metric(),
         )
         return HTMLResponse(compare_page(data, server_link))
+
+    def running(self, request: Request) -> Response:
+        """Evaluations in this results folder."""
+        statuses = read_statuses(self.library.folder)
+        return HTMLResponse(running_page(statuses, str(self.library.folder), server_link))
+
+    def about(self, request: Request) -> Response:
+        """Versions, licences and labels."""
+        return HTMLResponse(about_page(self.library, self.library.shelf(), server_link))
+
+    def form(self, request: Request) -> Response:
+        """The empty form of `Try it`."""
+        return HTMLResponse(trial_page(choices(self.library, self.library.shelf()), server_link))
+
+    async def tried(self, request: Request) -> Response:
+        """A typed query, run in a thread of its own."""
+        form = await request.form(max_files=0, max_fields=10)
+        return await run_in_threadpool(_page(lambda _: self._tried(Parameters(form))), request)
+
+    def _tried(self, values: Parameters) -> Response:
+        offered = choices(self.library, self.library.shelf())
+        system = values.word("system", offered.systems) or offered.systems[0]
+        name = values.word("task", [task for task, _ in offered.tasks])
+        text = values.text("text", longest=LONGEST, lines=True) or ""
+        if name is None:
+            raise UsageError("no task is chosen.")
+        choice = replace(offered, system=system, task=name, text=text)
+        try:
+            task = self.library.task(name)
+            with self.trying:
+                built = self.systems.get(system, lambda: System.from_spec(system, self.conditions))
+                found = try_query(built, task, text, paid=self.paid)
+        except R2MedError as problem:
+            page = trial_page(choice, server_link, problem=str(problem))
+            return HTMLResponse(page, _status(problem))
+        marked = excerpts(found, self.library, task)
+        return HTMLResponse(trial_page(choice, server_link, tried=found, task=task, marked=marked))
 
     def plot(self, request: Request) -> Response:
         """A figure, drawn once for as long as the results stay as they are."""

@@ -24,6 +24,7 @@ from r2med.retrieve.interface import Retriever, Searcher
 from r2med.runs import Run
 from r2med.systems.registry import members_of
 from r2med.systems.spec import parse
+from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.load import load_task, task_names
 from r2med.tasks.registry import TaskEntry, all_entries, find_task, resolve
 from r2med.tasks.task import Task
@@ -162,6 +163,16 @@ class Library:
                 "Name its folder at the start: r2med explore --task FOLDER"
             )
         return self._tasks.get(name, lambda: self._load(name))
+
+    def has_data(self, name: str) -> bool:
+        """Whether a task's texts are here; its files are looked for, not read."""
+        if name in self._own:
+            return True
+        if name not in _registered():
+            return False
+        if self.root is not None:
+            return (Path(self.root) / name).is_dir()
+        return data_folder(find_task(name)).is_dir()
 
     def scene(self, task: Task) -> Scene:
         """The terms of a task's corpus and queries; some seconds for a full task, then kept."""

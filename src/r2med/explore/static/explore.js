@@ -63,3 +63,21 @@ if (help) {
     }
   });
 }
+
+// A running evaluation is followed by reading its page again; nothing is fetched from elsewhere.
+const live = document.querySelector('[data-live="yes"]');
+if (live) {
+  const follow = async () => {
+    try {
+      const answer = await fetch(location.href);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const fresh = page.querySelector("[data-live]");
+      if (fresh) {
+        live.replaceChildren(...fresh.childNodes);
+        if (fresh.dataset.live !== "yes") return;
+      }
+    } catch { /* the server ended; the page stays as it was */ }
+    setTimeout(follow, 2000);
+  };
+  setTimeout(follow, 2000);
+}

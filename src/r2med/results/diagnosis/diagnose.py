@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError
@@ -144,9 +145,12 @@ class Scene:
 
     def matched(self, query_id: str, texts: Sequence[str]) -> list[tuple[Piece, ...]]:
         """Texts with the words marked that they share with a query, common ones left out."""
-        row = self.task.queries.ids.index(query_id).as_py()
-        common = self.lexicon.common(self.query_terms[row])
-        return matched(self.task.query(query_id), texts, common=common)
+        return self.matched_with(self.task.query(query_id), texts)
+
+    def matched_with(self, query: str, texts: Sequence[str]) -> list[tuple[Piece, ...]]:
+        """The same for any text that asks."""
+        [terms] = self.lexicon.queries(pa.array([query], pa.large_string()))
+        return matched(query, texts, common=self.lexicon.common(terms))
 
 
 @dataclass(eq=False)
