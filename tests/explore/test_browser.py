@@ -14,6 +14,7 @@ COMPARE = "/compare?scope=demo/medqa-diag&system=bm25&system=bm25-lucene"
 PAGES = (
     "/",
     "/leaderboard?suite=full&search=hyde+nv",
+    "/system?suite=demo&system=bm25",
     "/tasks",
     "/task/demo/medqa-diag",
     QUERY,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from r2med.results.leaderboard import Leaderboard
     from r2med.results.record import Result
 
-FIGURES = ("heatmap", "means", "cost", "overlap", "wins")
+FIGURES = ("heatmap", "means", "cost", "dates", "overlap", "wins")
 #: Systems that a heatmap or a plot of means shows unless --top says otherwise.
 _MOST_ROWS = 30
 
@@ -51,7 +51,8 @@ def plot(
 ) -> None:
     """Draw a figure from published figures and stored results.
 
-    Of a suite: heatmap (systems by tasks), means (with intervals), cost (quality against cost).
+    Of a suite: heatmap (systems by tasks), means (with intervals), cost (quality against cost),
+    dates (quality against date).
     Of systems and tasks: overlap (score against lexical overlap), wins (A minus B per query).
     """
     from r2med.measure.metrics import parse_metric
@@ -120,6 +121,10 @@ def _of_board(kind: str, board: Leaderboard, theme: Theme, top: int | None, spen
         from r2med.report.plots.boards import means
 
         return means(board, theme, top=top)
+    if kind == "dates":
+        from r2med.report.plots.dates import dates
+
+        return dates(board, theme)
     from r2med.report.plots.boards import MEASURES, cost
 
     return cost(board, theme, by=chosen(spent, MEASURES, "--spent"))

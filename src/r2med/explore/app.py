@@ -5,8 +5,6 @@ Every handler reads what is there and renders a page; only `Try it` does work, a
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -29,9 +27,10 @@ from r2med.explore.library import Kept, Library, Shelf, known_task
 from r2med.explore.pages.about import about_page, running_page
 from r2med.explore.pages.compare import compare_data, compare_page
 from r2med.explore.pages.document import document_data, document_page
-from r2med.explore.pages.leaderboard import View, csv_rows, leaderboard_page
+from r2med.explore.pages.leaderboard import ORIGINS, View, leaderboard_page, shown_rows
 from r2med.explore.pages.messages import message_page
 from r2med.explore.pages.query import DEPTHS, query_data, query_page
+from r2med.explore.pages.system import system_data, system_page
 from r2med.explore.pages.task import task_data, task_page, tasks_page
 from r2med.explore.pages.trial import LONGEST, choices, excerpts, trial_page
 from r2med.explore.parameters import Parameters
@@ -40,6 +39,8 @@ from r2med.explore.render import server_link
 from r2med.measure.metrics import HEADLINE
 from r2med.results.diagnosis.causes import TOP
 from r2med.results.difficulty import ORDERS, Order
+from r2med.results.leaderboard import Leaderboard
+from r2med.results.published.printed import works
 from r2med.retrieve.conditions import Conditions
 from r2med.systems.build import System
 from r2med.systems.registry import KINDS
@@ -68,6 +69,7 @@ def create_app(
             Route("/", _page(explorer.leaderboard)),
             Route("/leaderboard", _page(explorer.leaderboard)),
             Route("/leaderboard.csv", _page(explorer.csv)),
+            Route("/system", _page(explorer.system)),
             Route("/tasks", _page(explorer.tasks)),
             Route("/task/{rest:path}", _page(explorer.task)),
             Route("/compare", _page(explorer.compare)),
@@ -80,6 +82,7 @@ def create_app(
             Route("/{rest:path}", _page(nowhere)),
         ],
         middleware=[Middleware(Guard, hosts=hosts)],
+        exception_handlers={Exception: broken},
     )
 
 
@@ -97,10 +100,7 @@ class Explorer:
     def leaderboard(self, request: Request) -> Response:
         """The leaderboard of a suite; without one, of the results at hand."""
         shelf = self.library.shelf()
-        view = leaderboard_view(Parameters(request.query_params), shelf)
-        board = self.library.board(
-            shelf, view.suite, metric=view.metric, kind=view.kind, family=view.family
-        )
+        view, board = self._board(shelf, Parameters(request.query_params))
         page = leaderboard_page(
             board,
             view,
@@ -114,18 +114,33 @@ class Explorer:
 
     def csv(self, request: Request) -> Response:
         """The rows that the leaderboard shows, as a file."""
-        shelf = self.library.shelf()
-        view = leaderboard_view(Parameters(request.query_params), shelf)
-        board = self.library.board(
-            shelf, view.suite, metric=view.metric, kind=view.kind, family=view.family
-        )
-        header, rows = csv_rows(board, view)
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([header, *rows])
+        view, board = self._board(self.library.shelf(), Parameters(request.query_params))
+        seen = replace(board, rows=tuple(shown_rows(board, view)))
         name = f'attachment; filename="leaderboard-{view.suite}.csv"'
-        return Response(
-            text.getvalue(), media_type="text/csv", headers={"Content-Disposition": name}
+        return Response(seen.to_csv(), media_type="text/csv", headers={"Content-Disposition": name})
+
+    def _board(self, shelf: Shelf, values: Parameters) -> tuple[View, Leaderboard]:
+        view = leaderboard_view(values, shelf)
+        board = self.library.board(
+            shelf,
+            view.suite,
+            metric=view.metric,
+            kind=view.kind,
+            family=view.family,
+            clean=view.clean,
         )
+        return view, board
+
+    def system(self, request: Request) -> Response:
+        """A system: its figures, settings and cost."""
+        shelf = self.library.shelf()
+        values = Parameters(request.query_params)
+        suite = values.word("suite", [each.name for each in suites()]) or suite_at_hand(shelf)
+        name = values.text("system")
+        if name is None:
+            raise UsageError("no system is named.")
+        board = self.library.board(shelf, suite, metric=values.metric())
+        return HTMLResponse(system_page(system_data(shelf, board, name), server_link))
 
     def tasks(self, request: Request) -> Response:
         """All tasks, and what is known of each."""
@@ -233,10 +248,13 @@ def leaderboard_view(values: Parameters, shelf: Shelf) -> View:
         metric=values.metric(),
         kind=values.word("kind", KINDS),
         family=values.word("family", {entry.family for entry in find_suite(suite).entries}),
-        origin=values.word("origin", ("published", "later", "measured")),
+        origin=values.word("origin", ORIGINS),
+        source=values.word("source", works()),
+        clean=values.word("clean", ("yes",)) is not None,
         search=values.text("search", longest=200),
         sort=values.word("sort", ("mean", "system", "gain", *tasks), "mean") or "mean",
         down=values.word("order", ("up", "down"), "down") == "down",
+        whole=values.word("rows", ("all",)) is not None,
         chosen=values.texts("system"),
     )
 
@@ -276,6 +294,12 @@ def static(request: Request) -> Response:
 def nowhere(request: Request) -> Response:
     """No page has this address."""
     raise MissingError("There is no page at this address.")
+
+
+def broken(request: Request, problem: Exception) -> Response:
+    """A defect of the program: the page says so, and the terminal has the details."""
+    text = "The program failed on this page; the terminal it was started in says where."
+    return HTMLResponse(message_page(500, text, server_link), 500)
 
 
 def _page(handler: Callable[[Request], Response]) -> Callable[[Request], Response]:

@@ -140,16 +140,24 @@ class Library:
             return self._shelf
 
     def board(
-        self, shelf: Shelf, suite: str, *, metric: str, kind: str | None, family: str | None
+        self,
+        shelf: Shelf,
+        suite: str,
+        *,
+        metric: str = "ndcg@10",
+        kind: str | None = None,
+        family: str | None = None,
+        clean: bool = False,
     ) -> Leaderboard:
-        """The leaderboard of a suite over these results."""
+        """The leaderboard of a suite over these results; `clean` leaves out flagged tasks."""
         return self._boards.get(
-            (shelf.state, suite, metric, kind, family),
+            (shelf.state, suite, metric, kind, family, clean),
             lambda: leaderboard(
                 suite,
                 metric=metric,
                 kind=kind,
                 family=family,
+                without_flagged=clean,
                 results=shelf.results,
                 tell=lambda message: None,
             ),

@@ -40,7 +40,7 @@ class Plots:
         theme = find_theme("dark" if values.word("theme", THEMES) == "dark" else "light")
 
         def draw() -> str:
-            board = self._library.board(shelf, suite, metric=metric, kind=kind, family=None)
+            board = self._library.board(shelf, suite, metric=metric, kind=kind)
             if not any(row.mean is not None for row in board.rows):
                 raise MissingError(f"No system of the {suite} suite has {metric} on all its tasks.")
             return svg_of(FIGURES[figure](board, theme), theme)
@@ -66,8 +66,15 @@ def _cost(board: Leaderboard, theme: Theme) -> Any:
     return cost(board, theme)
 
 
+def _dates(board: Leaderboard, theme: Theme) -> Any:
+    from r2med.report.plots.dates import dates
+
+    return dates(board, theme)
+
+
 FIGURES: dict[str, Callable[[Leaderboard, Theme], Any]] = {
     "means": _means,
     "heatmap": _heatmap,
     "cost": _cost,
+    "dates": _dates,
 }

@@ -46,6 +46,9 @@ class Panel:
     width: int
     height: int
     zero: float
+    high: str
+    """The largest difference that each side wins by."""
+    low: str
     won: int
     tied: int
     lost: int
@@ -305,7 +308,9 @@ def _panel(task: str, scores: Sequence[QueryScores], *, alone: bool) -> Panel:
             )
         )
     won, lost = (sum(sign * gain > _TIE for gain in gains) for sign in (1, -1))
-    return Panel(task, tuple(bars), width, height, zero, won, len(gains) - won - lost, lost)
+    ends = signed(max(gains, default=0.0), 0), signed(min(gains, default=0.0), 0)
+    tied = len(gains) - won - lost
+    return Panel(task, tuple(bars), width, height, zero, *ends, won, tied, lost)
 
 
 def _contrasts(

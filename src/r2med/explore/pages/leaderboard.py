@@ -9,13 +9,17 @@ from typing import Any
 from r2med.explore.library import Damaged
 from r2med.explore.render import Link, level, plural, points, render
 from r2med.report.table import task_label
-from r2med.results.leaderboard import Leaderboard
+from r2med.results.leaderboard import GAIN_TITLES, Leaderboard
 from r2med.results.standings import Standing
 from r2med.systems.registry import KIND_TITLES
 from r2med.tasks.registry import suites
 
+#: Whose figures a row has: the benchmark's own, those of later works, or stored here.
+ORIGINS = ("published", "later", "measured")
 #: Pixels of the axis that all means share.
-AXIS = 200
+AXIS = 180
+#: Rows that are shown at first, and how many more may follow without asking.
+_FIRST, _FEW = 50, 10
 _EDGE = 6
 _LETTER = 10
 
@@ -29,11 +33,17 @@ class View:
     kind: str | None = None
     family: str | None = None
     origin: str | None = None
-    """published or measured; None is both."""
+    """published, later or measured; None is all."""
+    source: str | None = None
+    """The work that prints a figure."""
+    clean: bool = False
+    """Whether tasks that overlap with declared training data are left out."""
     search: str | None = None
     sort: str = "mean"
     """mean, system, gain, or the name of a task."""
     down: bool = True
+    whole: bool = False
+    """Whether all rows are shown, however many."""
     chosen: tuple[str, ...] = field(default=())
     """Systems picked for a comparison."""
 
@@ -46,9 +56,12 @@ class View:
             "kind": self.kind,
             "family": self.family,
             "origin": self.origin,
+            "source": self.source,
+            "clean": "yes" if self.clean else None,
             "search": self.search,
             "sort": self.sort if self.sort != "mean" else None,
             "order": None if self.down else "up",
+            "rows": "all" if self.whole else None,
         }
 
 
@@ -99,6 +112,8 @@ def leaderboard_page(
         title=f"{board.suite.title} leaderboard, {board.metric}",
         headline=headline(board),
         **table_of(board, view),
+        gain_titles=GAIN_TITLES,
+        works=_works(board),
         suites=suites(),
         families=list(dict.fromkeys(task.family for task in board.suite.entries)),
         kinds=KIND_TITLES,
@@ -112,7 +127,8 @@ def leaderboard_page(
 
 def table_of(board: Leaderboard, view: View) -> dict[str, Any]:
     """What the table of a view is drawn from, by the names that `board.html` uses."""
-    rows = shown_rows(board, view)
+    found = shown_rows(board, view)
+    rows = found if view.whole else first_rows(found)
     measured = [row for row in board.rows if row.origin == "measured"]
     most = _most(board.rows)
     letters = _letters(rows)
@@ -126,8 +142,14 @@ def table_of(board: Leaderboard, view: View) -> dict[str, Any]:
         "axis": AXIS,
         "measured": measured,
         "mixed": len({row.origin for row in board.rows}) > 1,
-        "hidden": len(board.rows) - len(rows),
+        "hidden": len(board.rows) - len(found),
+        "below": len(found) - len(rows),
     }
+
+
+def _works(board: Leaderboard) -> dict[str, str]:
+    """The works that print figures of this board, by their ids."""
+    return {source.work: source.name for row in board.rows for source in row.sources}
 
 
 def headline(board: Leaderboard) -> str:
@@ -138,13 +160,10 @@ def headline(board: Leaderboard) -> str:
     best = ranked[0]
     interval = best.interval
     sure = f" (95 % interval {points(interval.low)} to {points(interval.high)})" if interval else ""
-    counts = {
-        word: sum(row.origin == word for row in ranked)
-        for word in ("published", "later", "measured")
-    }
+    counts = {word: sum(row.origin == word for row in ranked) for word in ORIGINS}
     *firsts, last = [plural(n, f"{word} system") for word, n in counts.items() if n]
     of = f"{', '.join(firsts)} and {last}" if firsts else last
-    text = f"{best.system} leads {of} of the {board.suite.title} with {points(best.mean)}{sure}."
+    text = f"{best.name} leads {of} of the {board.suite.title} with {points(best.mean)}{sure}."
     return f"{text} {_level_with(best, ranked)}".strip()
 
 
@@ -163,10 +182,16 @@ def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
         first = next((row for row in ranked if row.origin == "measured"), None)
         if first is not None and first.mean is not None and best.mean is not None:
             return (
-                f"The best measured here is {first.system}, {points(first.mean)}: "
+                f"The best measured here is {first.name}, {points(first.mean)}: "
                 f"{points(best.mean - first.mean)} points behind."
             )
     return ""
+
+
+def first_rows(rows: Sequence[Standing]) -> list[Standing]:
+    """The first rows, and those measured here wherever they stand."""
+    rest = [row for row in rows[_FIRST:] if row.origin == "measured"]
+    return [*rows[:_FIRST], *rest] if len(rows) > _FIRST + _FEW else list(rows)
 
 
 def shown_rows(board: Leaderboard, view: View) -> list[Standing]:
@@ -175,10 +200,12 @@ def shown_rows(board: Leaderboard, view: View) -> list[Standing]:
     kept = [
         row
         for row in board.rows
-        if view.origin in (None, row.origin) and all(word in row.system.lower() for word in words)
+        if view.origin in (None, row.origin)
+        and (view.source is None or view.source in {each.work for each in row.sources})
+        and all(word in f"{row.name} {row.system}".lower() for word in words)
     ]
     if view.sort == "system":
-        return sorted(kept, key=lambda row: row.system.lower(), reverse=view.down)
+        return sorted(kept, key=lambda row: row.name.lower(), reverse=view.down)
 
     def value(row: Standing) -> float | None:
         if view.sort == "mean":
@@ -245,25 +272,3 @@ def _with_brackets(
         ]
         found.append((row, tuple(lines)))
     return found
-
-
-def csv_rows(board: Leaderboard, view: View) -> tuple[list[str], list[list[Any]]]:
-    """What is seen, as columns and rows of plain values, scores 0 to 1."""
-    tasks = [task.name for task in board.tasks]
-    header = ["rank", "system", "kind", "origin", "mean", "low", "high", "letters", "gain", *tasks]
-    rows = [
-        [
-            row.rank,
-            row.system,
-            row.kind,
-            row.origin,
-            row.mean,
-            row.interval.low if row.interval else None,
-            row.interval.high if row.interval else None,
-            row.letters,
-            row.gain,
-            *(row.values.get(task) for task in tasks),
-        ]
-        for row in shown_rows(board, view)
-    ]
-    return header, rows
