@@ -86,7 +86,7 @@ def system_data(shelf: Shelf, board: Leaderboard, system: str) -> SystemData:
         seen=tuple(_seen(first)) if first else (),
         costs=record.stages if record else (),
         versions=record.versions if record else {},
-        differing=compare_figures(printed) if printed else None,
+        differing=compare_figures(printed.system) if printed else None,
     )
 
 
