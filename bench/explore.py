@@ -19,7 +19,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, datetime
 from http.client import HTTPConnection
 from pathlib import Path
@@ -60,7 +59,7 @@ def write_task(folder: Path, documents: int, rng: np.random.Generator) -> None:
     texts = [" ".join(row) for row in vocabulary[ranks]]
     corpus = ({"id": f"d{n}", "text": text} for n, text in enumerate(texts[QUERIES:]))
     queries = ({"id": f"q{n}", "text": text} for n, text in enumerate(texts[:QUERIES]))
-    positives = rng.integers(documents, size=(QUERIES, 4))
+    positives = [rng.choice(documents, 4, replace=False) for _ in range(QUERIES)]
     judged = (
         {"q_id": f"q{n}", "p_id": f"d{p}", "score": int(k < 3)}
         for n, row in enumerate(positives)
@@ -99,7 +98,7 @@ def store_result(store: Store, task: Task, system: str, rng: np.random.Generator
             {"part": system, "stage": "search", "seconds": float(rng.exponential(0.5))},
         ),
     )
-    store.write(replace(record), run, scores)
+    store.write(record, run, scores)
 
 
 def make(folder: Path) -> None:
