@@ -214,13 +214,14 @@ def _legend(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
 
 def _works(board: Leaderboard) -> list[str]:
     """The works behind the rows, their short names first."""
-    found: dict[str, dict[str, None]] = {}
+    found: dict[tuple[str, str], dict[str, None]] = {}
     for row in board.rows:
         for figure in (row, *row.others):
             for source in figure.sources:
-                told = found.setdefault(source.short, {})
-                told[f"{source.name}, {source.revision}"] = None
-    return [f"{short} is {', '.join(names)}" for short, names in found.items()]
+                found.setdefault((source.short, source.name), {})[source.revision] = None
+    return [
+        f"{short} is {name} ({', '.join(revisions)})" for (short, name), revisions in found.items()
+    ]
 
 
 def _doubts(board: Leaderboard) -> Iterator[bool]:

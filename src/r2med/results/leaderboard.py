@@ -7,6 +7,7 @@ and tested against none. A gain is taken against the same kind of figure, or say
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -345,19 +346,15 @@ def _chosen(
 
 
 def _named(text: str, rows: Sequence[Standing]) -> str:
-    """The system of a row that a text names, in any spelling that a work uses for a model."""
-    systems = {row.system for row in rows}
-    model = model_named(text)
-    for spelling in (text, model):
+    """The system that a label, a system's text or a work's spelling of a model names."""
+    systems = {row.system: row.system for row in rows} | {row.name: row.system for row in rows}
+    spellings = [text, model_named(text) or text]
+    with suppress(UsageError):
+        spellings.append(str(registered(parse(text))))
+    for spelling in spellings:
         if spelling in systems:
-            return spelling
-    try:
-        name = str(registered(parse(text)))
-    except UsageError:
-        name = text
-    if name not in systems:
-        raise UsageError(f"--only {text}: no row of that name. {nearest(name, systems)}")
-    return name
+            return systems[spelling]
+    raise UsageError(f"--only {text}: no row of that name. {nearest(text, systems)}")
 
 
 def _methods(row: Standing) -> set[str]:

@@ -12,6 +12,7 @@ from r2med.settings import read
 from r2med.systems.build import System
 from r2med.systems.registry import entries, find_entry
 from r2med.tasks.registry import find_suite, find_task
+from tests.cli.running import run
 from tests.retrieve.small_task import own_task
 
 PUBLISHED = [
@@ -36,6 +37,28 @@ def test_a_published_name_says_what_it_was_published_as(name: str) -> None:
 @pytest.mark.parametrize("name", DENSE)
 def test_every_entry_can_be_read(name: str) -> None:
     assert read(Settings, find_entry(name).fields)
+
+
+LATER = [
+    *("qwen3-0.6b", "qwen3-4b", "qwen3-8b", "reasonir", "diver", "reasonembed-8b"),
+    *("reasonembed-4b", "reasonembed-llama", "rader", "gte-qwen2-7b", "inf-retriever"),
+    *("medembed-small", "medembed-base", "medembed-large", "biolord", "splade-v3"),
+    *("bge-m3-sparse", "bge-m3-multi", "reason-moderncolbert", "gte-moderncolbert"),
+]
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_an_encoder_of_later_works_says_where_its_settings_were_read(name: str) -> None:
+    assert find_entry(name).source
+
+
+def test_licences_that_restrict_use_are_said_where_systems_are_listed() -> None:
+    shown = " ".join(run("info", "systems").out.split())
+
+    for name in ("nv", "sfr", "reasonir", "splade", "splade-v3", "reason-moderncolbert"):
+        assert "not for commercial use" in find_entry(name).licence
+    assert "SPLADE-v3. Licence: CC BY-NC-SA 4.0: not for commercial use." in shown
+    assert "Further protocols: own, reasonembed." in shown
 
 
 def test_a_corrected_form_has_its_own_name() -> None:

@@ -61,6 +61,11 @@ def subtitle(board: Leaderboard, rows: Sequence[Standing], *more: str) -> list[s
     lines = [f"{board.mean_title}; {whose}"]
     if board.suite.name == "demo":
         lines.append("demo suite: not comparable with published figures")
+    flagged = [row for row in rows if row.flags]
+    if flagged:
+        tasks = ", ".join(dict.fromkeys(flag.task for row in flagged for flag in row.flags))
+        held = f"{len(flagged)} of these systems declare training data that holds {tasks}"
+        lines.append(f"{held} (or a part of it)")
     marked = sorted({mark for row in rows for mark in row.marks})
     shown = [f"* {mark}" for mark in marked[:_MARKS]]
     if len(marked) > _MARKS:
@@ -155,15 +160,17 @@ def means(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
             "system": names[row.system, row.origin],
             "origin": ORIGINS[row.origin],
             "mean": 100 * (row.mean or 0),
-            "low": 100 * row.interval.low if row.interval else None,
-            "high": 100 * row.interval.high if row.interval else None,
+            "low": 100 * bar.low if (bar := row.interval or row.spread) else None,
+            "high": 100 * bar.high if (bar := row.interval or row.spread) else None,
         }
         for row in rows
     ]
     known = [name for name in ORIGINS.values() if any(p["origin"] == name for p in points)]
     lines = left_out(board, rows)
     if any(row.interval for row in rows):
-        lines.append("bars: 95 % bootstrap interval over queries")
+        lines.append("bars of measured figures: 95 % bootstrap interval over queries")
+    if any(row.spread for row in rows):
+        lines.append("bars of printed figures: from the lowest to the highest that works print")
     if any(row.origin != "measured" for row in rows):
         lines.append("printed figures come without queries, so without an interval")
     y = alt.Y(
