@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -19,6 +20,8 @@ SHELVES: dict[str, str] = {
     "generations": "answers of language models, each kept as it arrived",
     "expansions": "finished generations for a task's queries, with agents' traces",
 }
+#: Characters of a text that a folder's name keeps.
+_READABLE = 60
 #: Shelves that may hold what a paid model answered; they are cleared only by name.
 PAID = ("embeddings", "generations", "expansions")
 
@@ -75,3 +78,8 @@ def _platform_cache() -> Path:
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local")))
     return Path(os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"))
+
+
+def slug(text: str) -> str:
+    """A folder name that cannot leave its folder and reads like the text it stands for."""
+    return re.sub(r"[^A-Za-z0-9._=-]+", "-", text).strip("-.")[:_READABLE] or "system"

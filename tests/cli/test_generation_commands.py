@@ -37,13 +37,18 @@ def test_generate_writes_the_reference_layout_and_eval_reads_it(server: LLMServe
 
     scored = run("eval", "hyde:qwen-7b[generations=made] | bm25", "--task", TASK, "--json")
 
-    file = Path("made/demo/biology/hyde/qwen-7b/query_with_hydoc.jsonl")
+    file = Path("made/demo-biology/hyde/qwen-7b/query_with_hydoc.jsonl")
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert made.code == 0, made.err
     assert str(file) in made.out
     assert len(rows) == 16 and rows[0].keys() == {"id", "text", "hy_doc", "checksum"}
     assert scored.code == 0, scored.err
     assert len(server.seen) == asked
+    assert Path(json.loads(scored.out)[0]["result"]).parent.name == file.parts[1]
+
+
+def test_the_help_shows_brackets_as_they_are_typed() -> None:
+    assert "when [generations=OUT] follows" in " ".join(run("generate", "--help").out.split())
 
 
 def test_a_dry_run_asks_nobody_and_says_what_it_would_use(server: LLMServer) -> None:

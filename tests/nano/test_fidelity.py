@@ -45,8 +45,10 @@ def test_a_task_compared_with_itself_agrees_wholly(results: list[Result]) -> Non
 
 def test_the_command_reads_stored_results_and_fits_eighty_columns(results: list[Result]) -> None:
     outcome = run("nano", "fidelity", "demo/biology", "nano#NanoDemoBiology", "--resamples", "100")
+    by_folder = run("nano", "fidelity", "demo/biology", "nano", "--resamples", "100")
 
     assert outcome.code == 0
+    assert by_folder.out == outcome.out
     assert all(system in outcome.out for system in SYSTEMS)
     assert "Kendall tau-b" in outcome.out and "Spearman rho" in outcome.out
     assert max(len(line.rstrip()) for line in outcome.out.splitlines()) <= 80

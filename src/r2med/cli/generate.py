@@ -57,11 +57,11 @@ def generate(
     max_cost: MaxCost = None,
     concurrency: Concurrency = None,
 ) -> None:
-    r"""Have a model write for the queries of tasks; nothing is searched or scored.
+    """Have a model write for the queries of tasks; nothing is searched or scored.
 
     Every answer is kept the moment it arrives: a run that was stopped goes on
     where it was. Files are OUT/<task>/<method>/<llm>/query_with_hydoc.jsonl;
-    eval reads them when \[generations=OUT] follows the model's name.
+    eval reads them when [generations=OUT] follows the model's name.
     """
     from r2med.engine.generating import Generating
     from r2med.report.console import console, echo_json, progress

@@ -168,8 +168,11 @@ def fidelity(
     from r2med.results.lookup import stored_results
 
     stored = stored_results(results, notice)
+    tasks = {result.task for result in stored}
+    names = _fidelity_names(full, nano_task)
     outcome = compare(
-        *_fidelity_names(full, nano_task),
+        _as_stored(names[0], tasks),
+        _as_stored(names[1], tasks),
         stored,
         metric=str(parse_metric(metric)),
         resamples=resamples or 1_000,
@@ -180,6 +183,13 @@ def fidelity(
     out = console()
     for part in fidelity_tables(outcome):
         out.print(part)
+
+
+def _as_stored(name: str, tasks: set[str]) -> str:
+    """The name that results have for a folder: with its one split, or without."""
+    folder = name.partition("#")[0]
+    alike = [task for task in tasks if task.partition("#")[0] == folder]
+    return alike[0] if name not in tasks and len(alike) == 1 else name
 
 
 def _fidelity_names(full: str, nano_task: str | None) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from r2med.errors import UsageError, nearest
 from r2med.expand.combining import Expansion
 from r2med.expand.generations import place, write_generations
 from r2med.expand.writing import FromModel
+from r2med.home import slug
 from r2med.retrieve.conditions import Conditions
 from r2med.systems.build import System
 from r2med.systems.registry import entries
@@ -44,7 +45,7 @@ class Generating:
     def write(self, task: Task, out: Path) -> tuple[Expansion, Path]:
         """Generate, and write `<out>/<task>/<method>/<llm>/query_with_hydoc.jsonl`."""
         expansion = self._live(task).expand()
-        path = place(out / task.name, self.name, self.llm)
+        path = place(out / slug(task.name), self.name, self.llm)
         write_generations(expansion.queries, path)
         return expansion, path
 

@@ -23,7 +23,7 @@ from r2med.expand.agents import Trace
 from r2med.expand.answers import Outcome, Sample
 from r2med.expand.combining import Expanded, Expansion
 from r2med.expand.method import Method
-from r2med.home import user_path
+from r2med.home import slug, user_path
 from r2med.remote.completions import encodable
 from r2med.tasks.fetch.provenance import GENERATIONS as FILE
 from r2med.tasks.fetch.provenance import data_folder
@@ -147,7 +147,8 @@ def _under(path: Path, task: Task, method: Method) -> Path:
             f"[generations={path}]: there is no such file or folder. Expected live, published, or "
             f"the path of a {FILE}."
         )
-    folders = (path, path / task.name, path / task.name.rpartition("/")[2])
+    names = dict.fromkeys([slug(task.name), task.name, task.name.rpartition("/")[2]])
+    folders = (path, *(path / name for name in names))
     tried = [path / FILE, *(place(folder, method.prompts, method.llm) for folder in folders)]
     for candidate in tried:
         if candidate.is_file():

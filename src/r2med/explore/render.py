@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 
 from r2med.report.console import visible
 from r2med.report.table import p_value, task_label
+from r2med.report.table import plural as plural
 
 DISCLAIMER = "A research instrument, never a clinical decision system."
 DEMO = "Demo suite: original text, made to try things out. Not comparable with published figures."
@@ -104,11 +105,6 @@ def points(value: float | None, digits: int = 1) -> str:
 def signed(value: float | None, digits: int = 1) -> str:
     """A difference of two scores, times 100, with a real minus sign."""
     return "" if value is None else f"{100 * value:+.{digits}f}".replace("-", "−")
-
-
-def plural(count: int, word: str, words: str | None = None) -> str:
-    """A count with its noun."""
-    return f"{count:,} {word if count == 1 else words or word + 's'}"
 
 
 _JOINT = re.compile(r"([/|+:,\[\]_-]+)")

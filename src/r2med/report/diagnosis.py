@@ -15,7 +15,7 @@ from r2med.engine.explain import Change, Explained
 from r2med.expand.agents import Step, Trace
 from r2med.expand.answers import Sample
 from r2med.report.console import visible
-from r2med.report.table import Column, Grid, Paper, percent, snippet
+from r2med.report.table import Column, Grid, Paper, percent, plural, snippet
 from r2med.results.diagnosis.causes import CAUSES, TOP
 from r2med.results.diagnosis.findings import (
     Diagnosis,
@@ -362,10 +362,10 @@ _SENTENCES: Mapping[str, _Sentence] = {
     "not-offered": lambda query, positive: "not among the documents given to the reranker",
     "demoted": _demoted,
     "query-cut": lambda query, positive: (
-        f"the query has {query.words} words, more than the encoder reads tokens"
+        f"the query has {plural(query.words, 'word')}, more than the encoder reads tokens"
     ),
     "document-cut": lambda query, positive: (
-        f"it has {positive.words} words; at most {positive.limit} tokens of it are read"
+        f"it has {plural(positive.words, 'word')}; at most {positive.limit} tokens of it are read"
     ),
     "same-source": lambda query, positive: f"{positive.witness} is of the same source",
     "same-subject": _subject,

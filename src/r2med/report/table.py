@@ -258,6 +258,11 @@ def signed(value: float | None, digits: int = 2, style: str = "") -> Text | None
     return None if value is None else Text(f"{100 * value:+.{digits}f}", style)
 
 
+def plural(count: int, word: str, words: str | None = None) -> str:
+    """A count with its noun."""
+    return f"{count:,} {word if count == 1 else words or word + 's'}"
+
+
 def percent(share: float) -> str:
     """A share of 0 to 1 as whole per cent."""
     return f"{100 * share:.0f} %"

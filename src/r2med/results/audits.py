@@ -13,7 +13,7 @@ from typing import Any
 
 from r2med.atomic import atomic_file, seal, unseal
 from r2med.errors import DamagedError
-from r2med.results.store import slug
+from r2med.home import slug
 from r2med.retrieve.conditions import Tell
 
 FOLDER = "audit"

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from r2med.atomic import atomic_file
 from r2med.errors import R2MedError
+from r2med.home import slug
 from r2med.results.lookup import leaves, newest_by_system
 from r2med.results.record import Result
-from r2med.results.store import slug
 from r2med.retrieve.conditions import Tell, log
 from r2med.tabular import csv_text
 from r2med.tasks.registry import find_task

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 
 from r2med.atomic import atomic_file, atomic_folder, read_folder, sweep
 from r2med.errors import DamagedError
+from r2med.home import slug
 from r2med.measure.scores import Scores
 from r2med.results.record import (
     RECORD_FILE,
@@ -30,7 +30,6 @@ DEFAULT_FOLDER = Path("r2med-results")
 LOCAL = "local"
 #: Characters of a key in a folder's name; 128 bits, so two results never share a folder.
 _KEY = 32
-_READABLE = 60
 
 
 class Store:
@@ -109,8 +108,3 @@ def _read(folder: Path) -> Result:
 
 def _visible(path: Path) -> bool:
     return not path.parent.name.startswith(".")
-
-
-def slug(text: str) -> str:
-    """A folder name that cannot leave its folder and reads like the text it stands for."""
-    return re.sub(r"[^A-Za-z0-9._=-]+", "-", text).strip("-.")[:_READABLE] or "system"

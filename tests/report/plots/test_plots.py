@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -176,3 +178,40 @@ def test_wins_shows_the_first_system_minus_the_second(results: str) -> None:
     assert "bm25 minus bm25-lucene" in words
     for task in pair["tasks"]:
         assert f"mean {100 * task['difference']:+.1f}".replace("-", "−") in words.replace("-", "−")
+
+
+def test_no_name_is_crossed_by_the_line_of_the_best_or_by_another_name() -> None:
+    drawing()
+    from r2med.report.plots import boards
+
+    names = ["bm25", "bm25[b=0.3]", "bm25 + minilm", "dense", "lucene"]
+    costs, means = (1e-3, 1.1e-3, 8e-3, 9e-3, 2e-3), (50.0, 49.9, 52.0, 50.1, 49.8)
+    points: list[dict[str, Any]] = [
+        {"system": name, "cost": cost, "mean": mean}
+        for name, cost, mean in zip(names, costs, means, strict=True)
+    ]
+
+    boards._place_names(points, [5e-4, 4e-2], [49.0, 53.0])
+
+    spots = [
+        (600 * math.log(p["cost"] / 5e-4) / math.log(80), 380 * (53 - p["mean"]) / 4)
+        for p in points
+    ]
+    boxes = [
+        boards._name_box(point["system"], x, y, *boards._SLOTS[point["slot"]])
+        for point, (x, y) in zip(points, spots, strict=True)
+    ]
+    lines = [(x, y - 1, 600.0, y + 1) for x, y in spots[2:3]]
+    lines += [(spots[0][0], spots[0][1] - 1, spots[2][0], spots[0][1] + 1)]
+    for place, box in enumerate(boxes):
+        assert all(boards._overlap(box, other) == 0 for other in [*lines, *boxes[:place]])
+
+
+def test_intervals_of_groups_surround_their_means_within_the_scale() -> None:
+    drawing()
+    from r2med.report.plots.queries import _groups
+
+    points = [{"system": "a", "overlap": float(n), "score": 100.0 * (n % 4 > 0)} for n in range(40)]
+
+    for group in _groups("a", points):
+        assert 0 <= group["low"] < group["score"] < group["high"] <= 100

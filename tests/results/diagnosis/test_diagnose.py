@@ -128,6 +128,16 @@ def test_slices_cover_every_query_once(tmp_path: Path) -> None:
     assert all(each.interval is None for each in lengths)
 
 
+def test_one_word_is_no_words(tmp_path: Path) -> None:
+    queries = {f"q{n}": "pain " * (n // 3 + 1) for n in range(9)}
+    task = task_of(tmp_path, CORPUS, queries, {name: {"decoy": 1} for name in queries})
+
+    found = slices([diagnose_ranking(ranking_of({n: ["decoy"] for n in queries}), task)])
+
+    lengths = [each.value for each in found if each.by == "query length"]
+    assert lengths == ["1 word", "2 words", "3 words"]
+
+
 def test_a_result_is_diagnosed_on_its_own_task_and_prints_as_on_the_command_line(
     tmp_path: Path,
 ) -> None:

@@ -283,6 +283,6 @@ def _lines(queries: Sequence[QueryScores], texts: Mapping[str, str]) -> tuple[Qu
 
 
 def _is_of(damaged: Damaged, task: str) -> bool:
-    from r2med.results.store import slug
+    from r2med.home import slug
 
     return damaged.folder.parent.name == slug(task)

@@ -8,6 +8,7 @@ from functools import cache
 from importlib.resources import files
 
 from r2med.nano.candidates import positives_of
+from r2med.report.table import plural
 from r2med.runs import Run
 from r2med.tasks.task import Task
 
@@ -143,8 +144,8 @@ def _surface_overlap(task: Task, lists: _Lists) -> Failures:
         shared, due = words & content_of(first), words & content_of(positive)
         if len(shared) > len(due):
             detail = (
-                f"The first document shares {len(shared)} words with the query, the positive "
-                f"{len(due)}; only the former has: {', '.join(sorted(shared - due)[:8])}."
+                f"The first document shares {plural(len(shared), 'word')} with the query, the "
+                f"positive {len(due)}; only the former has: {', '.join(sorted(shared - due)[:8])}."
             )
             gap = len(shared) - len(due)
             failures.append((gap, lists.failure(query, first, positive, detail)))

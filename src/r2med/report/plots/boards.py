@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -28,13 +30,25 @@ _STEP = 22
 Measure = Literal["seconds", "tokens", "money"]
 MEASURES: tuple[Measure, ...] = ("seconds", "tokens", "money")
 _TITLES = {
-    "seconds": "seconds per query (indexing included), log scale",
+    "seconds": "seconds per query (the corpus is indexed), log scale",
     "tokens": "tokens per query, log scale",
     "money": "US dollars per query, log scale",
 }
 _LEAST = 1e-9
-#: Names closer than this part of the height, at costs within this factor, would overlap.
-_CLOSE, _NEAR = 0.06, 3.0
+_WIDTH, _HEIGHT, _FONT, _DOT = 600, 380, 11, 6
+#: Pixels of a name that are drawn.
+_NAME_LIMIT = 240
+#: Where a name may stand beside its point, the best place first: side, and pixels across and down.
+_SLOTS: tuple[tuple[Literal["left", "right"], int, int], ...] = (
+    ("left", 9, -8),
+    ("left", 9, 12),
+    ("right", -9, -8),
+    ("right", -9, 12),
+    ("left", 9, -20),
+    ("left", 9, 24),
+)
+_Box = tuple[float, float, float, float]
+"""Left, top, right and bottom in pixels."""
 _SHAPES = ("circle", "square", "triangle-up")
 
 
@@ -173,9 +187,7 @@ def means(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
         lines.append("bars of printed figures: from the lowest to the highest that works print")
     if any(row.origin != "measured" for row in rows):
         lines.append("printed figures come without queries, so without an interval")
-    y = alt.Y(
-        "system:N", sort=order, title=None, axis=alt.Axis(grid=True, ticks=False, labelPadding=8)
-    )
+    y = alt.Y("system:N", sort=order, title=None, axis=alt.Axis(ticks=False, labelPadding=8))
     scale = alt.Scale(domain=list(ORIGINS.values()), range=[theme.series[i] for i in (1, 2, 0)])
     colour = alt.Color("origin:N", scale=scale, legend=_legend(known))
     shape = alt.Shape(
@@ -190,6 +202,11 @@ def means(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
         axis=alt.Axis(tickCount=8, grid=False),
     )
     base = alt.Chart({"values": points})
+    lines_to = (
+        base.mark_rule(color=theme.grid)
+        .encode(y=y, x=alt.X("zero:Q"), x2="start:Q")
+        .transform_calculate(zero="0", start="isValid(datum.low) ? datum.low : datum.mean")
+    )
     bars = (
         base.transform_filter("isValid(datum.low)")
         .mark_rule(strokeWidth=2.5, opacity=0.55)
@@ -207,7 +224,7 @@ def means(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
         )
         .transform_calculate(end="isValid(datum.high) ? datum.high : datum.mean")
     )
-    return alt.layer(bars, dots, figures).properties(
+    return alt.layer(lines_to, bars, dots, figures).properties(
         width=520,
         height=_STEP * len(order),
         title={
@@ -245,9 +262,12 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
         }
         for row in rows
     ]
-    _part_names(points)
     kinds = [title for title in KIND_TITLES.values() if any(p["kind"] == title for p in points)]
     domain = _room([point["cost"] for point in points])
+    heights = [point["mean"] for point in points]
+    pad = 0.08 * max(1.0, max(heights) - min(heights))
+    span = [min(heights) - pad, max(heights) + pad]
+    _place_names(points, domain, span)
     x = alt.X(
         "cost:Q",
         title=_TITLES[by],
@@ -257,7 +277,7 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
     y = alt.Y(
         "mean:Q",
         title=f"{board.metric} × 100, mean",
-        scale=alt.Scale(zero=False, padding=24),
+        scale=alt.Scale(domain=span, nice=False),
         axis=alt.Axis(tickCount=6),
     )
     base = alt.Chart({"values": points}).encode(x=x, y=y)
@@ -272,20 +292,20 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
         ),
     )
     names = [
-        base.transform_filter(f"datum.below == {str(below).lower()}")
-        .mark_text(align="left", dx=9, dy=12 if below else -7, fontSize=11, color=theme.ink)
+        base.transform_filter(f"datum.slot == {slot}")
+        .mark_text(align=align, dx=dx, dy=dy, fontSize=_FONT, color=theme.ink, limit=_NAME_LIMIT)
         .encode(text="system:N")
-        for below in (False, True)
+        for slot, (align, dx, dy) in enumerate(_SLOTS)
     ]
     edge = (
         alt.Chart({"values": _frontier(points, domain[1])})
         .mark_line(interpolate="step-after", strokeDash=[4, 3], color=theme.muted)
         .encode(x=x, y=y)
     )
-    legend_line = "dashed: best mean at that cost or less; no indexing, cached work as recorded"
+    legend_line = "dashed: best mean at that cost or less; cached work as recorded"
     return alt.layer(edge, dots, *names).properties(
-        width=600,
-        height=380,
+        width=_WIDTH,
+        height=_HEIGHT,
         title={
             "text": f"{board.suite.title}: quality against {by}",
             "subtitle": subtitle(board, rows, legend_line),
@@ -309,17 +329,40 @@ def _room(costs: list[float]) -> list[float]:
     return [min(costs) / 1.8, max(costs) * 4]
 
 
-def _part_names(points: list[dict[str, Any]]) -> None:
-    """Put a name below its point where one just above would write over it."""
-    ordered = sorted(points, key=lambda point: -point["mean"])
-    span = max(1.0, ordered[0]["mean"] - ordered[-1]["mean"])
-    for place, point in enumerate(ordered):
-        point["below"] = any(
-            above["mean"] - point["mean"] < _CLOSE * span
-            and max(above["cost"], point["cost"]) < _NEAR * min(above["cost"], point["cost"])
-            and not above["below"]
-            for above in ordered[:place]
-        )
+def _place_names(points: list[dict[str, Any]], domain: list[float], span: list[float]) -> None:
+    """Give each name the first place beside its point where it covers nothing and is not crossed.
+
+    In pixels of the drawing; a name for which every place is taken stands where least is.
+    """
+
+    def at(cost: float, mean: float) -> tuple[float, float]:
+        across = math.log(cost / domain[0]) / math.log(domain[1] / domain[0])
+        return _WIDTH * across, _HEIGHT * (span[1] - mean) / (span[1] - span[0])
+
+    spots = [at(point["cost"], point["mean"]) for point in points]
+    taken: list[_Box] = [(x - _DOT, y - _DOT, x + _DOT, y + _DOT) for x, y in spots]
+    taken += [(-_WIDTH, 0, 0, _HEIGHT), (_WIDTH, 0, 2 * _WIDTH, _HEIGHT)]
+    corners = [at(corner["cost"], corner["mean"]) for corner in _frontier(points, domain[1])]
+    for (x0, y0), (x1, y1) in itertools.pairwise(corners):
+        taken += [(x0, y0 - 2, x1, y0 + 2), (x1 - 2, min(y0, y1), x1 + 2, max(y0, y1))]
+    for point, (x, y) in zip(points, spots, strict=True):
+        boxes = [_name_box(point["system"], x, y, *slot) for slot in _SLOTS]
+        crossed = [sum(_overlap(box, other) for other in taken) for box in boxes]
+        point["slot"] = crossed.index(min(crossed))
+        taken.append(boxes[point["slot"]])
+
+
+def _name_box(name: str, x: float, y: float, align: str, dx: int, dy: int) -> _Box:
+    width = min(0.56 * _FONT * len(name), _NAME_LIMIT)
+    left = x + dx if align == "left" else x + dx - width
+    return left, y + dy - 0.6 * _FONT, left + width, y + dy + 0.6 * _FONT
+
+
+def _overlap(box: _Box, other: _Box) -> float:
+    """The area that two boxes share."""
+    width = min(box[2], other[2]) - max(box[0], other[0])
+    height = min(box[3], other[3]) - max(box[1], other[1])
+    return max(0.0, width) * max(0.0, height)
 
 
 def _frontier(points: list[dict[str, Any]], end: float) -> list[dict[str, Any]]:

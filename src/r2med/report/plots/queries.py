@@ -76,14 +76,14 @@ def _groups(system: str, points: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     means = []
     for part in np.array_split(np.arange(len(own)), min(_GROUPS, max(1, len(own) // 4))):
         scores = np.array([own[place]["score"] for place in part])
-        interval = mean_interval(scores)
+        interval = mean_interval(scores / 100)
         means.append(
             {
                 "system": system,
                 "overlap": float(np.mean([own[place]["overlap"] for place in part])),
                 "score": float(scores.mean()),
-                "low": interval.low,
-                "high": interval.high,
+                "low": 100 * interval.low,
+                "high": 100 * interval.high,
             }
         )
     return means

@@ -348,7 +348,8 @@ def _thirds(
             least, most = written(values[chosen].min()), written(values[chosen].max())
             span = least if least == most else f"{least} to {most}"
             queries = [members[place][1] for place in np.flatnonzero(chosen).tolist()]
-            yield _slice(by, f"{span} {unit}", queries)
+            one = span == "1"
+            yield _slice(by, f"{span} {unit.removesuffix('s') if one else unit}", queries)
 
 
 def _slice(by: str, value: str, queries: Sequence[QueryFinding]) -> Slice:

@@ -21,6 +21,7 @@ Side = Literal["query", "document"]
 SIDES: tuple[Side, Side] = ("query", "document")
 
 #: Vectors compared at a time.
+_PLURALS: Mapping[Side, str] = {"query": "queries", "document": "documents"}
 _WINDOW = 8192
 
 
@@ -176,7 +177,7 @@ def encode(work: Work, shelf: Shelf, conditions: Conditions) -> Encoded:
     encoding = _Encoding(work, shelf, addresses, firsts, conditions)
 
     def progress(done: int, total: int, seconds: float) -> None:
-        conditions.progress(Progress(f"encoding {work.side}s", done, total, seconds))
+        conditions.progress(Progress(f"encoding {_PLURALS[work.side]}", done, total, seconds))
 
     cut = not isinstance(work.encoder, StreamingEncoder)
     start = time.perf_counter()
