@@ -36,7 +36,7 @@ def generate(
         ),
     ],
     llm: Annotated[
-        str | None, typer.Option("--llm", help="The model, e.g. smollm2 or gpt4.")
+        str | None, typer.Option("--llm", help="The language model, e.g. smollm2 or gpt4.")
     ] = None,
     task: Task = "demo",
     data_root: DataRoot = None,

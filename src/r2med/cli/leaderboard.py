@@ -41,7 +41,7 @@ def leaderboard(
         str | None, typer.Option(help="Only rows with this expansion, e.g. hyde.")
     ] = None,
     llm: Annotated[
-        str | None, typer.Option(help="Only rows with this language model, e.g. gpt4.")
+        str | None, typer.Option(help="The language model, e.g. smollm2 or gpt4.")
     ] = None,
     first_stage: Annotated[
         str | None,
