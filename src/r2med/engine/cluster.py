@@ -141,7 +141,7 @@ class RayPool(Pool):
             options: dict[str, Any] = {"address": self._address}
             if self._address is None and "RAY_ADDRESS" not in os.environ:
                 options = {"num_cpus": usable_cores(), "object_store_memory": _OBJECT_STORE}
-                options["include_dashboard"] = False
+                options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
             try:
                 ray.init(**options, log_to_driver=False, logging_level="ERROR")
             except (ConnectionError, ValueError, RuntimeError) as problem:

@@ -1,0 +1,105 @@
+"""A Ray cluster gives what this process would give, and loses nothing when it loses a machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from r2med import Conditions, evaluate
+from r2med.engine.cluster import RayPool
+from r2med.engine.workers import open_workers
+from r2med.errors import MissingError
+from r2med.models import vectors
+from r2med.retrieve.conditions import Progress
+from tests.engine.test_workers import FAULTY, elsewhere, long_task, same
+
+NODE: dict[str, Any] = {
+    "num_cpus": 1,
+    "include_dashboard": False,
+    "object_store_memory": 80 * 1024**2,
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two machines in name, on the loopback of this one."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # Ray then stays on the loopback
+    import ray
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args=NODE)
+    made.add_node(**NODE)
+    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(vectors, "_PIECE_TEXTS", 8)
+    monkeypatch.setenv("R2MED_FAULTS", str(tmp_path))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_ray_gives_the_same_results_as_this_process(cluster: Any) -> None:
+    systems = ["bm25", "wordllama", "bm25 + wordllama | own:tests.engine.faulty:SoundPairs@10"]
+    tasks = ["demo/biology", "demo/medqa-diag"]
+
+    there = elsewhere(systems, tasks, "ray")
+    here = evaluate(systems, tasks)
+
+    assert all(map(same, here, there))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_lost_machine_loses_nothing_and_a_new_one_joins(cluster: Any) -> None:
+    task = long_task()
+    steps: list[int] = []
+
+    def disturb(now: Progress) -> None:
+        steps.append(now.done)
+        if len(steps) == 3:
+            cluster.remove_node(list(cluster.worker_nodes)[0], allow_graceful=False)
+        if len(steps) == 6:
+            cluster.add_node(**NODE)
+
+    workers = open_workers("ray")
+    assert isinstance(workers, RayPool)
+    conditions = Conditions(workers=workers, progress=disturb)
+    try:
+        result = evaluate(f"{FAULTY}Sound", task, conditions=conditions, results="there")
+        evaluate("bm25", task, conditions=conditions, results="there")
+        while sum(member.ready for member in workers._members) < 2:
+            workers._step()
+        numbers = {member.number for member in workers._members}
+    finally:
+        workers.close()
+
+    assert same(evaluate(f"{FAULTY}Sound", task), result)
+    assert max(numbers) >= 2
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_faults_of_models_on_a_cluster_are_tried_elsewhere(cluster: Any) -> None:
+    task, told = long_task("dies", "hangs", "nan"), list[str]()
+
+    result = elsewhere(f"{FAULTY}Unlucky", task, "ray", worker_timeout=3.0, tell=told.append)
+
+    assert same(evaluate(f"{FAULTY}Sound", task), result)
+    assert len([line for line in told if "tried again on another worker" in line]) == 3
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_that_is_not_there_is_named() -> None:
+    import ray
+
+    if ray.is_initialized():
+        ray.shutdown()
+    with pytest.raises(MissingError, match="--engine ray=127"):
+        evaluate("bm25", "demo/biology", engine="ray=127.0.0.1:1")
