@@ -75,7 +75,7 @@ class Unlucky:
     def strikes(self, fault: str) -> bool:
         """Whether the fault has not struck often enough."""
         for time_struck in range(self.times):
-            mark = Path(os.environ["R2MED_FAULTS"]) / f"{fault}-{time_struck}-{os.getppid()}"
+            mark = Path(os.environ["R2MED_FAULTS"]) / f"{fault}-{time_struck}.struck"
             try:
                 mark.touch(exist_ok=False)
             except FileExistsError:

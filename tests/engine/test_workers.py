@@ -135,7 +135,7 @@ def test_every_fault_that_passes_is_tried_elsewhere_and_leaves_no_trace(tmp_path
     for words in ("SIGKILL", "within 2 s", "once in a hundred", "NaN", "shape (7, 8) for 8"):
         assert any(words in line for line in told), words
     assert any("out of memory" in line for line in told)
-    assert len(list(tmp_path.glob("*-0-*"))) == 6
+    assert len(list(tmp_path.glob("*-0.struck"))) == 6
 
 
 def test_a_fault_that_stays_is_named_and_everything_else_is_done(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_fault_that_stays_is_named_and_everything_else_is_done(tmp_path: Path)
     stored = {read_result(folder).system for folder in Store(Path("there")).folders()}
     assert stored == {f"{FAULTY}Sound", "bm25"}
     assert len(set(logged(tmp_path))) == 102
-    assert len(list(tmp_path.glob("dies-*"))) == 3
+    assert len(list(tmp_path.glob("dies-*.struck"))) == 3
 
 
 def test_eight_workers_fill_one_store_over_the_folder_and_through_the_driver(

@@ -105,6 +105,9 @@ class RayPool(Pool):
         }
         self._tell_patience()
         wait = min(_LOOK_AGAIN, _LOOK_AGAIN if seconds is None else seconds)
+        if not heads:
+            time.sleep(wait)
+            return
         arrived, _ = self._ray.wait(list(heads), num_returns=1, timeout=wait)
         for reference in arrived:
             member = heads[reference]
@@ -132,16 +135,19 @@ class RayPool(Pool):
         if self._ray is not None:
             return self._ray
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        join = self._address or os.environ.get("RAY_ADDRESS")
+        if not join:  # Ray's switch for machines without clusters keeps it on the loopback
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         terminate = signal.getsignal(signal.SIGTERM)
         import ray
 
         with suppress(ValueError):  # importing Ray takes the signal over
             signal.signal(signal.SIGTERM, terminate)
         if not ray.is_initialized():
-            options: dict[str, Any] = {"address": self._address}
-            if self._address is None and "RAY_ADDRESS" not in os.environ:
-                options = {"num_cpus": usable_cores(), "object_store_memory": _OBJECT_STORE}
-                options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+            options: dict[str, Any] = {"address": join or "local"}
+            if not join:
+                options |= {"num_cpus": usable_cores(), "object_store_memory": _OBJECT_STORE}
+                options["include_dashboard"] = False
             try:
                 ray.init(**options, log_to_driver=False, logging_level="ERROR")
             except (ConnectionError, ValueError, RuntimeError) as problem:

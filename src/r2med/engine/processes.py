@@ -22,6 +22,8 @@ from r2med.engine.worker import Answer
 from r2med.engine.workers import Member, Pool, shares, usable_cores
 from r2med.retrieve.conditions import Tell
 
+#: Seconds in which a worker that has closed its pipe ends by itself.
+_LAST_WORDS = 5.0
 Events = queue.SimpleQueue[tuple[Member, Answer | None]]
 
 
@@ -30,6 +32,7 @@ class ProcessMember(Member):
 
     def __init__(self, number: int, slot: int, environment: dict[str, str], events: Events) -> None:
         super().__init__(number)
+        self._closed = False
         self.slot = slot
         """Its place among those of this machine, which decides its GPU."""
         self._process = subprocess.Popen(
@@ -39,8 +42,13 @@ class ProcessMember(Member):
             env=environment,
             start_new_session=True,
         )
-        self._reader = threading.Thread(target=self._read, args=(events,), daemon=True)
-        self._reader.start()
+        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._read, args=(events,), daemon=True),
+            threading.Thread(target=self._write, daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def pid(self) -> int:
@@ -48,17 +56,18 @@ class ProcessMember(Member):
         return self._process.pid
 
     def send(self, method: str, arguments: tuple[Any, ...]) -> None:
-        """Write it to the pipe, which the worker reads ahead of its work."""
-        assert self._process.stdin is not None
-        with suppress(OSError):
-            pickle.dump((method, arguments), self._process.stdin, protocol=5)
-            self._process.stdin.flush()
+        """Leave it to a thread to write: a worker that hangs may not read its pipe."""
+        self._outbox.put(pickle.dumps((method, arguments), protocol=5))
 
     def kill(self) -> str:
-        """End the process and what it holds of this one."""
+        """End the process, if it has not ended by itself, and what it holds of this one."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_LAST_WORDS if self._closed else 0)
         self._process.kill()
         code = self._process.wait()
-        self._reader.join()
+        self._outbox.put(None)
+        for thread in self._threads:
+            thread.join()
         for pipe in (self._process.stdin, self._process.stdout):
             with suppress(OSError):
                 assert pipe is not None
@@ -68,12 +77,20 @@ class ProcessMember(Member):
         name = signal.Signals(-code).name
         return f"{name}, perhaps for want of memory" if name == "SIGKILL" else name
 
+    def _write(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            while (request := self._outbox.get()) is not None:
+                self._process.stdin.write(request)
+                self._process.stdin.flush()
+
     def _read(self, events: Events) -> None:
         try:
             while True:
                 assert self._process.stdout is not None
                 events.put((self, pickle.load(self._process.stdout)))
         except Exception:
+            self._closed = True
             events.put((self, None))
 
 

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -52,14 +53,18 @@ class Worker:
         self._notices: list[str] = []
         self._shared = False
 
-    def begin(self, home: tuple[Path, str] | None) -> Answer:
+    def begin(self, home: tuple[Path, str] | None, folder: Path) -> Answer:
         """Say who this is, and whether the driver's home can be reached from here.
 
         `home` is a file in it and what the file says: the path alone could be another machine's.
+        `folder` is where the driver works, to which paths in the texts of systems refer.
         """
-        if home is not None:
-            with suppress(OSError):
-                self._shared = home[0].read_text(encoding="utf-8") == home[1]
+        with suppress(OSError):
+            os.chdir(folder)
+        with suppress(OSError):
+            if home is not None and home[0].read_text(encoding="utf-8") == home[1]:
+                self._shared = True
+                os.environ["R2MED_HOME"] = str(home[0].parent)
         return Answer([version("r2med"), os.getpid(), socket.gethostname(), self._shared])
 
     def load(self, source: Source, dropped: Iterable[str]) -> Answer:
@@ -144,5 +149,8 @@ def _listen(pipe: BinaryIO, requests: queue.SimpleQueue[tuple[str, tuple[Any, ..
     try:
         while True:
             requests.put(pickle.load(pipe))
-    finally:
+    except EOFError:
         os._exit(0)
+    except Exception:
+        traceback.print_exc()
+        os._exit(1)

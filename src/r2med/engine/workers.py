@@ -221,7 +221,7 @@ class Pool(ABC):
         member = self._launch(self._numbers)
         self._numbers += 1
         self._members.append(member)
-        member.ask("begin", None, _home_mark() if self.share_home else None)
+        member.ask("begin", None, _home_mark() if self.share_home else None, Path.cwd())
 
     def _step(self) -> None:
         """Hand out work, then wait for an answer, a death or the end of somebody's time."""

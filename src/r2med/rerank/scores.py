@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError
 from r2med.models.vectors import Computed, Depot, Rows, Shelf, distinct, fill, hashed, open_shelf
-from r2med.retrieve.conditions import Conditions, Progress, Recipe, Tell, check_same
+from r2med.retrieve.conditions import Conditions, ModelSource, Progress, Tell
 from r2med.runs import Run
 from r2med.runs.run import places_of
 from r2med.runs.ties import name_places
@@ -179,7 +179,7 @@ class PairReranker:
             for chosen, piece in pieces(None):
                 yield from ((chosen, scored.computed) for scored in score(self.scorer, piece))
             return
-        source = ScorerSource(recipe, self.scorer.identity)
+        source = ModelSource(recipe, "scorer", _scorer, self.scorer.identity)
         for chosen, scored in workers.each(source, score, pieces(depot)):
             self._ran = {**scored.facts, "engine": workers.name}
             yield chosen, scored.computed
@@ -208,33 +208,6 @@ class Scored:
 
     computed: Computed
     facts: Mapping[str, object]
-
-
-@dataclass(frozen=True)
-class ScorerSource:
-    """The scorer of a reranker, for workers."""
-
-    recipe: Recipe
-    identity: Mapping[str, object] | None
-    part: str = "scorer"
-
-    @property
-    def key(self) -> str:
-        """One model per recipe."""
-        return repr(self.recipe)
-
-    @property
-    def opener(self) -> Callable[[Any, Tell], PairScorer]:
-        """The scorer."""
-        return _scorer
-
-    def load(self, tell: Tell) -> Any:
-        """The reranker."""
-        return self.recipe.build(tell)
-
-    def check(self, loaded: Any) -> None:
-        """Hold the scorer's identity against the driver's."""
-        check_same(self.identity, loaded.scorer.identity, loaded.name)
 
 
 def _scorer(reranker: PairReranker, tell: Tell) -> PairScorer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -133,13 +133,31 @@ class Recipe:
         return build(*named, self.settings, conditions)
 
 
-def check_same(here: object, there: object, what: str) -> None:
-    """A DataError where a worker's model is not the driver's."""
-    if here != there:
-        raise DataError(
-            f"{what}: the model of this name is another one on {socket.gethostname()}. Give both "
-            "machines the same files, or name a folder that they share."
-        )
+@dataclass(frozen=True)
+class ModelSource:
+    """The model of a stage, for workers; models that `opener` gives have an identity."""
+
+    recipe: Recipe
+    part: str
+    opener: Callable[[Any, Tell], Any]
+    identity: Mapping[str, object] | None
+
+    @property
+    def key(self) -> str:
+        """Parts of one recipe, such as the two sides of an encoder, share what is loaded."""
+        return repr(self.recipe)
+
+    def load(self, tell: Tell) -> Any:
+        """The retriever or reranker."""
+        return self.recipe.build(tell)
+
+    def check(self, loaded: Any) -> None:
+        """A DataError where the model of this name is not the driver's."""
+        if self.opener(loaded, log).identity != self.identity:
+            raise DataError(
+                f"{loaded.name}: the model of this name is another one on {socket.gethostname()}. "
+                "Give both machines the same files, or name a folder that they share."
+            )
 
 
 @dataclass(frozen=True)

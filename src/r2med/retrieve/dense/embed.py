@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from r2med.errors import DataError
 from r2med.models.batching import Batches, TokenInputs
 from r2med.models.vectors import Addresses, Computed, Depot, Rows, Shelf, distinct, fill, hashed
-from r2med.retrieve.conditions import Conditions, Progress, Recipe, Tell, check_same
+from r2med.retrieve.conditions import Conditions, ModelSource, Progress, Tell
 
 Side = Literal["query", "document"]
 SIDES: tuple[Side, Side] = ("query", "document")
@@ -221,42 +221,12 @@ class Batch:
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class EncoderSource:
-    """One side's encoder of a retriever, for workers."""
-
-    recipe: Recipe
-    part: Side
-    identity: Mapping[str, object] | None
-
-    @property
-    def key(self) -> str:
-        """Both sides are of one retriever, and often of one model."""
-        return repr(self.recipe)
-
-    @property
-    def opener(self) -> Callable[[Any, Tell], Embedding]:
-        """The encoder of the side, ready to work."""
-        return partial(_embedding, self.part, self.recipe.batch_tokens)
-
-    def load(self, tell: Tell) -> Any:
-        """The retriever."""
-        return self.recipe.build(tell)
-
-    def check(self, loaded: Any) -> None:
-        """Hold the encoder's identity against the driver's."""
-        check_same(self.identity, loaded.encoders[self.part].identity, loaded.name)
-
-
-def _embedding(side: Side, batch_tokens: int, retriever: Any, tell: Tell) -> Embedding:
-    return Embedding(retriever.encoders[side], batch_tokens, tell)
-
-
 class Embedding:
     """An encoder at work: pieces in, checked batches of vectors out."""
 
     def __init__(self, encoder: Encoder, batch_tokens: int, tell: Tell) -> None:
         self.encoder = encoder
+        self.identity = encoder.identity
         self.batches = Batches(batch_tokens, tell)
 
     def run(self, piece: Piece) -> Iterator[Batch]:
@@ -284,6 +254,11 @@ class Embedding:
             tokenised, seen, began = 0.0, None, time.perf_counter()
         if piece.depot:
             piece.depot.sync()
+
+
+def _embedding(side: Side, batch_tokens: int, retriever: Any, tell: Tell) -> Embedding:
+    """An encoder of a retriever at work."""
+    return Embedding(retriever.encoders[side], batch_tokens, tell)
 
 
 def _check(vectors: NDArray[np.float32], rows: Rows, piece: Piece) -> None:
@@ -333,9 +308,9 @@ class _Encoding:
                 (chosen, batch) for chosen in parts for batch in embedding.run(self._piece(chosen))
             )
         else:
-            depot = self.shelf.depot
+            depot, side, tokens = self.shelf.depot, self.work.side, conditions.batch_tokens
             outcomes = workers.each(
-                EncoderSource(recipe, self.work.side, encoder.identity),
+                ModelSource(recipe, side, partial(_embedding, side, tokens), encoder.identity),
                 Embedding.run,
                 ((chosen, replace(self._piece(chosen), depot=depot)) for chosen in parts),
             )
