@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -15,8 +16,10 @@ import pytest
 
 from r2med import Conditions, evaluate
 from r2med.engine.processes import ProcessMember, ProcessPool
+from r2med.engine.worker import Answer
 from r2med.engine.workers import open_workers, shares
 from r2med.errors import UsageError, WorkError
+from r2med.home import home
 from r2med.models import vectors
 from r2med.models.vectors import DiskShelf, open_shelf
 from r2med.results.record import Result
@@ -158,15 +161,15 @@ def test_eight_workers_fill_one_store_over_the_folder_and_through_the_driver(
     task = long_task()
     expected = faulty.vectors_of(task.corpus.texts.to_pylist())
     for shared in (True, False):
-        home = tmp_path / str(shared)
-        monkeypatch.setenv("R2MED_HOME", str(home))
+        place = tmp_path / str(shared)
+        monkeypatch.setenv("R2MED_HOME", str(place))
         with pool(8) as workers:
             workers.share_home = shared
             conditions = Conditions(workers=workers)
             evaluate(f"{FAULTY}Sound", task, conditions=conditions, force=True)
 
-        shards = list(home.glob("embeddings/*/*.vectors"))
-        shelf = opened(home)
+        shards = list(place.glob("embeddings/*/*.vectors"))
+        shelf = opened(place)
         places = shelf.find(shelf_addresses(task))
         assert (shelf.gather(places) == expected).all()
         assert (len({shard.name.split("-")[1] for shard in shards}) > 2) == shared
@@ -178,9 +181,9 @@ def shelf_addresses(task: Task) -> Any:
     return Form().addresses(task.corpus.texts.to_pylist())
 
 
-def opened(home: Path) -> DiskShelf:
+def opened(place: Path) -> DiskShelf:
     identity = {"library": "custom", "identity": "sound"}
-    shelf = open_shelf("embeddings", identity, label="", tell=print, root=home / "embeddings")
+    shelf = open_shelf("embeddings", identity, label="", tell=print, root=place / "embeddings")
     assert isinstance(shelf, DiskShelf)
     return shelf
 
@@ -270,3 +273,25 @@ def test_workers_share_the_cores_or_have_a_gpu_each() -> None:
     assert shares(16, 0) == (4, 4)
     assert shares(64, 8) == (8, 8)
     assert shares(4, 8) == (8, 1)
+
+
+def test_workers_go_on_with_the_store_of_an_older_version(tmp_path: Path) -> None:
+    task = long_task()
+    elsewhere(f"{FAULTY}Sound", task)
+    (record,) = home().glob("embeddings/*/model.json")
+    model = {"library": "custom", "identity": "sound"}
+    earlier = {"schema": 1, "label": "sound", "model": model, "storage": "float32"}
+    record.write_text(json.dumps(earlier))
+    record.parent.rename(record.parent.with_name("earlier"))
+
+    again = elsewhere(f"{FAULTY}Sound", task, force=True)
+
+    assert again.record.facts[f"{FAULTY}Sound"]["documents"]["reused"] == 100
+    assert len(logged(tmp_path)) == 102
+
+
+def test_a_worker_of_another_version_is_refused() -> None:
+    with pool() as workers:
+        workers._add_member()
+        with pytest.raises(UsageError, match=r"runs r2med 0\.0\.9, this is"):
+            workers._answered(workers._members[0], Answer(["0.0.9", 1, "node7", True]))
