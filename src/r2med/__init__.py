@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from r2med.measure.scores import measure as score
     from r2med.results.compare import compare
     from r2med.results.diagnosis import diagnose
+    from r2med.results.evaluation import stored
     from r2med.results.leaderboard import leaderboard
     from r2med.results.record import Result
     from r2med.results.store import Store
@@ -51,6 +52,7 @@ _HOMES = {
     "load_task": "r2med.tasks.load:load_task",
     "reproduce": "r2med.engine.reproduce:reproduce",
     "score": "r2med.measure.scores:measure",
+    "stored": "r2med.results.evaluation:stored",
 }
 
 __all__ = [
@@ -72,6 +74,7 @@ __all__ = [
     "load_task",
     "reproduce",
     "score",
+    "stored",
 ]
 
 

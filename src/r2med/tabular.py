@@ -7,7 +7,8 @@ import io
 import json
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
@@ -17,11 +18,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_SHOWN_ROWS = 10
+
+
 class Tabular(ABC):
     """A value that is also a table; a class says what its Arrow table is, the rest follows."""
 
     drawn_by: ClassVar[str] = ""
     """The module whose `draw(value, console)` prints the value as the command line does."""
+
+    def __init_subclass__(cls) -> None:
+        """Keep the short form below where a dataclass would write one with all of its content."""
+        cls.__repr__ = cls.__dict__.get("__repr__", Tabular.__repr__)  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        table = self.to_arrow()
+        return f"{type(self).__name__}({table.num_rows:,} rows, {table.num_columns} columns)"
 
     def __str__(self) -> str:
         if not self.drawn_by:
@@ -31,6 +43,16 @@ class Tabular(ABC):
         out = import_module("r2med.report.console").console(text, width)
         import_module(self.drawn_by).draw(self, out)
         return text.getvalue().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what the command line shows, or the first rows of the table."""
+        if self.drawn_by:
+            page = import_module("r2med.report.formats").Page()
+            import_module(self.drawn_by).draw(self, page)
+            return str(page.to_html())
+        table = self.to_arrow().slice(0, _SHOWN_ROWS)
+        rows = [[_cell(value) for value in row.values()] for row in table.to_pylist()]
+        return html_table(repr(self), table.column_names, rows)
 
     @abstractmethod
     def to_arrow(self) -> pa.Table:
@@ -52,6 +74,24 @@ class Tabular(ABC):
     def to_csv(self) -> str:
         """The table as CSV text; an empty cell is a missing value."""
         return csv_text(self.to_arrow())
+
+
+def html_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    notes: Iterable[str] = (),
+) -> str:
+    """A plain table for a notebook; every text stands for itself."""
+    heads = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    lines = [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
+    below = [f"<p>{escape(note)}</p>" for note in notes]
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return "".join([f"<p><b>{escape(title)}</b></p>", table, *below])
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else "" if value is None else str(value)
 
 
 def table_of(columns: Mapping[str, type], rows: Iterable[Mapping[str, object]]) -> pa.Table:

@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from typer import Context
+
 from r2med.cli.options import (
     GROUPINGS,
     RESULTS,
     AnySystems,
+    BatchSize,
     By,
     Concurrency,
     DataRoot,
@@ -27,7 +30,9 @@ from r2med.cli.options import (
     Model,
     Prompts,
     Results,
+    Sample,
     Strict,
+    Sweep,
     Task,
     TrustRemoteCode,
     Verbose,
@@ -37,6 +42,7 @@ from r2med.cli.options import (
     format_of,
     with_own_models,
 )
+from r2med.cli.sweep import with_sweep
 from r2med.errors import LimitError, WorkError
 
 if TYPE_CHECKING:
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
+    context: Context,
     systems: AnySystems = None,
     task: Task = "demo",
     data_root: DataRoot = None,
@@ -54,6 +61,8 @@ def evaluate(
     metrics: Metrics = None,
     by: By = "task",
     force: Force = False,
+    sample: Sample = None,
+    sweep: Sweep = None,
     strict: Strict = False,
     dry_run: DryRun = False,
     form: Format = None,
@@ -61,6 +70,7 @@ def evaluate(
     model: Model = None,
     trust_remote_code: TrustRemoteCode = False,
     device: Device = None,
+    batch_size: BatchSize = None,
     engine: Engine = "local",
     worker_timeout: WorkerTimeout = None,
     verbose: Verbose = False,
@@ -75,6 +85,9 @@ def evaluate(
 
     Finished results are reused; --force runs again, --fresh also asks models again.
     """
+    if sweep is not None:
+        evaluate(**with_sweep(context, sweep, evaluate, locals()))
+        return
     from r2med.measure.metrics import parse_metrics
     from r2med.report.console import notice_console, progress
     from r2med.report.formats import show
@@ -99,13 +112,22 @@ def evaluate(
             concurrency=concurrency,
             engine=engine,
             worker_timeout=worker_timeout,
+            batch_size=batch_size,
         )
         built = [System.from_spec(system, allowed) for system in named]
         if dry_run:
             _estimate(built, task, data_root, results, as_json=shown == "json")
             return
         finished, stopped = _run(
-            built, task, data_root, results, asked, bar, force=force or fresh, strict=strict
+            built,
+            task,
+            data_root,
+            results,
+            asked,
+            bar,
+            force=force or fresh,
+            strict=strict,
+            sample=sample,
         )
     if verbose:
         for result in finished:
@@ -127,6 +149,7 @@ def _run(
     *,
     force: bool,
     strict: bool,
+    sample: int | None,
 ) -> tuple[list[Result], LimitError | WorkError | None]:
     """The finished results, and what kept the others from being finished, if something did."""
     from r2med.engine.evaluate import each_result
@@ -148,6 +171,7 @@ def _run(
             metrics=metrics,
             force=force,
             strict=strict,
+            sample=sample,
             tell=notice,
         ):
             finished.append(result)

@@ -238,6 +238,24 @@ WorkerTimeout = Annotated[
     ),
 ]
 
+BatchSize = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-size",
+        min=1,
+        help="Texts of 512 tokens that a model takes at once, more of shorter ones; 8 by default.",
+        rich_help_panel=_MODELS,
+    ),
+]
+Sample = Annotated[
+    int | None,
+    typer.Option("--sample", min=1, help="Only so many queries of each task, for a quick try."),
+]
+Sweep = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="FILE.toml", help="Take systems, tasks and options from it."),
+]
+
 LlmUrl = Annotated[
     str | None,
     typer.Option(
@@ -317,6 +335,7 @@ def conditions(
     concurrency: int | None = None,
     engine: str = "local",
     worker_timeout: float | None = None,
+    batch_size: int | None = None,
 ) -> Conditions:
     """The conditions that the options ask for; limits not given come from the environment."""
     from dataclasses import replace
@@ -349,6 +368,8 @@ def conditions(
         tell=notice,
         workers=workers,
     )
+    if batch_size is not None:
+        plain = replace(plain, batch_tokens=512 * batch_size)
     return plain if bar is None else replace(plain, progress=work_line(bar))
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, cast, overload
+from typing import Any, ForwardRef, Literal, TypedDict, Unpack, cast, overload
 
 from r2med.engine.cells import Cells
 from r2med.engine.status import watched
@@ -22,6 +25,7 @@ from r2med.tasks.registry import resolve
 from r2med.tasks.task import Task
 
 TaskLike = Task | str | Path
+_Following = Callable[[Iterator[Result]], Iterator[Result]]
 Suite = Literal["full", "nano", "demo", "all", "All"]
 
 
@@ -32,6 +36,8 @@ class Options(TypedDict, total=False):
     """The results folder."""
     metrics: Sequence[str]
     """Metrics beyond the stored ones, such as ndcg@20."""
+    sample: int | None
+    """Only so many judged queries of each task, for a quick try; never part of a mean."""
     force: bool
     """Run again even where a finished result is stored."""
     root: str | Path | None
@@ -48,6 +54,8 @@ class Options(TypedDict, total=False):
     """Seconds that a worker may take for one piece of work."""
     tell: Tell
     """Hears what a reader of the scores should know; without it, Python's log does."""
+    progress: bool
+    """Show how far it has come, and notes; by default in a terminal or notebook."""
 
 
 @overload
@@ -78,14 +86,53 @@ def evaluate(
     A system is a text such as `bm25`, a System, or a model of your own: see docs/your-model.md.
     A task is a name, a folder or a loaded Task. A finished result of the same data and system is
     returned as it is, unless `force`. One system on one task gives one result; lists, a suite such
-    as `demo` and names with commas give a list.
+    as `demo` and names with commas give a list. `r2med.engine.evaluate.Options` describes the
+    options.
     """
     every_system, named = _several(systems), _several(tasks)
     every_task = _tasks(named, own_tasks(options.get("results", DEFAULT_FOLDER)))
-    results = list(each_result(every_system, every_task, **options))
+    with _shown(options, len(every_system) * len(every_task)) as shown:
+        results = list(shown(each_result(every_system, every_task, **options)))
     one_system = len(every_system) == 1 and every_system[0] is systems
     one_task = len(every_task) == 1 and named[0] is tasks
     return results[0] if one_system and one_task else results
+
+
+def _signature() -> Signature:
+    """The parameters with every option, for `help(evaluate)`; their defaults are each_result's."""
+    defaults: dict[str, object] = {"results": str(DEFAULT_FOLDER), "metrics": (), "engine": "local"}
+    switches = dict.fromkeys(("force", "strict"), False)
+    own = [
+        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=hint)
+        for name, hint in (("systems", "object"), ("tasks", "TaskLike | Sequence[TaskLike]"))
+    ]
+    options = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=(defaults | switches).get(name),
+            annotation=hint.__forward_arg__ if isinstance(hint, ForwardRef) else hint,
+        )
+        for name, hint in Options.__annotations__.items()
+    ]
+    return Signature([*own, *options], return_annotation="Result | list[Result]")
+
+
+evaluate.__signature__ = _signature()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _shown(options: Options, total: int) -> Iterator[_Following]:
+    """Results on their way, with a bar and notes where somebody looks, or as `progress` says."""
+    watching = import_module("r2med.report.watching")
+    if not options.pop("progress", watching.is_watched()):
+        yield lambda results: results
+        return
+    with watching.watch(total) as watch:
+        told = options.setdefault("tell", watch.tell)
+        conditions = options.get("conditions", Conditions())
+        options["conditions"] = replace(conditions, tell=told, progress=watch.work)
+        yield watch.results
 
 
 def each_result(
@@ -230,9 +277,12 @@ def _check_labels(systems: Sequence[System]) -> None:
 
 def _loaded(like: TaskLike, name: str, options: Options) -> Task:
     if isinstance(like, Task):
-        return like if like.name == name else replace(like, name=name)
-    strict = options.get("strict", False)
-    return load_task(like, name=name, root=options.get("root"), strict=strict)
+        task = like if like.name == name else replace(like, name=name)
+    else:
+        strict = options.get("strict", False)
+        task = load_task(like, name=name, root=options.get("root"), strict=strict)
+    sample = options.get("sample")
+    return task if sample is None else task.sample(sample)
 
 
 def _tell_shallow(systems: Sequence[System], metrics: Sequence[Metric], tell: Tell) -> None:

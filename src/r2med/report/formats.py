@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from html import escape
 from importlib import import_module
 from typing import Any, Literal
 
@@ -75,6 +76,28 @@ class Page:
             blocks += [_markdown(part.caption)] if part.caption else []
         return "\n\n".join(blocks)
 
+    def to_html(self) -> str:
+        """Paragraphs and tables for a notebook; every character of a text stands for itself."""
+        blocks: list[str] = []
+        for part in self._parts:
+            if isinstance(part, Text):
+                text = "<br>".join(map(_html, part.plain.splitlines()))
+                blocks.append(f"<p><b>{text}</b></p>" if _is_bold(part) else f"<p>{text}</p>")
+                continue
+            blocks += [f"<p><b>{_html(part.title)}</b></p>"] if part.title else []
+            heads = [_html_cell(column.title, "th", column.right) for column in part.columns]
+            rows = [
+                "".join(
+                    _html_cell(cell, "td", column.right)
+                    for cell, column in zip(row, part.columns, strict=True)
+                )
+                for row in _whole(part)
+            ]
+            lines = "".join(f"<tr>{cells}</tr>" for cells in ("".join(heads), *rows))
+            blocks.append(f"<table>{lines}</table>")
+            blocks += [f"<p>{_html(part.caption)}</p>"] if part.caption else []
+        return "".join(blocks)
+
     def to_latex(self) -> str:
         """One `table` per grid: texts under a heading are its caption, later ones its notes."""
         tables: list[tuple[list[str], Grid, list[str]]] = []
@@ -131,6 +154,17 @@ def _markdown_cell(cell: Cell) -> str:
 def _markdown(text: str) -> str:
     flat = visible(text).replace("\n", " ")
     return re.sub(r"([\\`*_\[\]<>|~])|(?<=^)([#])", r"\\\1\2", flat)
+
+
+def _html(text: str) -> str:
+    return escape(visible(text))
+
+
+def _html_cell(cell: Cell, tag: str, right: bool) -> str:
+    text = _html(_plain(cell).strip())
+    bold = isinstance(cell, Text) and _is_bold(cell)
+    side = "right" if right else "left"
+    return f'<{tag} style="text-align:{side}">{f"<b>{text}</b>" if bold else text}</{tag}>'
 
 
 def _latex_table(captions: Iterable[str], grid: Grid, notes: Iterable[str]) -> str:

@@ -28,6 +28,7 @@ from r2med.report.table import (
 from r2med.results.evaluation import MARK, Evaluation
 from r2med.results.record import Result
 from r2med.tasks.registry import TaskEntry, find_suite, find_task
+from r2med.tasks.task import SAMPLE
 
 Grouping = Literal["task", "scenario", "family"]
 
@@ -36,6 +37,7 @@ _LABELS = {
     "nano": "NanoR2MED",
     "demo": "demo suite, edition {edition}, not comparable with published figures",
     None: "your data",
+    SAMPLE: "a sample for a quick try: no part of a mean or leaderboard",
 }
 _SHORT = {
     "ndcg": "nDCG",
@@ -80,7 +82,7 @@ def score_layouts(
     task, over the tasks on several, where every metric that was asked for has a grid of its own
     (without any, the first headline metric). One system has one row per task.
     """
-    for suite, group in groupby(sorted(results, key=_suite_order), key=lambda result: result.suite):
+    for (suite, _), group in groupby(sorted(results, key=_suite_order), key=_averaged):
         own = Evaluation(list(group), asked)
         label = _LABELS[suite].format(edition=find_suite("demo").entries[0].edition)
         if len(own.systems) == 1:
@@ -90,6 +92,11 @@ def score_layouts(
         else:
             for metric in asked or HEADLINE[:1]:
                 yield list(_many(own, metric, label, by))
+
+
+def _averaged(result: Result) -> tuple[str | None, str]:
+    """What results share whose mean is taken; a sample stands alone."""
+    return result.suite, result.task if result.suite == SAMPLE else ""
 
 
 def _suite_order(result: Result) -> int:

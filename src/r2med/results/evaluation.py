@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from r2med.measure.metrics import HEADLINE
 from r2med.measure.significance import SIGNIFICANT, Matrix, draws_for, holm, pairwise_p
+from r2med.results.lookup import stored_results
 from r2med.results.record import Result
+from r2med.results.store import DEFAULT_FOLDER
+from r2med.retrieve.conditions import Tell, log
 from r2med.tabular import Tabular, table_of
 
 if TYPE_CHECKING:
@@ -118,11 +122,7 @@ class Evaluation(Tabular):
 
     def _record(self, result: Result) -> dict[str, Any]:
         facts: dict[str, Any] = {
-            "system": result.name,
-            "spec": result.system,
-            "task": result.task,
-            "suite": result.suite,
-            "queries": result.record.task.judged_queries,
+            **self._named(result),
             "metrics": {name: result.metrics[name] for name in self.metrics},
             "seconds": dict(result.seconds),
             "reused": result.reused,
@@ -133,3 +133,41 @@ class Evaluation(Tabular):
             ceiling = {name: reranking.ceiling[name] for name in self.metrics}
             facts |= {"reranked": reranking.depth, "tail": reranking.tail, "ceiling": ceiling}
         return facts
+
+    def _named(self, result: Result) -> dict[str, Any]:
+        return {
+            "system": result.name,
+            "spec": result.system,
+            "task": result.task,
+            "suite": result.suite,
+            "queries": result.record.task.judged_queries,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Stored(Evaluation):
+    """Every result in a folder, newest first; as a table all metrics and where each is stored."""
+
+    def to_arrow(self) -> pa.Table:
+        """One row per result, metrics 0 to 1; a metric that a result lacks is a missing value."""
+        names = dict.fromkeys(name for result in self.results for name in result.metrics)
+        texts = dict.fromkeys(("system", "spec", "task", "suite", "created", "key", "result"), str)
+        rows = [
+            {
+                **self._named(result),
+                **result.metrics,
+                "documents": result.record.task.documents,
+                "seconds": sum(result.seconds.values()),
+                "created": result.record.created,
+                "key": result.record.key,
+                "result": str(result.folder),
+            }
+            for result in self.results
+        ]
+        sizes = {"queries": int, "documents": int, "seconds": float}
+        return table_of({**texts, **sizes, **dict.fromkeys(names, float)}, rows)
+
+
+def stored(folder: str | Path = DEFAULT_FOLDER, *, tell: Tell = log) -> Stored:
+    """The results in a folder as one value: print it, or take it as one frame of all metrics."""
+    return Stored(stored_results(Path(folder), tell) if Path(folder).is_dir() else ())

@@ -19,7 +19,7 @@ from r2med.runs import Run
 from r2med.runs.ties import ordered
 from r2med.systems.registry import registered
 from r2med.systems.spec import parse
-from r2med.tasks.task import Task
+from r2med.tasks.task import SAMPLE, Task
 
 _RUN_ENDINGS = (".trec", ".run", ".txt", ".res", ".gz", ".parquet")
 _KEY = re.compile(r"[0-9a-f]{8,64}")
@@ -47,8 +47,8 @@ def all_results(folder: Path, tell: Tell, *, suite: str | None = None) -> list[R
 def stored_results(folder: Path, tell: Tell, *, suite: str | None = None) -> list[Result]:
     """The results that tables and comparisons read, newest first; what is left out is told.
 
-    Results of an older version are left out: their identities do not tell all settings, so a
-    system could have been given the result of another.
+    Samples of queries are left out, and results of an older version: their identities do not tell
+    all settings, so a system could have been given the result of another.
     """
     results = all_results(folder, tell, suite=suite)
     older = [result for result in results if result.record.older]
@@ -58,7 +58,7 @@ def stored_results(folder: Path, tell: Tell, *, suite: str | None = None) -> lis
             "not say all of their settings. `r2med results` lists them; `r2med eval` runs them "
             "again."
         )
-    return [result for result in results if not result.record.older]
+    return [each for each in results if not each.record.older and each.suite != SAMPLE]
 
 
 def own_tasks(results: str | Path | Sequence[Result]) -> dict[str, Path]:

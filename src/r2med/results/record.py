@@ -23,10 +23,12 @@ import pyarrow.parquet as pq
 
 from r2med.atomic import SEAL, seal, unseal
 from r2med.errors import DamagedError
+from r2med.measure.metrics import HEADLINE
 from r2med.measure.scores import Scores
 from r2med.runs import Run
 from r2med.runs.files import read_run
 from r2med.runs.ties import TieOrder, ordered
+from r2med.tabular import html_table
 
 SCHEMA = 2
 #: Records of schema 1 have no checksum, and identities that lack some settings.
@@ -223,6 +225,13 @@ class Result:
             raise DamagedError(
                 f"{problem} If another process has just stored this result anew, try again."
             ) from None
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the headline metrics, and what a reader of them must know."""
+        names = [name for name in HEADLINE if name in self.metrics]
+        title = f"{self.name} on {self.task}, × 100"
+        values = [f"{100 * self.metrics[name]:.2f}" for name in names]
+        return html_table(title, names, [values], self.record.task.notices)
 
     def __repr__(self) -> str:
         ndcg = self.metrics.get("ndcg@10", float("nan"))

@@ -12,6 +12,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from r2med.errors import DataError
+from r2med.tabular import html_table
+
+_SHOWN_QUERIES, _SHOWN_DOCUMENTS = 5, 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,15 @@ class Run:
     def __len__(self) -> int:
         """Number of queries."""
         return len(self.query_ids)
+
+    def __repr__(self) -> str:
+        return f"Run({len(self):,} queries, up to {int(self.lengths.max(initial=0)):,} documents)"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the first documents of the first queries."""
+        first = self.query_ids.to_pylist()[:_SHOWN_QUERIES]
+        rows = [[query, ", ".join(self.listed(query)[:_SHOWN_DOCUMENTS])] for query in first]
+        return html_table(repr(self), ["query", "best documents"], rows)
 
     @property
     def lengths(self) -> NDArray[np.int64]:

@@ -94,18 +94,18 @@ def task_names(
     names before it, as many as it takes. `own` are folders that have their names already.
     """
     places = [_place(task) for task in tasks]
-    taken = {name: replace(_place(folder), hash=None) for name, folder in (own or {}).items()}
-    known = {place: name for name, place in taken.items()}
+    taken = {name: replace(_place(folder), own_name=name) for name, folder in (own or {}).items()}
+    known = {(place.folder, place.split): name for name, place in taken.items()}
     parents = [0] * len(places)
     while True:
         names = [
-            known.get(replace(place, hash=None)) or place.name(above)
+            (place.named_by_folder and known.get((place.folder, place.split))) or place.name(above)
             for place, above in zip(places, parents, strict=True)
         ]
         holders = {name: {place} for name, place in taken.items()}
         for name, place in zip(names, places, strict=True):
-            place = replace(place, hash=None) if name in taken else place
-            holders.setdefault(name, set()).add(place)
+            same = replace(place, own_name=name, hash=None) if name in taken else place
+            holders.setdefault(name, set()).add(same)
         shared = [row for row, name in enumerate(names) if len(holders[name]) > 1]
         if not shared:
             return names
@@ -132,6 +132,11 @@ class _Place:
     def parents(self) -> int:
         """How many parent folders could be named."""
         return max(0, len(self.folder.parts) - 2)
+
+    @property
+    def named_by_folder(self) -> bool:
+        """Whether nobody chose the name."""
+        return self.own_name == _own_name(self.folder, self.split)
 
     def name(self, parents: int) -> str:
         """The name with so many parent folders before it."""

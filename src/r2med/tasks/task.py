@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +15,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from r2med.tabular import html_table
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from r2med.tasks.registry import TaskEntry
+
+
+#: The suite of tasks that are samples of others.
+SAMPLE = "sample"
+_SHOWN_QUERIES, _SHOWN_TEXT = 5, 120
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +38,9 @@ class Corpus:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Corpus({len(self):,} documents)"
 
     @cached_property
     def hash(self) -> str:
@@ -73,6 +83,9 @@ class Queries:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __repr__(self) -> str:
+        return f"Queries({len(self):,} queries)"
+
     def items(self) -> Iterator[tuple[str, str]]:
         """Each id with its text."""
         return zip(self.ids.to_pylist(), self.texts.to_pylist(), strict=True)
@@ -88,6 +101,9 @@ class Judgements:
 
     def __len__(self) -> int:
         return len(self.query_ids)
+
+    def __repr__(self) -> str:
+        return f"Judgements({len(self):,} of {len(self.query_ids.unique()):,} queries)"
 
     def by_query(self) -> dict[str, dict[str, int]]:
         """The judged scores by query and document."""
@@ -114,6 +130,45 @@ class Task:
     notices: tuple[str, ...] = field(default=())
     differences: tuple[str, ...] = ()
     """How the data differs from the manifest of a registered task."""
+
+    def __repr__(self) -> str:
+        return (
+            f"Task({self.name!r}, {len(self.queries):,} queries, {len(self.corpus):,} documents, "
+            f"{len(self.judgements):,} judgements)"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it is, its first queries, and what a reader must know."""
+        shown = list(zip(self.queries.ids.to_pylist(), self.queries.texts.to_pylist(), strict=True))
+        rows = [[query, text[:_SHOWN_TEXT]] for query, text in shown[:_SHOWN_QUERIES]]
+        return html_table(repr(self), ["query", "text"], rows, self.notices)
+
+    def sample(self, queries: int) -> Task:
+        """The same corpus with so many of the judged queries, chosen by a fixed draw.
+
+        Its suite is `sample`, so that no mean or leaderboard takes it for the whole. A larger
+        sample holds every smaller one; one of all judged queries is the task itself.
+        """
+        judged = self.judgements.query_ids.unique().to_pylist()
+        if queries >= len(judged):
+            return self
+        drawn = sorted(judged, key=lambda name: hashlib.sha256(f"sample/{name}".encode()).digest())
+        chosen = pa.array(drawn[:queries], pa.large_string())
+        asked = pc.is_in(self.queries.ids, value_set=chosen)
+        kept = pc.is_in(self.judgements.query_ids, value_set=chosen)
+        columns = {name: column.filter(asked) for name, column in vars(self.queries).items()}
+        judgements = Judgements(
+            self.judgements.query_ids.filter(kept),
+            self.judgements.document_ids.filter(kept),
+            self.judgements.scores[kept.to_numpy(zero_copy_only=False)],
+        )
+        return replace(
+            self,
+            name=f"{self.name} ({queries} of {len(judged)} queries)",
+            suite=SAMPLE,
+            queries=Queries(**columns),
+            judgements=judgements,
+        )
 
     @cached_property
     def hash(self) -> str:

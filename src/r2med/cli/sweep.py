@@ -1,0 +1,135 @@
+"""Evaluations from a TOML file: systems, tasks, options, and values that a sweep goes through.
+
+systems = ["bm25", "tuned {k1}=bm25[k1={k1}]"]
+tasks = ["demo"]
+
+[values]
+k1 = [0.9, 1.2, 1.5]
+
+[options]
+metrics = "ndcg@10,recall@100"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from typer import Context
+
+from r2med.errors import DataError, MissingError, UsageError, nearest
+
+_KEYS = ("systems", "tasks", "values", "options")
+
+
+def with_sweep(
+    context: Context, path: Path, command: Callable[..., None], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments of a command with those of a file; what the command line says comes first.
+
+    Systems of both are taken, the file's first.
+    """
+    settings = _read(path)
+    given = {name for name in arguments if _is_given(context, name)}
+    values = {**arguments, "sweep": None}
+    systems = [
+        text for system in settings["systems"] for text in _filled(system, settings["values"], path)
+    ]
+    values["systems"] = [*systems, *(values.get("systems") or [])] or None
+    if settings["tasks"] and "task" not in given:
+        values["task"] = ",".join(settings["tasks"])
+    known = _options(context, command)
+    for option, value in settings["options"].items():
+        if option not in known:
+            raise UsageError(f"{path}: options.{option} is not known. {nearest(option, known)}")
+        name, kind = known[option]
+        if name not in given:
+            values[name] = _typed(value, kind, f"{path}: options.{option}")
+    return values
+
+
+def _is_given(context: Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _options(context: Context, command: Callable[..., None]) -> dict[str, tuple[str, Any]]:
+    """The parameter and its type by the long name of every option that a file may set."""
+    hints = get_type_hints(command)
+    return {
+        option.removeprefix("--"): (str(each.name), hints[str(each.name)])
+        for each in context.command.params
+        for option in getattr(each, "opts", ())
+        if option.startswith("--") and each.name in hints and each.name not in ("sweep", "task")
+    }
+
+
+def _typed(value: object, hint: Any, where: str) -> Any:
+    """A value of the file as the command's parameter is declared."""
+    kinds = [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
+    kind = kinds[0]
+    if get_origin(kind) is list and isinstance(value, list):
+        return [str(each) for each in value]
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if get_origin(kind) is None and type(value) is kind:
+        return value
+    names = {bool: "true or false", int: "a whole number", float: "a number"}
+    expected = names.get(kind, "a list of texts" if get_origin(kind) is list else "a text")
+    raise UsageError(f"{where} is {value!r}, expected {expected}.")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise MissingError(f"--from {path}: there is no such file.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise DataError(f"{path}: not readable as TOML ({problem}).") from None
+    for key in raw:
+        if key not in _KEYS:
+            raise UsageError(f"{path}: {key!r} is not known. {nearest(key, _KEYS)}")
+    return {
+        "systems": _texts(raw, "systems", path),
+        "tasks": _texts(raw, "tasks", path),
+        "values": _table(raw, "values", path),
+        "options": _table(raw, "options", path),
+    }
+
+
+def _texts(raw: Mapping[str, Any], key: str, path: Path) -> list[str]:
+    found = raw.get(key, [])
+    listed = [found] if isinstance(found, str) else found
+    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        raise DataError(f"{path}: {key} is {found!r}, expected a list of texts.")
+    return listed
+
+
+def _table(raw: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
+    found = raw.get(key, {})
+    if not isinstance(found, dict):
+        raise DataError(f"{path}: {key} is {found!r}, expected a table, [{key}].")
+    return found
+
+
+def _filled(system: str, values: Mapping[str, Any], path: Path) -> list[str]:
+    """The system once for every combination of the values that it names in braces."""
+    named = [name for name in values if f"{{{name}}}" in system]
+    columns: list[Sequence[Any]] = []
+    for name in named:
+        if not isinstance(values[name], list) or not values[name]:
+            raise DataError(f"{path}: values.{name} is {values[name]!r}, expected a list.")
+        columns.append(values[name])
+    texts = []
+    for row in product(*columns):
+        text = system
+        for name, value in zip(named, row, strict=True):
+            text = text.replace(f"{{{name}}}", str(value))
+        texts.append(text)
+    return texts
