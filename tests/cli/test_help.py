@@ -61,7 +61,7 @@ def test_an_option_has_one_meaning_in_every_command() -> None:
             continue
         for parameter in command.params:
             for option in parameter.opts:
-                if option.startswith("-") and option not in ("--out", "--help"):
+                if option.startswith("-") and option not in ("--out", "--from", "--help"):
                     meanings.setdefault(option, set()).add(str(parameter.help))
 
     assert {option: texts for option, texts in meanings.items() if len(texts) > 1} == {}

@@ -60,7 +60,7 @@ def audit(
     ] = 8,
     sample: Annotated[
         int | None,
-        typer.Option("--sample", min=1, help="Look for so many of each kind per task only."),
+        typer.Option("--sample", min=1, help="Take only so many of each task, for a quick try."),
     ] = None,
     neighbours: Annotated[
         str | None,

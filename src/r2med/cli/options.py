@@ -249,7 +249,7 @@ BatchSize = Annotated[
 ]
 Sample = Annotated[
     int | None,
-    typer.Option("--sample", min=1, help="Only so many queries of each task, for a quick try."),
+    typer.Option("--sample", min=1, help="Take only so many of each task, for a quick try."),
 ]
 Sweep = Annotated[
     Path | None,
