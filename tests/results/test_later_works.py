@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -12,6 +13,7 @@ from r2med.results.overlap import declared_training, flags_of
 from r2med.results.published.printed import later_rows, models, printed_figures, read_rows, works
 from r2med.results.standings import Standing
 from r2med.tasks.registry import find_suite
+from tests.cli.running import run
 from tests.results.test_leaderboard import TASKS, stored_on
 
 FULL = find_suite("full").entries
@@ -197,3 +199,31 @@ def test_rows_measured_here_are_shown_whatever_the_top() -> None:
     shown = leaderboard("demo", results=results, top=1).shown
 
     assert [each.system for each in shown] == ["bm25", "bm25-lucene"]
+
+
+def test_data_of_the_users_own_is_a_suite_like_any_other(tmp_path: Path) -> None:
+    for name in ("wards", "clinics"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "corpus.jsonl").write_text(
+            '{"id": "a", "text": "fever and cough"}\n{"id": "b", "text": "broken leg"}\n'
+        )
+        (folder / "query.jsonl").write_text('{"id": "1", "text": "cough"}\n')
+        (folder / "qrels.jsonl").write_text('{"q_id": "1", "p_id": "a", "score": 1}\n')
+    folders = f"{tmp_path / 'wards'},{tmp_path / 'clinics'}"
+    for system in ("bm25", "bm25-lucene"):
+        assert run("eval", system, "--task", folders).code == 0
+
+    whole = leaderboard("local")
+    one = leaderboard(task=str(tmp_path / "wards"))
+    named = leaderboard(task="clinics")
+
+    assert {task.name for task in whole.tasks} == {"wards", "clinics"}
+    assert [(each.rank, each.mean, each.marks) for each in whole.rows] == [(1, 1.0, ())] * 2
+    assert all(each.letters == "a" for each in whole.rows)
+    assert (one.mean_title, list(one.rows[0].values)) == (
+        "task mean over wards (each task counts once)",
+        ["wards"],
+    )
+    assert list(named.rows[0].values) == ["clinics"]
+    assert "Own data leaderboard" in str(whole) and "wards" in str(whole)

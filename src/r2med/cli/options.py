@@ -128,8 +128,8 @@ Suite = Annotated[
     str | None,
     typer.Option(
         "--suite",
-        help="full (the default), nano or demo; --task chooses it too.",
-        autocompletion=_words("full", "nano", "demo"),
+        help="full (the default), nano, demo, or local for your own data; --task chooses it too.",
+        autocompletion=_words("full", "nano", "demo", "local"),
     ),
 ]
 Kind = Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.text import Text
 
@@ -23,6 +23,7 @@ from r2med.report.table import (
 from r2med.results.leaderboard import GAIN_TITLES, Leaderboard
 from r2med.results.protocols import compare_figures
 from r2med.results.standings import Standing
+from r2med.results.store import LOCAL
 
 #: Short forms of the eight tasks, for columns of four characters.
 SHORT_NAMES = {
@@ -93,7 +94,9 @@ def _draw_figures(row: Standing, board: Leaderboard, out: Paper) -> None:
         _Column("date", lambda each: each.date or None, right=False),
         _Column("mean", lambda each: points(each.mean)),
     ]
-    tasks = [_task_column(task.name, _short(task.name, task.source), 2) for task in board.tasks]
+    tasks = [
+        replace(_task_column(task.name, _short(task.source), 2), best=False) for task in board.tasks
+    ]
     every = (row, *row.others)
     layouts = ([*columns, *tasks], columns)
     print_fitting((_grid(every, layout, 1, None) for layout in layouts), out)
@@ -110,9 +113,7 @@ def _layouts(board: Leaderboard) -> Iterator[_Layout]:
     """Tasks by name, by short name, with one digit, then families, then only the mean."""
     yield [_task_column(task.name, task.name, 2) for task in board.tasks], 2, 2, None
     for digits, gap in ((2, 2), (2, 1), (1, 1)):
-        columns = [
-            _task_column(task.name, _short(task.name, task.source), digits) for task in board.tasks
-        ]
+        columns = [_task_column(task.name, _short(task.source), digits) for task in board.tasks]
         yield columns, digits, gap, None
     families = dict.fromkeys(task.family for task in board.tasks)
     if len(families) > 1:
@@ -122,8 +123,8 @@ def _layouts(board: Leaderboard) -> Iterator[_Layout]:
     yield [], 1, 1, None
 
 
-def _short(task: str, source: str) -> str:
-    return SHORT_NAMES.get(source, source[:4])
+def _short(source: str) -> str:
+    return SHORT_NAMES.get(source, source)
 
 
 def _cost_layouts() -> Iterator[_Layout]:
@@ -239,6 +240,8 @@ def _nothing(board: Leaderboard) -> str:
             "Nothing is published for the demo suite and no result is stored. "
             "Try: r2med eval bm25 --task demo"
         )
+    if board.suite.name == LOCAL:
+        return "No result on data of your own is stored. Try: r2med eval bm25 --task FOLDER"
     return f"No published or stored system has {board.metric} here."
 
 

@@ -9,6 +9,8 @@ from r2med.results.protocols import UNKNOWN, ProtocolComparison
 
 #: Of a protocol of which no more is known, that is what is said.
 _FEW = 2
+#: Values of settings that nobody made; where all agree on them, they are not listed.
+_UNSET = ("none", "no", "0", "not pinned")
 
 
 def draw(
@@ -24,7 +26,11 @@ def draw(
         out.print(Grid([Column("field", right=False), *names], rows))
     else:
         out.print("No known setting differs.")
-    equal = [f"{_field(field)}: {value}" for field, value in compared.equal.items()]
+    equal = [
+        f"{_field(field)}: {value}"
+        for field, value in compared.equal.items()
+        if value not in _UNSET
+    ]
     if equal:
         out.print(f"Equal where known. {'; '.join(equal)}.", style="dim")
     for name, fields in compared.unknown.items():

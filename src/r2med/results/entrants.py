@@ -82,17 +82,17 @@ def entrants(results: Sequence[Result], tasks: Sequence[str]) -> tuple[list[Entr
 
 
 def _proper_data(chosen: Mapping[str, Mapping[str, Result]]) -> Mapping[str, str]:
-    """By task the hash of the data that conforms to the manifest; the usual one of several."""
+    """By task the hash of the data that conforms to its manifest, if it has one; the usual one."""
     seen: dict[str, Counter[str]] = {}
     for by_task in chosen.values():
         for task, result in by_task.items():
-            if other_data(result) is None:
+            if result.suite is None or other_data(result) is None:
                 seen.setdefault(task, Counter())[result.record.task.hash] += 1
     return {task: hashes.most_common(1)[0][0] for task, hashes in seen.items()}
 
 
 def _data_mark(result: Result, proper: Mapping[str, str]) -> str | None:
-    mark = other_data(result)
+    mark = other_data(result) if result.suite else None
     if mark is None and result.record.task.hash != proper[result.task]:
         mark = f"ran on other data of {result.task} than the other measured rows"
     return mark

@@ -6,8 +6,7 @@ and tested against none. A gain is taken against the same kind of figure, or say
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -21,19 +20,19 @@ from r2med.measure.intervals import Averaging
 from r2med.results.audits import stored_audits
 from r2med.results.cost import Cost
 from r2med.results.entrants import Separation, entrants, separated
-from r2med.results.lookup import stored_results
+from r2med.results.filters import chosen_rows, one_of
+from r2med.results.lookup import own_tasks, stored_results
 from r2med.results.overlap import flags_of
 from r2med.results.published import is_micro
-from r2med.results.published.printed import METRIC, later_rows, model_named, works
+from r2med.results.published.printed import METRIC, later_rows, works
 from r2med.results.record import Result
 from r2med.results.reproduction import tie_range
 from r2med.results.standings import Bounds, BoundsOf, Frame, Standing, ranked, with_gains
-from r2med.results.store import DEFAULT_FOLDER
+from r2med.results.store import DEFAULT_FOLDER, LOCAL
 from r2med.retrieve.conditions import Tell, log
-from r2med.systems.registry import KIND_TITLES, KINDS, entries, registered
-from r2med.systems.spec import parse, units_of
+from r2med.systems.registry import KIND_TITLES
 from r2med.tabular import Tabular, columns_of, table_of
-from r2med.tasks.load import load_task
+from r2med.tasks.load import load_task, task_names
 from r2med.tasks.registry import Suite, TaskEntry, find_suite, resolve
 
 #: What gains are counted under, and how a reader is told of it.
@@ -74,15 +73,17 @@ def leaderboard(
     first rows and those measured here. `ties` adds the bounds by the order of equal scores, where
     the task's data is here or under `root`.
     """
-    whole, tasks = _tasks(suite, task, family)
+    whole, tasks = _tasks(suite, task, family, results)
     name = str(parse_metric(metric))
-    averaging: Averaging = _one_of(mean, ("task", "query"), "--mean") or (
+    averaging: Averaging = one_of(mean, ("task", "query"), "--mean") or (
         "query" if whole.name == "nano" else "task"
     )
     audits = stored_audits(Path(results), tell) if isinstance(results, str | Path) else ()
     frame = Frame(whole, name, averaging, tasks, tuple(audits))
     rows, notes = frame.printed()
-    own = [each for each in _results(results, whole.name, tell) if each.suite == whole.name]
+    own = [
+        each for each in _results(results, whole.name, tell) if (each.suite or LOCAL) == whole.name
+    ]
     measured, passed_over = entrants(own, [each.name for each in tasks])
     if without_flagged:
         systems = [row.system for row in rows] + [entrant.system for entrant in measured]
@@ -93,7 +94,7 @@ def leaderboard(
     rows = with_gains([*rows, *(frame.measured(entrant) for entrant in measured)])
     rows = [frame.on_fewer_tasks(row, rows) for row in ranked(rows)]
     bounds = _bounds_of(name, root) if ties else None
-    chosen = _chosen(rows, kind, method, llm, first_stage, only)
+    chosen = chosen_rows(rows, kind, method, llm, first_stage, only)
     placed = [
         frame.with_doubt(row, known[row.system], bounds) if row.origin == "measured" else row
         for row in chosen
@@ -192,9 +193,8 @@ class Leaderboard(Tabular):
     def mean_title(self) -> str:
         """Which mean ranks the rows."""
         whole, some = len(self.suite.entries), [task.name for task in self.tasks]
-        many = f"{whole} tasks"
-        if len(some) < whole:
-            many = some[0] if len(some) == 1 else f"{len(some)} of {whole} tasks"
+        many = f"{whole} tasks" if len(some) == whole else f"{len(some)} of {whole} tasks"
+        many = some[0] if len(some) == 1 else many
         if self.averaging == "task":
             return f"task mean over {many} (each task counts once)"
         if self.is_micro:
@@ -264,32 +264,46 @@ class Leaderboard(Tabular):
 
 
 def _tasks(
-    suite: str | None, task: str | None, family: str | None
+    suite: str | None,
+    task: str | None,
+    family: str | None,
+    results: str | Path | Sequence[Result],
 ) -> tuple[Suite, tuple[TaskEntry, ...]]:
-    """The suite, and those of its tasks that are asked for."""
-    if task is None:
+    """The suite, and those of its tasks that are asked for; folders are a suite of their own."""
+    if task is None and suite == LOCAL:
+        whole = _own_suite(own_tasks(results))
+        tasks = whole.entries
+    elif task is None:
         whole = find_suite(suite or "full")
         tasks = whole.entries
     else:
-        found = resolve(task)
+        own = own_tasks(results)
+        found = resolve(task, own)
         tasks = tuple(each for each in found if isinstance(each, TaskEntry))
-        if len(tasks) < len(found):
-            raise UsageError(f"--task {task}: a leaderboard ranks registered tasks, not folders.")
-        names = dict.fromkeys(each.suite for each in tasks)
+        names = dict.fromkeys(
+            each.suite if isinstance(each, TaskEntry) else LOCAL for each in found
+        )
         if len(names) > 1 or (suite and suite.lower() not in names):
             wanted = [*names, *([suite] if suite else [])]
             raise UsageError(
                 f"--task {task}: tasks of {' and '.join(dict.fromkeys(wanted))}; "
                 "a leaderboard ranks one suite at a time."
             )
-        whole = find_suite(next(iter(names)))
-        tasks = tuple(each for each in whole.entries if each in tasks)
+        whole = find_suite(next(iter(names))) if tasks else _own_suite(task_names(found, own))
+        tasks = tuple(each for each in whole.entries if each in tasks) or whole.entries
     if family is None:
         return whole, tasks
     known = {_key(entry.family): entry.family for entry in tasks}
     if _key(family) not in known:
         raise UsageError(f"--family {family!r} is not known. {nearest(family, known.values())}")
     return whole, tuple(entry for entry in tasks if _key(entry.family) == _key(family))
+
+
+def _own_suite(names: Iterable[str]) -> Suite:
+    """Folders of the user's own as one suite."""
+    own = "own data"
+    entries = (TaskEntry(name, LOCAL, name, (), own, own, "", "", "") for name in names)
+    return Suite(LOCAL, "Own data", tuple(entries))
 
 
 def _key(family: str) -> str:
@@ -319,81 +333,11 @@ def _not_ranked(frame: Frame) -> Iterator[str]:
         yield f"Of no known model, so not ranked: {spelling}."
 
 
-def _chosen(
-    rows: Sequence[Standing],
-    kind: str | None,
-    method: str | None,
-    llm: str | None,
-    first_stage: str | None,
-    only: Sequence[str],
-) -> list[Standing]:
-    """Rows that pass every filter; a value that no row has names those that some row has."""
-    _one_of(kind, KINDS, "--kind")
-    kept = [row for row in rows if kind in (None, row.kind)]
-    filters: list[tuple[str, str | None, Callable[[Standing], set[str]]]] = [
-        ("--method", method, _methods),
-        ("--llm", llm, _llms),
-        ("--first-stage", first_stage, _first_stages),
-    ]
-    for option, wanted, words in filters:
-        if wanted is not None:
-            _one_of(wanted, sorted({word for row in kept for word in words(row)}), option)
-            kept = [row for row in kept if wanted in words(row)]
-    if only:
-        wanted_systems = {_named(text, kept) for text in only}
-        kept = [row for row in kept if row.system in wanted_systems]
-    return kept
-
-
-def _named(text: str, rows: Sequence[Standing]) -> str:
-    """The system that a label, a system's text or a work's spelling of a model names."""
-    systems = {row.system: row.system for row in rows} | {row.name: row.system for row in rows}
-    spellings = [text, model_named(text) or text]
-    with suppress(UsageError):
-        spellings.append(str(registered(parse(text))))
-    for spelling in spellings:
-        if spelling in systems:
-            return systems[spelling]
-    raise UsageError(f"--only {text}: no row of that name. {nearest(text, systems)}")
-
-
-def _methods(row: Standing) -> set[str]:
-    return {unit.name for unit in units_of(parse(row.system)) if _stage(unit.name) == "expander"}
-
-
-def _llms(row: Standing) -> set[str]:
-    return {
-        unit.argument
-        for unit in units_of(parse(row.system))
-        if unit.argument and _stage(unit.name) in ("expander", "reranker")
-    }
-
-
-def _first_stages(row: Standing) -> set[str]:
-    """The whole first stage, and the names of the retrievers in it."""
-    if not row.first_stage:
-        return set()
-    units = units_of(parse(row.first_stage))
-    return {row.first_stage, *(unit.name for unit in units if _stage(unit.name) != "expander")}
-
-
-def _stage(name: str) -> str:
-    entry = entries().get(name.lower())
-    return entry.stage if entry else ""
-
-
 def _results(results: str | Path | Sequence[Result], suite: str, tell: Tell) -> Sequence[Result]:
     if not isinstance(results, str | Path):
         return sorted(results, key=lambda result: result.record.created, reverse=True)
     folder = Path(results)
     return stored_results(folder, tell, suite=suite) if (folder / suite).is_dir() else []
-
-
-def _one_of(word: str | None, allowed: Sequence[Any], option: str) -> Any:
-    if word is not None and word not in allowed:
-        known = nearest(word, allowed) if allowed else "No row has any."
-        raise UsageError(f"{option} {word!r} is not known. {known}")
-    return word
 
 
 def _bounds_of(metric: str, root: str | Path | None) -> BoundsOf:

@@ -179,7 +179,9 @@ class Frame:
 
     def printed(self) -> tuple[list[Standing], list[str]]:
         """The rows of all works, and a note on published systems without this metric."""
-        rows = []
+        rows: list[Standing] = []
+        if not published_systems(self.suite.name):
+            return rows, []
         for figures in printed_figures(self.suite.name, self.metric).values():
             first, *others = (self._printed(each) for each in figures)
             means = [row.mean for row in (first, *others) if row.mean is not None]
