@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
+from r2med.retrieve.dense.milvus import SETTINGS
 from r2med.settings import identity_of
 from r2med.systems.build import System, read_settings
 from r2med.systems.registry import Entry, entries
@@ -29,7 +30,7 @@ WITHOUT_EFFECT: dict[str, set[str]] = {
 BY_CONTENT = {
     "run": {"path"},
     "api": {"url"},
-    "dense": {"checkpoint", "query_checkpoint", "document_checkpoint", "revision"},
+    "dense": {"checkpoint", "query_checkpoint", "document_checkpoint", "revision", *SETTINGS},
     "sparse": {"checkpoint", "revision"},
     "late": {"checkpoint", "revision"},
     "custom": {"target"},
@@ -117,6 +118,17 @@ class Reranker:
         ("bm25", "bm25@50"),
         ("wordllama", "wordllama[similarity=dot]"),
         ("wordllama", "wordllama[generated=query]"),
+        ("wordllama", "wordllama[index=milvus:x.db]"),
+        ("wordllama[index=milvus:x.db]", "wordllama[index=milvus:x.db,index_kind=hnsw]"),
+        (
+            "wordllama[index=milvus:x.db,index_kind=hnsw,ef=1100]",
+            "wordllama[index=milvus:x.db,index_kind=hnsw,ef=1200]",
+        ),
+        (
+            "wordllama[index=milvus:x.db,index_kind=ivf_flat]",
+            "wordllama[index=milvus:x.db,index_kind=ivf_flat,nlist=64]",
+        ),
+        ("wordllama[index=milvus:x.db]", "wordllama[index=milvus:http://x:19530]"),
         ("run:RUN", "run:RUN[repeats=first]"),
         ("run:RUN", "run:RUN@1"),
         ("bm25 + bm25-nano", "bm25 + bm25-nano | rrf[k=7]"),

@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 
 from r2med.errors import DamagedError
 from r2med.measure.bounds import ceiling
-from r2med.measure.metrics import CUTOFFS, Metric, parse_metric, stored_metrics
+from r2med.measure.metrics import CUTOFFS, HEADLINE, Metric, parse_metric, stored_metrics
 from r2med.measure.scores import Scores, measure
+from r2med.measure.significance import compare_columns
 from r2med.results.record import (
     Record,
     RerankRecord,
@@ -30,15 +31,28 @@ from r2med.results.record import (
 )
 from r2med.results.store import Store, read_result
 from r2med.retrieve.conditions import Conditions, Tell
+from r2med.retrieve.dense.milvus import SETTINGS as INDEX_SETTINGS
 from r2med.runs import Run
 from r2med.runs.ties import TieOrder
 from r2med.systems.build import System
-from r2med.systems.stages import Reranking, Retrieval, bind, leaves, notices, safeguards, sources
-from r2med.systems.work import Ledger, Part, StageCost, Work, run_member
+from r2med.systems.spec import Unit, mapped, parse
+from r2med.systems.stages import (
+    Expanding,
+    Reranking,
+    Retrieval,
+    bind,
+    leaves,
+    notices,
+    safeguards,
+    sources,
+)
+from r2med.systems.work import Ledger, Part, Stage, StageCost, Work, run_member
 from r2med.tasks.task import Task
 
 #: Engines of retrievers that load no model: a worker runs them on a whole task.
 _WITHOUT_MODEL = ("bm25",)
+#: Documents of exact search that an approximate index should find.
+_NEAREST = 100
 
 
 @dataclass(frozen=True)
@@ -143,6 +157,10 @@ class Cells:
                 created=twin.record.created,
                 sources=twin.record.sources,
             )
+        elif name := _approximate(cell.part.stage):
+            loss = self._index_loss(cell.part, run, scores, conditions)
+            facts = {**record.facts, name: {**record.facts[name], "loss": loss}}
+            record = replace(record, facts=facts)
         return self.store.write(record, run, scores)
 
     def _run(self, cell: Cell, work: Work) -> Run:
@@ -199,6 +217,25 @@ class Cells:
             sources=sources(cell.part.stage),
         )
         return record, scores
+
+    def _index_loss(
+        self, part: Part, run: Run, scores: Scores, conditions: Conditions
+    ) -> dict[str, object]:
+        """What an approximate index cost, against the result of the same system without it."""
+        exact_spec = mapped(parse(part.text), _without_index)
+        exact = bind(System.from_spec(exact_spec, conditions).part, self.task)
+        result = self._result(exact, conditions, ())
+        metric = HEADLINE[0]
+        found = compare_columns(scores[metric], result.scores.at(scores.query_ids)[metric])
+        nearest, listed = (_first_pairs(each, _NEAREST) for each in (result.run, run))
+        return {
+            "exact": exact.text,
+            f"recall_of_exact_{_NEAREST}": len(nearest & listed) / max(1, len(nearest)),
+            "metric": metric,
+            "difference": found.difference,
+            "low": found.interval.low,
+            "high": found.interval.high,
+        }
 
     def _reranking(self, cell: Cell, run: Run, wanted: Sequence[Metric]) -> RerankRecord | None:
         stage = cell.part.stage
@@ -301,6 +338,25 @@ def _folder(task: Task, root: Path) -> str | None:
 
 def _rounded(cost: StageCost) -> StageCost:
     return replace(cost, seconds=round(cost.seconds, 6))
+
+
+def _approximate(stage: Stage) -> str | None:
+    """The name of the retriever of a stage whose index may miss what exact search finds."""
+    match stage:
+        case Retrieval(name=name, retriever=retriever):
+            return name if getattr(retriever, "approximate", False) else None
+        case Expanding(first=first):
+            return _approximate(first.stage)
+    return None
+
+
+def _without_index(unit: Unit) -> Unit:
+    return replace(unit, options=tuple(o for o in unit.options if o[0] not in INDEX_SETTINGS))
+
+
+def _first_pairs(run: Run, depth: int) -> set[tuple[str, str]]:
+    table = run.truncated(depth).to_table()
+    return set(zip(table["query_id"].to_pylist(), table["document_id"].to_pylist(), strict=True))
 
 
 def _without(run: Run, left_out: Mapping[str, str]) -> Run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 from rich.text import Text
 
@@ -23,6 +23,7 @@ from r2med.report.table import (
     percent,
     points,
     print_fitting,
+    signed,
     task_label,
 )
 from r2med.results.evaluation import MARK, Evaluation
@@ -69,6 +70,7 @@ def draw(value: Evaluation, out: Paper, *, by: Grouping = "task") -> None:
         *reused_notes(value.results),
         *truncation_notes(value.results),
         *reranking_notes(value.results, value.metrics),
+        *index_notes(value.results),
     ):
         out.print(note)
 
@@ -290,6 +292,24 @@ def reranking_notes(results: Sequence[Result], metrics: Sequence[str]) -> Iterat
     yield from dict.fromkeys(_deeper(results, metrics))
     for result in results:
         yield from _safeguard(result, metrics)
+
+
+def index_notes(results: Sequence[Result]) -> Iterator[str]:
+    """What approximate indexes cost: over the tasks at most, and against which system."""
+    losses: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for result in results:
+        for part, facts in result.record.facts.items():
+            if isinstance(loss := facts.get("loss"), Mapping):
+                losses.setdefault(part, {})[result.task] = loss
+    for part, tasks in losses.items():
+        for task, loss in sorted(tasks.items(), key=lambda item: item[1]["difference"])[:1]:
+            recall, metric = loss["recall_of_exact_100"], _heading(loss["metric"])
+            worst = f", the most of {len(tasks)} tasks" if len(tasks) > 1 else ""
+            yield (
+                f"The index of {part} finds {percent(recall)} of the exact first 100 on {task}; "
+                f"{metric} {signed(loss['difference'])} [{signed(loss['low'])}, "
+                f"{signed(loss['high'])}] against exact {loss['exact']}{worst}."
+            )
 
 
 def _deeper(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[str]:

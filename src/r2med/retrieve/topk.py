@@ -113,18 +113,21 @@ def spread_over(
 ) -> tuple[NDArray[np.int64], Matrix]:
     """From distinct texts to the documents that have them, which share the text's score.
 
-    `distinct` says which text each document has. Documents are in order of score, then of the
-    corpus; a list with fewer than the others ends in -2.
+    `distinct` says which text each document has; a text of -1 is none. Documents are in order of
+    score, then of the corpus; a list with fewer than the others ends in -2.
     """
     count = int(distinct.max()) + 1 if len(distinct) else 0
     order = np.argsort(distinct, kind="stable")
     if count == len(order):
-        return order[texts], scores
+        return np.where(texts >= 0, order[texts], -2), scores
     starts = np.searchsorted(distinct[order], np.arange(count + 1))
     documents = np.full((len(texts), min(depth, len(order))), -2, dtype=np.int64)
     spread = np.zeros(documents.shape, dtype=np.float32)
-    for row, (best, best_scores) in enumerate(zip(texts, scores, strict=True)):
-        owners = np.concatenate([order[starts[text] : starts[text + 1]] for text in best])
+    for row, (every, every_score) in enumerate(zip(texts, scores, strict=True)):
+        best, best_scores = every[every >= 0], every_score[every >= 0]
+        owners = np.concatenate(
+            [order[:0], *(order[starts[text] : starts[text + 1]] for text in best)]
+        )
         shared = np.repeat(best_scores, starts[best + 1] - starts[best])
         first = np.lexsort((owners, -shared))[: documents.shape[1]]
         documents[row, : len(first)], spread[row, : len(first)] = owners[first], shared[first]

@@ -17,6 +17,7 @@ from r2med.errors import DataError, UsageError
 from r2med.models.vectors import Shelf, open_shelf
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import SIDES, Encoded, Encoder, Form, Side, Work, encode, unit
+from r2med.retrieve.dense.milvus import Milvus, MilvusIndex
 from r2med.retrieve.dense.settings import Settings, Similarity, Storage
 from r2med.retrieve.interface import QueryForm
 from r2med.retrieve.topk import Matrix, run_of, spread_over, top
@@ -43,6 +44,7 @@ def build(settings: Settings, conditions: Conditions) -> DenseRetriever:
         search=Search(settings.similarity, settings.dimensions),
         storage=settings.storage,
         instruct_generated=settings.generated == "query",
+        milvus=Milvus.of(settings),
         conditions=conditions,
     )
 
@@ -82,6 +84,8 @@ class DenseRetriever:
     storage: Storage = "float32"
     instruct_generated: bool = False
     """Whether text of a language model is put to the encoder with the query's instruction."""
+    milvus: Milvus | None = None
+    """Where vectors are searched, if not by this program."""
     besides: Mapping[str, object] = field(default_factory=dict)
     """What decides rankings besides encoders, where it is not in a registry entry's settings."""
     conditions: Conditions = field(default_factory=Conditions)
@@ -107,7 +111,13 @@ class DenseRetriever:
         query, document = (
             dict(self.encoders[side].identity or {"unidentified": self.token}) for side in SIDES
         )
-        return {"query_encoder": query, "document_encoder": document, **self.besides}
+        index = {"index": dict(self.milvus.identity)} if self.milvus else {}
+        return {"query_encoder": query, "document_encoder": document, **index, **self.besides}
+
+    @property
+    def approximate(self) -> bool:
+        """Whether its index may miss what exact search finds."""
+        return self.milvus is not None and self.milvus.approximate
 
     def prepare(self, task: Task) -> DenseSearcher:
         """Encode the last row of every document id, or take its vector from the store."""
@@ -163,6 +173,14 @@ class DenseSearcher:
         self._task = task
         self._index = Index(documents, retriever.search, retriever.conditions.memory)
         self._facts: dict[str, object] = {"documents": documents.facts}
+        self._search = self._index.search
+        if retriever.milvus:
+            rows, places = self._index.rows, documents.places
+            engine = MilvusIndex(
+                retriever.milvus, rows, documents.distinct, len(places), retriever.conditions
+            )
+            self._search = engine.search
+            self._facts["index"] = engine.facts
 
     def search(self, queries: Queries, *, depth: int) -> Run:
         """The nearest documents; one whose id is the query's own is left out, as published."""
@@ -214,7 +232,7 @@ class DenseSearcher:
                 f"{self._retriever.name}: queries have vectors of {width} numbers, documents of "
                 f"{self._index.width}; expected one width on both sides."
             )
-        documents, scores = self._index.search(vectors, depth=depth + 1)
+        documents, scores = self._search(vectors, depth=depth + 1)
         return run_of(ids, self._task, documents, scores, depth)
 
 
@@ -240,10 +258,11 @@ class Index:
     def search(self, queries: Matrix, *, depth: int) -> tuple[NDArray[np.int64], Matrix]:
         """The best documents of every query, ties in corpus order; absent ones are -2."""
         ready, count = self._search.ready(queries), len(self._documents.places)
-        texts, scores = top(ready, self._rows, count, depth=depth, memory=self._memory)
+        texts, scores = top(ready, self.rows, count, depth=depth, memory=self._memory)
         return spread_over(self._documents.distinct, texts, scores, depth)
 
-    def _rows(self, start: int, stop: int) -> Matrix:
+    def rows(self, start: int, stop: int) -> Matrix:
+        """Vectors of distinct texts, whose dot product with a ready query is the score."""
         if self._kept is not None:
             return self._kept[start:stop]
         return self._search.ready(self._documents.matrix(start, stop))

@@ -50,6 +50,13 @@ class Settings:
     query_max_length: int = setting(least=0)
     document_max_length: int = setting(least=0)
     dimensions: int = setting(least=0)
+    index: str = setting(identity="content")
+    index_kind: Literal["flat", "hnsw", "ivf_flat"] = setting(identity="content")
+    m: int = setting(least=0, identity="content")
+    ef_construction: int = setting(least=0, identity="content")
+    ef: int = setting(least=0, identity="content")
+    nlist: int = setting(least=0, identity="content")
+    nprobe: int = setting(least=0, identity="content")
 
     def checkpoints(self) -> tuple[str, str]:
         """Of the query and the document side."""

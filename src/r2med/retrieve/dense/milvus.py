@@ -1,0 +1,377 @@
+"""Vectors in Milvus: a file with the embedded engine, or a cluster, through the same client.
+
+A collection is named by the digest of its vectors and of the index over them. So a repeated run
+inserts only what is missing, and other vectors or another kind of index never meet it. What the
+engine says it built is read back and recorded; where that is not what was asked for, the search is
+refused. Scores are inner products of the vectors that exact search uses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.errors import DataError, MissingError, UsageError
+from r2med.models.loading import need
+from r2med.retrieve.conditions import Conditions, Progress
+from r2med.retrieve.topk import Matrix, spread_over
+
+Kind = Literal["flat", "hnsw", "ivf_flat"]
+TOKEN = "R2MED_MILVUS_TOKEN"
+#: The settings of an entry that say where and how vectors are indexed.
+SETTINGS = ("index", "index_kind", "m", "ef_construction", "ef", "nlist", "nprobe")
+#: By kind: parameters of building and of searching, with their values where none is given. An `ef`
+#: of 0 is as many documents as are asked for, which is the least that the engine takes.
+_BUILDING: Mapping[Kind, Mapping[str, int]] = {
+    "flat": {},
+    "hnsw": {"m": 16, "ef_construction": 200},
+    "ivf_flat": {"nlist": 128},
+}
+_SEARCHING: Mapping[Kind, Mapping[str, int]] = {
+    "flat": {},
+    "hnsw": {"ef": 0},
+    "ivf_flat": {"nprobe": 16},
+}
+#: Names of parameters where the engine's differ.
+_NAMES = {"m": "M", "ef_construction": "efConstruction"}
+_KEY, _VECTOR, _MARK = "row", "vector", "r2med"
+#: Rows that are read back before a collection of an earlier run is trusted.
+_CHECKED = 1024
+_BLOCK_BYTES = 8 * 1024**2
+_MOST_ROWS = 4096
+_QUERIES = 64
+
+
+@dataclass(frozen=True)
+class Milvus:
+    """Where vectors are indexed, how, and how that index is searched."""
+
+    address: str
+    kind: Kind = "flat"
+    building: Mapping[str, int] = field(default_factory=dict)
+    searching: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: Any) -> Milvus | None:
+        """As an entry's settings say; None where they leave exact search to this program."""
+        given = {name: getattr(settings, name) for name in SETTINGS[2:] if getattr(settings, name)}
+        kind: Kind = settings.index_kind
+        if not settings.index:
+            _refuse_unused(given if kind == "flat" else {"index_kind": kind, **given})
+            return None
+        known = {**_BUILDING[kind], **_SEARCHING[kind]}
+        for name, value in given.items():
+            if name not in known:
+                kinds = [one for one in _BUILDING if name in {**_BUILDING[one], **_SEARCHING[one]}]
+                raise UsageError(
+                    f"{name}={value} has no effect on index_kind={kind}; it is a parameter of "
+                    f"index_kind={kinds[0]}."
+                )
+        chosen = known | given
+        if kind == "ivf_flat" and chosen["nprobe"] > chosen["nlist"]:
+            raise UsageError(
+                f"nprobe={chosen['nprobe']}: an index of nlist={chosen['nlist']} cells has no more "
+                "to search. Give nlist or less."
+            )
+        building = {name: chosen[name] for name in _BUILDING[kind]}
+        searching = {name: chosen[name] for name in _SEARCHING[kind]}
+        return cls(_address(settings.index), kind, building, searching)
+
+    @property
+    def approximate(self) -> bool:
+        """Whether an index of this kind may miss what exact search finds."""
+        return self.kind != "flat"
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the engine is a library in this process, over a local file."""
+        return "://" not in self.address
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """What decides rankings; where the vectors lie does not."""
+        found = {"kind": self.kind, **self.building, **self.searching}
+        return {"engine": "milvus-lite" if self.embedded else "milvus", **found}
+
+
+def _refuse_unused(given: Mapping[str, object]) -> None:
+    for name, value in given.items():
+        raise UsageError(
+            f"{name}={value} has no effect without an index, as in "
+            f"[index=milvus:./vectors.db,{name}={value}]."
+        )
+
+
+def _address(text: str) -> str:
+    engine, _, address = text.partition(":")
+    wanted = "expected milvus:PATH.db, a local file, or milvus:http://HOST:19530, a cluster"
+    if engine != "milvus" or not address:
+        raise UsageError(f"index={text}: {wanted}.")
+    if "@" in address:
+        raise UsageError(
+            "index: an address must not hold a user's name or password, because it is stored with "
+            f"results. Set them as {TOKEN}=USER:PASSWORD in the environment."
+        )
+    if "://" not in address and not address.endswith(".db"):
+        raise UsageError(f"index={text}: {wanted}.")
+    return address
+
+
+class MilvusIndex:
+    """The vectors of some distinct texts in a collection, all inserted and indexed."""
+
+    def __init__(
+        self,
+        milvus: Milvus,
+        rows: Callable[[int, int], Matrix],
+        distinct: NDArray[np.int64],
+        count: int,
+        conditions: Conditions,
+    ) -> None:
+        self.width = int(rows(0, 1).shape[1])
+        self._milvus = milvus
+        self._rows = rows
+        self._distinct = distinct
+        self._count = count
+        self._conditions = conditions
+        self.facts: dict[str, object] = {**milvus.identity, "vectors": count}
+        if not count:
+            return
+        if milvus.building.get("nlist", 0) > count:
+            raise UsageError(
+                f"nlist={milvus.building['nlist']}: the corpus has {count:,} distinct texts, and "
+                f"the engine would silently make as many cells. Give {count} or less."
+            )
+        with self._calling() as client:
+            inserted = self._complete(client)
+            self.facts |= {"inserted": inserted, "collection": self._name, **self._built(client)}
+
+    def search(self, queries: Matrix, *, depth: int) -> tuple[NDArray[np.int64], Matrix]:
+        """The best documents of every query as the engine ranks them; absent ones are -2."""
+        limit = min(depth, self._count)
+        texts = np.full((len(queries), limit), -1, dtype=np.int64)
+        scores = np.full((len(queries), limit), -np.inf, dtype=np.float32)
+        if limit:
+            parameters = self._parameters(limit)
+            self.facts["searched_with"] = parameters
+            with self._calling() as client:
+                for start in range(0, len(queries), _QUERIES):
+                    lists = client.search(
+                        self._name,
+                        [*queries[start : start + _QUERIES]],
+                        anns_field=_VECTOR,
+                        limit=limit,
+                        search_params={"metric_type": "IP", "params": parameters},
+                        output_fields=[_KEY],
+                        consistency_level="Strong",
+                    )
+                    for row, hits in enumerate(lists, start):
+                        found = np.array([hit[_KEY] for hit in hits], dtype=np.int64)
+                        values = np.array([hit["distance"] for hit in hits], dtype=np.float32)
+                        order = np.lexsort((found, -values))
+                        texts[row, : len(order)] = found[order]
+                        scores[row, : len(order)] = values[order]
+        return spread_over(self._distinct, texts, scores, depth)
+
+    def _parameters(self, limit: int) -> dict[str, int]:
+        parameters = dict(self._milvus.searching)
+        if "ef" in parameters:
+            ef = parameters["ef"] or limit
+            if ef < limit:
+                raise UsageError(
+                    f"ef={ef}: the index is asked for {limit:,} documents per query, and ef must "
+                    f"be no less. Give ef={limit} or more, or a shallower run with @, as in "
+                    f"minilm[...]@{ef - 1}."
+                )
+            parameters["ef"] = ef
+        return parameters
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        """The digest of all vectors, in their order."""
+        digest = hashlib.sha256(f"{self._count} x {self.width}\0".encode())
+        for start, stop in self._blocks():
+            digest.update(np.ascontiguousarray(self._rows(start, stop), dtype="<f4").tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def _name(self) -> str:
+        index = {"kind": self._milvus.kind, **self._milvus.building}
+        content = json.dumps([self._fingerprint, index], sort_keys=True)
+        return f"r2med_{hashlib.sha256(content.encode()).hexdigest()[:32]}"
+
+    def _blocks(self) -> Iterator[tuple[int, int]]:
+        size = int(np.clip(_BLOCK_BYTES // (4 * max(1, self.width)), 1, _MOST_ROWS))
+        for start in range(0, self._count, size):
+            yield start, min(start + size, self._count)
+
+    def _complete(self, client: Any) -> int:
+        """Insert what the collection lacks, and return how many vectors that were."""
+        if client.has_collection(self._name):
+            client.load_collection(self._name)
+            if problem := self._changed(client):
+                self._conditions.tell(
+                    f"{self._milvus.address}: collection {self._name} was changed from outside: "
+                    f"{problem}. It is built anew."
+                )
+                client.drop_collection(self._name)
+        if not client.has_collection(self._name):
+            self._create(client)
+        held = self._held(client)
+        if held == self._count:
+            return 0
+        inserted, began = 0, time.perf_counter()
+        for start, stop in self._blocks():
+            present = self._present(client, start, stop) if held else frozenset()
+            rows = [row for row in range(start, stop) if row not in present]
+            vectors = self._rows(start, stop)
+            if rows:
+                data = [{_KEY: row, _VECTOR: vectors[row - start]} for row in rows]
+                client.insert(self._name, data)
+            inserted += len(rows)
+            spent = time.perf_counter() - began
+            self._conditions.progress(Progress("indexing", stop, self._count, spent))
+        client.flush(self._name)
+        if (held := self._held(client)) != self._count:
+            raise DataError(
+                f"{self._milvus.address}: collection {self._name} holds {held:,} vectors after "
+                f"{self._count:,} were inserted. Is another program writing to it?"
+            )
+        return inserted
+
+    def _create(self, client: Any) -> None:
+        from pymilvus import DataType
+
+        schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field(_KEY, DataType.INT64, is_primary=True)
+        schema.add_field(_VECTOR, DataType.FLOAT_VECTOR, dim=self.width)
+        index = client.prepare_index_params()
+        # The embedded engine reads parameters only where they are one value called "params".
+        index.add_index(
+            _VECTOR,
+            index_type=self._milvus.kind.upper(),
+            metric_type="IP",
+            params={"params": self._asked} if self._asked else {},
+        )
+        client.create_collection(
+            self._name,
+            schema=schema,
+            index_params=index,
+            properties={_MARK: self._fingerprint},
+            consistency_level="Strong",
+        )
+
+    @property
+    def _asked(self) -> dict[str, int]:
+        return {_NAMES.get(name, name): value for name, value in self._milvus.building.items()}
+
+    def _changed(self, client: Any) -> str | None:
+        """Why a collection of this name cannot be an earlier run's, whole or unfinished."""
+        described = client.describe_collection(self._name)
+        if described.get("properties", {}).get(_MARK) != self._fingerprint:
+            raise DataError(
+                f"{self._milvus.address}: collection {self._name} bears a name of r2med but not "
+                "its fingerprint. Rename or drop it, or give another address."
+            )
+        within = self._held(client, f"{_KEY} >= 0 and {_KEY} < {self._count}")
+        foreign = self._held(client) - within
+        if foreign:
+            return f"it holds {foreign:,} vectors of other rows"
+        chosen = np.unique(np.linspace(0, self._count - 1, _CHECKED).astype(np.int64))
+        for rows in np.array_split(chosen, max(1, len(chosen) * self.width * 4 // _BLOCK_BYTES)):
+            for row in client.get(self._name, ids=rows.tolist(), output_fields=[_VECTOR]):
+                own = self._rows(row[_KEY], row[_KEY] + 1)[0]
+                if not np.array_equal(np.asarray(row[_VECTOR], dtype=np.float32), own):
+                    return f"the vector of row {row[_KEY]} is another one"
+        return None
+
+    def _held(self, client: Any, condition: str = "") -> int:
+        answer = client.query(
+            self._name,
+            filter=condition,
+            output_fields=["count(*)"],
+            consistency_level="Strong",
+        )
+        return int(answer[0]["count(*)"])
+
+    def _present(self, client: Any, start: int, stop: int) -> frozenset[int]:
+        rows = client.query(
+            self._name,
+            filter=f"{_KEY} >= {start} and {_KEY} < {stop}",
+            output_fields=[_KEY],
+            consistency_level="Strong",
+        )
+        return frozenset(row[_KEY] for row in rows)
+
+    def _built(self, client: Any) -> dict[str, object]:
+        """What the engine says of its index; a UsageError where that is not what was asked for."""
+        while True:
+            described = client.describe_index(self._name, _VECTOR) or {}
+            if not described.get("pending_index_rows") or described.get("state") == "Failed":
+                break
+            time.sleep(1)
+        parameters = {**described, **(described.get("params") or {})}
+        wanted = {"index_type": self._milvus.kind.upper(), "metric_type": "IP", **self._asked}
+        for name, value in wanted.items():
+            if str(parameters.get(name)) != str(value):
+                raise UsageError(
+                    f"{self._milvus.address}: {name}={value} was asked for, and the engine built "
+                    f"its index with {name}={parameters.get(name, 'a value of its own')}. Choose "
+                    "what it builds, or another engine."
+                )
+        rows = {f"{name}_rows": described.get(f"{name}_rows") for name in ("total", "indexed")}
+        return {"built": {name: parameters[name] for name in wanted} | rows}
+
+    @contextmanager
+    def _calling(self) -> Iterator[Any]:
+        """The client; what it raises is told with the address, and never with the token."""
+        client = connect(self._milvus)
+        from pymilvus.exceptions import MilvusException
+
+        try:
+            yield client
+        except MilvusException as problem:
+            raise DataError(f"{self._milvus.address}: Milvus says: {problem.message}") from None
+        finally:
+            client.close()
+
+
+def connect(milvus: Milvus) -> Any:
+    """A client of the cluster, or of the embedded engine over a file, which this process locks."""
+    need("pymilvus", *(["milvus_lite"] if milvus.embedded else []), extra="milvus")
+    for name in ("pymilvus", "milvus_lite"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    from pymilvus import MilvusClient
+    from pymilvus.exceptions import MilvusException
+
+    if not milvus.embedded:
+        try:
+            return MilvusClient(milvus.address, token=os.environ.get(TOKEN, ""))
+        except MilvusException as problem:
+            raise MissingError(
+                f"{milvus.address}: no Milvus answers there, or it refuses {TOKEN}: "
+                f"{problem.message}"
+            ) from None
+    path = Path(milvus.address).expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return MilvusClient(str(path))
+    except MilvusException:
+        raise DataError(
+            f"{path}: the embedded engine cannot open it. Another process may be using it, which "
+            "only a cluster allows; or it is no folder of milvus-lite "
+            f"{version('milvus-lite')}. Give another path."
+        ) from None
