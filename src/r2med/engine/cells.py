@@ -31,7 +31,6 @@ from r2med.results.record import (
 )
 from r2med.results.store import Store, read_result
 from r2med.retrieve.conditions import Conditions, Tell
-from r2med.retrieve.dense.milvus import SETTINGS as INDEX_SETTINGS
 from r2med.runs import Run
 from r2med.runs.ties import TieOrder
 from r2med.systems.build import System
@@ -351,7 +350,9 @@ def _approximate(stage: Stage) -> str | None:
 
 
 def _without_index(unit: Unit) -> Unit:
-    return replace(unit, options=tuple(o for o in unit.options if o[0] not in INDEX_SETTINGS))
+    from r2med.retrieve.dense.milvus import SETTINGS
+
+    return replace(unit, options=tuple(each for each in unit.options if each[0] not in SETTINGS))
 
 
 def _first_pairs(run: Run, depth: int) -> set[tuple[str, str]]:
