@@ -133,7 +133,7 @@ def evaluate(
         for result in finished:
             for line in _seen_texts(result):
                 notice_console().print(line)
-    if finished or stopped is None:
+    if finished or stopped is None or shown == "json":
         show(Evaluation(finished, asked), shown, by=grouping)
     if stopped is not None:
         raise stopped

@@ -64,10 +64,7 @@ def _line(total: int) -> Iterator[Watch]:
     def work(state: Progress) -> None:
         write(f"{len(done)} of {total}: {state.what} {state.done:,} of {state.total:,}")
 
-    def tell(message: str) -> None:
-        print(f"note: {visible(message)}", file=sys.stderr)
-
-    yield Watch(tell, work, step)
+    yield Watch(notice, work, step)
     write("")
 
 
