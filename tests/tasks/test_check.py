@@ -156,3 +156,23 @@ def test_folders_of_one_name_keep_names_of_their_own_between_commands(tmp_path: 
     assert run("compare", "bm25", "bm25-nano", "--task", "data,b/data", "--queries").code == 0
     assert run("diagnose", "bm25", "--task", "data,b/data").code == 0
     assert json.loads(run("eval", "bm25", "--task", "b/data", "--json").out)[0]["task"] == "b/data"
+
+
+def test_own_data_has_a_leaderboard_plots_and_cards(tmp_path: Path) -> None:
+    first = write_r2med(tmp_path / "all" / "one")
+    second = write_beir(tmp_path / "all" / "two", Written(judgements=(("1", "d2", 1),)))
+    run("eval", "mine=bm25", "bm25-nano", "--task", str(tmp_path / "all"))
+
+    board = json.loads(run("leaderboard", "--suite", "local", "--json").out)
+    part = json.loads(run("leaderboard", "--task", "two", "--json").out)
+    drawn = run("plot", "heatmap", "--task", f"one,{second}", "--out", "map.svg")
+    cards = run("tasks", "card", str(first), "two", "--out", "cards", "--dense", "none")
+    mixed = run("leaderboard", "--task", f"{first},demo")
+
+    assert [task["name"] for task in board["tasks"]] == ["one", "two"]
+    assert {row["label"] or row["system"] for row in board["rows"]} == {"mine", "bm25-nano"}
+    assert all(row["rank"] and row["interval"] and not row["marks"] for row in board["rows"])
+    assert [task["name"] for task in part["tasks"]] == ["two"]
+    assert drawn.code == 0 and "mine" in Path("map.svg").read_text()
+    assert cards.code == 0 and Path("cards", "two.md").is_file()
+    assert mixed.code == 2 and "one suite at a time" in mixed.err

@@ -81,7 +81,7 @@ def task_group(text: str, own: Mapping[str, Path] | None = None) -> TaskGroup:
             names += [f"{item.resolve()}#{split}" for split in sorted(read_record(item).tasks)]
         else:
             names.append(item)
-    return TaskGroup(tuple(names), _title(text, items))
+    return TaskGroup(tuple(names), _title(text, items), own or {})
 
 
 def check_free(target: Path, *, force: bool) -> None:

@@ -345,7 +345,8 @@ def _bounds_of(metric: str, root: str | Path | None) -> BoundsOf:
 
     def bounds(result: Result) -> Bounds | None:
         try:
-            task = load_task(result.task, root=root)
+            own = own_tasks([result])
+            task = load_task(own.get(result.task, result.task), root=root)
         except R2MedError:
             return None
         same = task.hash == result.record.task.hash
