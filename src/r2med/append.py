@@ -14,10 +14,13 @@ from r2med.errors import MissingError
 class AppendFile:
     """A file of this process alone; it is made when the first record is written."""
 
-    def __init__(self, folder: Path, suffix: str, *, what: str) -> None:
+    def __init__(
+        self, folder: Path, suffix: str, *, what: str, elsewhere: str = "set R2MED_HOME"
+    ) -> None:
         self.folder = folder
         self.suffix = suffix
         self.what = what
+        self.elsewhere = elsewhere
         self._handle: int | None = None
         self._path = folder
         self._size = 0
@@ -38,7 +41,7 @@ class AppendFile:
             self._abandon()
             raise MissingError(
                 f"{self._path}: the {self.what} cannot be written ({problem.strerror}).\n"
-                "Make room, or set R2MED_HOME to a folder with more; what was written is kept."
+                f"Make room, or {self.elsewhere} to a folder with more; what was written is kept."
             ) from None
         except BaseException:
             self._abandon()

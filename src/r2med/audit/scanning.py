@@ -124,7 +124,8 @@ def scan(
             shares[piece.file.name] = piece.done
             done = sum(shares[name] * size for name, size in sizes.items())
             seconds = time.monotonic() - started
-            progress(Progress(piece.file.name, int(done), sum(sizes.values()), seconds))
+            megabytes = round(done / 1e6), round(sum(sizes.values()) / 1e6)
+            progress(Progress(f"MB of {piece.file.name}", *megabytes, seconds))
     finally:
         record.close()
     order = {file.name: place for place, file in enumerate(files)}
@@ -184,7 +185,9 @@ class _Log:
     """Finished pieces by file and number."""
 
     def __init__(self, folder: Path, fresh: bool) -> None:
-        self._file = AppendFile(folder, ".jsonl", what="progress of the audit")
+        self._file = AppendFile(
+            folder, ".jsonl", what="progress of the audit", elsewhere="point --results"
+        )
         self._done: dict[tuple[str, int], dict[str, Any]] = {}
         for path in () if fresh else sorted(folder.glob("*.jsonl")):
             for line in path.read_bytes().splitlines():

@@ -11,15 +11,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 from r2med.audit.evaluation import Evaluation, Place, evaluation
 from r2med.audit.exclusions import words
+from r2med.audit.findings import KINDS
 from r2med.audit.matching import NGRAM, Index
 from r2med.retrieve.conditions import Progress
-from r2med.tabular import Tabular, table_of
+from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -65,8 +68,7 @@ class SelfAudit(Tabular):
 
     def to_arrow(self) -> pa.Table:
         """One row per pair of places."""
-        names = [name for name in Repeat.__dataclass_fields__ if name not in ("across",)]
-        return table_of(dict.fromkeys(names, str), [asdict(repeat) for repeat in self.repeats])
+        return table_of(columns_of(Repeat), [asdict(repeat) for repeat in self.repeats])
 
     def to_json(self) -> dict[str, Any]:
         """Everything."""
@@ -106,16 +108,20 @@ def _pairs(
         for first, second in _each_two(places):
             yield "exact", (entry, first), (entry, second)
     index = Index(wanted.texts, ngram=ngram)
+    kinds: dict[tuple[int, int], str] = {}
+    started = time.monotonic()
     for start in range(0, len(index), _BATCH):
-        batch = index.texts[start : start + _BATCH]
-        for match in index.matches(batch):
+        for match in index.matches(index.texts[start : start + _BATCH]):
             entry = start + match.text
-            if match.entry >= entry or match.boilerplate:
+            if entry == match.entry or match.boilerplate:
                 continue
-            for first in wanted.places[match.entry]:
-                for second in wanted.places[entry]:
-                    yield match.kind, (match.entry, first), (entry, second)
-        progress(Progress("comparing texts", min(start + _BATCH, len(index)), len(index), 0.0))
+            pair = min(entry, match.entry), max(entry, match.entry)
+            kinds[pair] = min(match.kind, kinds.get(pair, match.kind), key=KINDS.index)
+        done = min(start + _BATCH, len(index))
+        progress(Progress("comparing texts", done, len(index), time.monotonic() - started))
+    for (entry, other), kind in sorted(kinds.items()):
+        for first, second in product(wanted.places[entry], wanted.places[other]):
+            yield kind, (entry, first), (other, second)
 
 
 def _each_two(places: Sequence[Place]) -> Iterator[tuple[Place, Place]]:

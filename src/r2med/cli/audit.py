@@ -25,7 +25,10 @@ from r2med.cli.options import out as out_option
 from r2med.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from r2med.tabular import Tabular
+    from r2med.tasks.task import Task
 
 
 def audit(
@@ -94,7 +97,7 @@ def audit(
     if itself is not None:
         if training or task or exclusions or write_clean:
             raise UsageError("--self takes no TRAIN, --task, --exclusions or --write-clean.")
-        value: Tabular = _self(itself, data_root, ngram=ngram, strict=strict)
+        value: Tabular = _self(itself, data_root, results, ngram=ngram, strict=strict)
     else:
         value = _training(
             training or [],
@@ -143,7 +146,6 @@ def _training(
     from r2med.audit.training import audit_training
     from r2med.report.console import notice, progress, work_line
     from r2med.results.lookup import stored_results
-    from r2med.tasks.load import load_tasks
 
     if (task is None) == (exclusions is None):
         raise UsageError("Say what to look for: --task TASKS, or --exclusions FILE, not both.")
@@ -154,7 +156,7 @@ def _training(
         try:
             outcome = audit_training(
                 training,
-                load_tasks(task, root=data_root, strict=strict) if task else (),
+                _tasks(task, data_root, results, strict=strict) if task else (),
                 name=name,
                 against=roles,
                 ngram=ngram,
@@ -209,11 +211,19 @@ def _write(value: Tabular, out: Path, *, force: bool) -> None:
             draft.write_text(text, encoding="utf-8")
 
 
-def _self(tasks: str, data_root: Path | None, *, ngram: int, strict: bool) -> Tabular:
+def _self(
+    tasks: str, data_root: Path | None, results: Path, *, ngram: int, strict: bool
+) -> Tabular:
     from r2med.audit.within import audit_self
     from r2med.report.console import progress, work_line
-    from r2med.tasks.load import load_tasks
 
     with progress() as bar:
-        loaded = load_tasks(tasks, root=data_root, strict=strict)
+        loaded = _tasks(tasks, data_root, results, strict=strict)
         return audit_self(loaded, ngram=ngram, progress=work_line(bar))
+
+
+def _tasks(text: str, root: Path | None, results: Path, *, strict: bool) -> Iterator[Task]:
+    from r2med.results.lookup import own_tasks
+    from r2med.tasks.load import load_tasks
+
+    return load_tasks(text, root=root, strict=strict, own=own_tasks(results))
