@@ -16,6 +16,8 @@ from r2med.audit.files import training_files
 from r2med.audit.matching import Match
 from r2med.audit.scanning import scan
 from r2med.errors import DataError
+from r2med.explore.pages.audits import audits_page
+from r2med.explore.render import server_link
 from r2med.results.audits import stored_audits
 from r2med.retrieve.conditions import Progress
 from r2med.tasks.load import load_task
@@ -371,3 +373,18 @@ def test_evidence_begins_where_the_texts_agree(here: Path, task: Task) -> None:
 
     shown = outcome["findings"][0]["evidence"][0]["text"]
     assert " ".join(task.query("1").split()[:12]) in " ".join(shown.split())[:200]
+
+
+def test_the_explorer_shows_verdicts_and_both_texts_without_their_markup(
+    here: Path, task: Task
+) -> None:
+    write_rows(here / "train.jsonl", [{"text": f"<script>alert(1)</script> {task.query('1')}"}])
+    assert run("audit", "train.jsonl", "--task", TASK, "--name", "<b>mine</b>").code == 0
+
+    page = audits_page(
+        stored_audits(here / "r2med-results", print), ["one is damaged"], server_link
+    )
+
+    assert "contaminated" in page and "one is damaged" in page
+    assert "&lt;script&gt;" in page and "<script>alert" not in page and "<b>mine" not in page
+    assert "No training set has been audited here." in audits_page([], [], server_link)

@@ -25,6 +25,7 @@ from r2med.errors import DamagedError, LimitError, MissingError, R2MedError, Usa
 from r2med.explore.guard import LOOPBACK, Guard
 from r2med.explore.library import Kept, Library, Shelf, known_task
 from r2med.explore.pages.about import about_page, running_page
+from r2med.explore.pages.audits import audits_page
 from r2med.explore.pages.compare import compare_data, compare_page
 from r2med.explore.pages.document import document_data, document_page
 from r2med.explore.pages.leaderboard import ORIGINS, View, leaderboard_page, shown_rows
@@ -37,6 +38,7 @@ from r2med.explore.parameters import Parameters
 from r2med.explore.plots import Plots
 from r2med.explore.render import server_link
 from r2med.measure.metrics import HEADLINE
+from r2med.results.audits import stored_audits
 from r2med.results.diagnosis.causes import TOP
 from r2med.results.difficulty import ORDERS, Order
 from r2med.results.leaderboard import Leaderboard
@@ -76,6 +78,7 @@ def create_app(
             Route("/try", _page(explorer.form)),
             Route("/try", explorer.tried, methods=["POST"]),
             Route("/running", _page(explorer.running)),
+            Route("/audits", _page(explorer.audits)),
             Route("/about", _page(explorer.about)),
             Route("/plot/{name}", _page(explorer.plot)),
             Route("/static/{name}", _page(static)),
@@ -199,6 +202,12 @@ class Explorer:
         """Evaluations in this results folder."""
         statuses = read_statuses(self.library.folder)
         return HTMLResponse(running_page(statuses, str(self.library.folder), server_link))
+
+    def audits(self, request: Request) -> Response:
+        """Leakage audits in the results folder."""
+        damaged: list[str] = []
+        audits = stored_audits(self.library.folder, damaged.append)
+        return HTMLResponse(audits_page(audits, damaged, server_link))
 
     def about(self, request: Request) -> Response:
         """Versions, licences and labels."""

@@ -28,6 +28,7 @@ NAVIGATION = (
     ("compare", "Compare"),
     ("try", "Try it"),
     ("running", "Running"),
+    ("audits", "Audits"),
     ("about", "About"),
 )
 

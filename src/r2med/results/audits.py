@@ -6,7 +6,7 @@ Cards and leaderboards read them here; the room `audit` makes them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from r2med.retrieve.conditions import Tell
 
 FOLDER = "audit"
 _SCHEMA = 1
+_NOT_PLAIN = ("findings", "path")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class StoredAudit:
     rows: int
     """Training rows looked at."""
     created: str
+    findings: Sequence[Mapping[str, Any]]
+    """The strongest of every query, positive and document, strongest first, with evidence."""
     path: Path
 
     def sentence(self) -> str:
@@ -65,7 +68,8 @@ def stored_audits(results: Path, tell: Tell) -> list[StoredAudit]:
 def _read(path: Path) -> StoredAudit:
     try:
         record = unseal(path.read_bytes(), path)
-        names = [name for name in StoredAudit.__dataclass_fields__ if name != "path"]
-        return StoredAudit(**{name: record[name] for name in names}, path=path)
+        plain = [name for name in StoredAudit.__dataclass_fields__ if name not in _NOT_PLAIN]
+        values = {name: record[name] for name in plain}
+        return StoredAudit(**values, findings=record.get("findings", ()), path=path)
     except (OSError, KeyError) as problem:
         raise DamagedError(f"{path}: not a readable audit ({problem}).") from None
