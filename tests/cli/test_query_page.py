@@ -112,7 +112,7 @@ def test_the_page_as_json_holds_both_ranks_and_the_terms() -> None:
     [
         (["hyde:qwen-7b | bm25", "--query", "99", "--run"], "--query '99': no such query"),
         (["bm25", "--query", "1", "--run"], "--run explains an expander and one retriever"),
-        (["bm25", "--run"], "go with --query"),
+        (["bm25", "--run"], "without --query"),
     ],
 )
 def test_wrong_usage_is_said_in_words(arguments: list[str], complaint: str) -> None:

@@ -19,11 +19,12 @@ from r2med.cli.options import (
     Results,
     Stored,
     format_of,
+    refuse_unread,
 )
-from r2med.errors import UsageError
 
 
 def compare(
+    context: typer.Context,
     systems: Stored,
     task: AnyTask = None,
     metric: Metric = METRIC,
@@ -63,12 +64,13 @@ def compare(
     from r2med.results.movement import what_moved
 
     if protocols:
+        refuse_unread(
+            context,
+            "with --protocols",
+            *("queries", "fail_if", "task", "metric", "limit", "results", "data_root", "resamples"),
+        )
         from r2med.results.protocols import compare_protocols
 
-        if queries or fail_if or task:
-            raise UsageError(
-                "--protocols compares settings: leave --queries, --fail-if and --task."
-            )
         show(compare_protocols(*systems), format_of(form, as_json))
         return
     conditions = [Condition.parse(text) for text in fail_if or ()]
@@ -84,6 +86,7 @@ def compare(
         tell=notice,
     )
     if conditions:
+        refuse_unread(context, "with --fail-if", "queries", "limit", "metric")
         verdicts = [condition.judge(run(metric=condition.metric)) for condition in conditions]
         if shown == "json":
             echo_json([verdict.to_json() for verdict in verdicts])
@@ -91,9 +94,13 @@ def compare(
             echo("\n".join(map(str, verdicts)))
         raise typer.Exit(4 if any(verdict.failed for verdict in verdicts) else 0)
     if queries:
+        refuse_unread(context, "with --queries", "resamples")
+        if shown in ("csv", "json"):
+            refuse_unread(context, f"on {shown.upper()}, which has every query", "limit")
         moved = what_moved(
             *systems, task=task, metric=metric, results=results, root=data_root, tell=notice
         )
         show(moved, shown, limit=limit)
         return
+    refuse_unread(context, "without --queries", "limit")
     show(run(metric=metric), shown)

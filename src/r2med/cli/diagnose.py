@@ -22,6 +22,7 @@ from r2med.cli.options import (
     conditions,
     format_of,
     out,
+    refuse_unread,
 )
 from r2med.errors import UsageError
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 
 def diagnose(
+    context: typer.Context,
     system: System,
     task: Task,
     query: Annotated[
@@ -71,14 +73,19 @@ def diagnose(
         raise UsageError(f"--out {file}: expected a file that ends in .parquet or .csv.")
     of_page = ("table", "csv", "json") if query is not None else ()
     shown = format_of(form, as_json, of_page, "the page of a query")
+    if shown in ("csv", "json"):
+        refuse_unread(context, f"on {shown.upper()}, which has everything", "limit", "full")
     if query is None:
-        if run or full or fresh or llm_url or prompts:
-            raise UsageError("--run, --full and options of models go with --query.")
+        asking = ("run", "full", "fresh", "llm_url", "prompts")
+        refuse_unread(context, "without --query", *asking)
         diagnosis = diagnosed(system, task, results=results, root=data_root, tell=notice)
         if file is not None:
             _write(diagnosis, file)
         show(diagnosis, shown, limit=limit)
         return
+    refuse_unread(context, "with --query", "limit", "file")
+    if not run:
+        refuse_unread(context, "without --run", "fresh", "llm_url", "prompts")
     page = explain(
         system,
         _holder(query, task, data_root, results),

@@ -40,6 +40,8 @@ from r2med.cli.options import (
     chosen,
     conditions,
     format_of,
+    refuse_idle,
+    refuse_unread,
     with_own_models,
 )
 from r2med.cli.sweep import with_sweep
@@ -98,6 +100,13 @@ def evaluate(
     grouping = chosen(by, GROUPINGS, "--by")
     asked = [str(metric) for metric in parse_metrics(metrics)] if metrics else []
     named = with_own_models(systems, model)
+    refuse_idle(context, named)
+    if dry_run:
+        unread = ("metrics", "by", "force", "strict", "verbose", "max_tokens", "max_cost")
+        workers = ("concurrency", "engine", "worker_timeout", "batch_size")
+        refuse_unread(context, "with --dry-run", *unread, *workers)
+    if shown in ("csv", "json"):
+        refuse_unread(context, f"on {shown.upper()}", "by")
     with progress() as bar:
         allowed = conditions(
             bar,

@@ -20,15 +20,17 @@ from r2med.cli.options import (
     Task,
     conditions,
     out,
+    refuse_unread,
 )
 from r2med.errors import LimitError
 
 if TYPE_CHECKING:
-    from r2med.engine.generating import Generating
+    from r2med.engine.generating import Generating, find_method
     from r2med.tasks.task import Task as LoadedTask
 
 
 def generate(
+    context: typer.Context,
     method: Annotated[
         str,
         typer.Argument(
@@ -67,9 +69,15 @@ def generate(
     from r2med.report.console import console, echo_json, progress
     from r2med.report.generation_table import estimate_table, generation_table
 
+    limits = ("max_tokens", "max_cost", "concurrency")
     if write_prompts is not None:
+        find_method(method)
+        others = ("llm", "task", "data_root", "folder", "n", "dry_run", "as_json", "llm_url")
+        refuse_unread(context, "with --write-prompts", *others, "prompts", "fresh", *limits)
         _write_prompts(method, write_prompts)
         return
+    if dry_run:
+        refuse_unread(context, "with --dry-run", "folder", *limits)
     with progress() as bar:
         allowed = conditions(
             bar,

@@ -24,6 +24,7 @@ from r2med.cli.options import (
     WorkerTimeout,
     chosen,
     conditions,
+    refuse_unread,
 )
 from r2med.cli.options import out as out_option
 
@@ -36,6 +37,7 @@ nano = command_group(
 
 @nano.command()
 def build(
+    context: typer.Context,
     names: TaskArguments,
     out: Annotated[Path, out_option("The folder to make; each task becomes a split of it.")],
     queries: Annotated[
@@ -71,6 +73,10 @@ def build(
     from r2med.nano.pool import FILLS, Recipe
     from r2med.report.console import echo, echo_json, notice
 
+    if fill != "random":
+        refuse_unread(context, f"with --fill {fill}", "seed")
+    if fill != "hard":
+        refuse_unread(context, f"with --fill {fill}", "hard_from")
     recipe = Recipe(
         queries, documents, chosen(fill, FILLS, "--fill"), seed, hard_from, positives_cap
     )

@@ -26,6 +26,12 @@ METRIC = "ndcg@10"
 Grouping = Literal["task", "scenario", "family"]
 GROUPINGS: tuple[Grouping, ...] = ("task", "scenario", "family")
 _MODELS = "Models"
+#: Engines that run no model, and those that run one in this process.
+_WITHOUT_MODEL = {"bm25", "fusion", "run", "candidates"}
+_OF_MODELS = ("device", "trust_remote_code", "batch_size")
+_LOCAL = {
+    *("dense", "sparse", "late", "custom", "cross-encoder", "yes-no", "own", "own-code"),
+}
 _LANGUAGE_MODELS = "Language models"
 _TASKS = "Tasks, suites (full, nano, demo), All, or folders"
 
@@ -314,6 +320,43 @@ def format_of(
     if only and form not in only:
         raise UsageError(f"--format {form}: {mode} is shown as {' or '.join(only)}.")
     return form
+
+
+def refuse_unread(context: typer.Context, mode: str, *names: str) -> None:
+    """Refuse options that were given on the command line though `mode` reads none of them."""
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in names
+        and getattr(context.get_parameter_source(parameter.name), "name", "") == "COMMANDLINE"
+    ]
+    if given:
+        one = len(given) == 1
+        raise UsageError(
+            f"{', '.join(given)} {'has' if one else 'have'} no effect {mode}; leave "
+            f"{'it' if one else 'them'} out."
+        )
+
+
+def refuse_idle(context: typer.Context, systems: Sequence[str]) -> None:
+    """Refuse options of models that none of the systems has."""
+    from r2med.systems.registry import entries, registered
+    from r2med.systems.spec import Unit, parse
+
+    engines: set[str] = set()
+    parts: list[Any] = [registered(parse(system)) for system in systems]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, Unit):
+            entry = entries().get(part.name)
+            engines.add(entry.engine if entry else "")
+        else:
+            parts += [*part.fused, *part.stages]
+    if engines <= _WITHOUT_MODEL:
+        refuse_unread(context, "on systems without a model", *_OF_MODELS)
+    if engines <= _WITHOUT_MODEL | _LOCAL:
+        asking = ("llm_url", "prompts", "fresh", "max_tokens", "max_cost", "concurrency")
+        refuse_unread(context, "on systems that ask no model behind an address", *asking)
 
 
 def out(help: str) -> Any:

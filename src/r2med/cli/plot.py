@@ -72,6 +72,7 @@ def plot(
         "--top": top if of_systems or what == "cost" else None,
         "--spent": spent if what != "cost" else None,
         "--data-root": None if of_systems else data_root,
+        "--metric": metric if what == "overlap" and metric != METRIC else None,
     }
     for option, value in without_effect.items():
         if value is not None:

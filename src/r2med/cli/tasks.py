@@ -22,6 +22,7 @@ from r2med.cli.options import (
     TaskArguments,
     chosen,
     format_of,
+    refuse_unread,
 )
 from r2med.cli.options import out as out_option
 from r2med.cli.own_data import check, import_files
@@ -42,7 +43,12 @@ tasks.command("import")(import_files)
 
 
 @tasks.command("list")
-def list_tasks(names: AnyTaskArguments = None, by: By = "task", as_json: Json = False) -> None:
+def list_tasks(
+    context: typer.Context,
+    names: AnyTaskArguments = None,
+    by: By = "task",
+    as_json: Json = False,
+) -> None:
     """List the tasks, whether their data is here, and their shape."""
     from r2med.report.console import console, echo_json
     from r2med.report.tasks import group_table, suite_table
@@ -51,6 +57,7 @@ def list_tasks(names: AnyTaskArguments = None, by: By = "task", as_json: Json = 
     grouping = chosen(by, GROUPINGS, "--by")
     entries = _entries(names or [])
     if as_json:
+        refuse_unread(context, "on JSON", "by")
         echo_json([_facts(entry) for entry in entries])
         return
     out = console()
@@ -78,6 +85,7 @@ def show(names: TaskArguments, as_json: Json = False) -> None:
 
 @tasks.command()
 def fetch(
+    context: typer.Context,
     names: AnyTaskArguments = None,
     source: Annotated[
         Path | None,
@@ -103,6 +111,8 @@ def fetch(
 
     if source is None and not names:
         raise UsageError("Say what to fetch: a suite (full, nano), tasks, or --from ZIP|DIR.")
+    if source is not None:
+        refuse_unread(context, "with --from", "offline", "generations", "force")
     entries = _entries(names) if names else []
     rows = _take(source, entries) if source else _download(entries, offline=offline, force=force)
     if generations and source is None:
@@ -116,6 +126,7 @@ def fetch(
 
 @tasks.command(short_help="Check data against what the manifest says of it.")
 def verify(
+    context: typer.Context,
     names: AnyTaskArguments = None,
     data_root: DataRoot = None,
     every: Annotated[
@@ -136,6 +147,8 @@ def verify(
     from r2med.report.tasks import check_summary, check_table
     from r2med.tasks.verify import verify as verify_data
 
+    if as_json:
+        refuse_unread(context, "on JSON, which has every fact", "every")
     entries = _to_verify(names or [], data_root)
     checks: list[Check] = []
     with progress() as bar:
