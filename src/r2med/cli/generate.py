@@ -25,7 +25,7 @@ from r2med.cli.options import (
 from r2med.errors import LimitError
 
 if TYPE_CHECKING:
-    from r2med.engine.generating import Generating, find_method
+    from r2med.engine.generating import Generating
     from r2med.tasks.task import Task as LoadedTask
 
 
@@ -65,7 +65,7 @@ def generate(
     where it was. Files are OUT/<task>/<method>/<llm>/query_with_hydoc.jsonl;
     eval reads them when [generations=OUT] follows the model's name.
     """
-    from r2med.engine.generating import Generating
+    from r2med.engine.generating import Generating, find_method
     from r2med.report.console import console, echo_json, progress
     from r2med.report.generation_table import estimate_table, generation_table
 
