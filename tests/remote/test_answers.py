@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -174,6 +176,34 @@ def test_processes_that_ask_the_same_ask_each_once(server: LLMServer) -> None:
     assert printed == [[answer.text for answer in answers]] * 2
     assert 0 < chat.usage.calls < 60
     assert chat.usage.calls + chat.usage.cached == 60
+
+
+def test_threads_with_chats_of_their_own_ask_each_once(server: LLMServer) -> None:
+    server.script = [slow(0.02)] * 40
+
+    def work(_: int) -> list[str]:
+        with chat_at(server.url) as chat:
+            return [answer.text for answer in chat.complete([ask(str(i)) for i in range(40)])]
+
+    with ThreadPoolExecutor(3) as threads:
+        texts = list(threads.map(work, range(3)))
+
+    assert len(server.seen) == 40
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_threads_that_begin_at_once_know_of_each_other(tmp_path: Path) -> None:
+    begin = threading.Barrier(8)
+
+    def reserve(number: int) -> bool:
+        answers = Answers(tmp_path / str(number // 8), IDENTITY)
+        begin.wait()
+        return answers.reserve("k")
+
+    with ThreadPoolExecutor(8) as threads:
+        asking = list(threads.map(reserve, range(8 * 50)))
+
+    assert [sum(asking[start : start + 8]) for start in range(0, 8 * 50, 8)] == [1] * 50
 
 
 def test_what_a_killed_process_was_asking_for_is_asked_again(server: LLMServer) -> None:

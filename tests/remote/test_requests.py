@@ -157,6 +157,33 @@ def test_a_defect_is_raised_and_what_else_was_asked_is_kept(server: LLMServer) -
     assert sorted(arrived) == [0, 2]
 
 
+def test_a_defect_ends_a_round_of_one_request_at_a_time(server: LLMServer) -> None:
+    def read(*_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    session = Session(Server(server.url), Budget(replace(QUICK, concurrency=1)), name="m")
+    jobs = [Job({"model": "m", "messages": [{"content": text}]}) for text in "abc"]
+
+    with pytest.raises(ZeroDivisionError, match="a defect"):
+        list(session.each("chat/completions", jobs, read))
+    session.close()
+
+    assert len(server.seen) == 1
+
+
+def test_a_slow_caller_has_no_more_answers_to_lose_than_run_at_once(server: LLMServer) -> None:
+    limits = replace(QUICK, concurrency=2)
+    session = Session(Server(server.url), Budget(limits), name="m")
+    jobs = [Job({"model": "m", "messages": [{"content": str(n)}]}) for n in range(12)]
+
+    for taken, _ in enumerate(session.each("chat/completions", jobs, lambda *_: None)):
+        time.sleep(0.02)
+
+        assert len(server.seen) <= taken + limits.concurrency
+
+    assert len(server.seen) == 12
+
+
 def test_loopback_never_uses_a_proxy(server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_llm_server() as proxy:
         monkeypatch.setenv("http_proxy", proxy.url)

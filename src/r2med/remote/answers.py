@@ -2,7 +2,7 @@
 
 One folder per model, one file per process, one line per answer: `<checksum> <JSON>`. A kill loses
 no whole line, and a damaged line is noticed, named and asked for again. A request under way is
-locked, so that processes which ask the same share the work.
+locked, so that processes and threads which ask the same share the work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import time
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -173,8 +172,8 @@ class _Asking:
 
     Each is a byte of one file that its process has locked; the system drops the locks of a process
     that ends. They belong to the process as a whole and go when it closes the file anywhere, so
-    there is one such object per folder, which stays. The file grows by a byte with every answer,
-    which tells the others that there is something to read.
+    there is one such object per folder (see `_asking`), which stays. The file grows by a byte with
+    every answer, which tells the others that there is something to read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -216,9 +215,17 @@ class _Asking:
         return True
 
 
-@cache
+#: What this process is asking, by folder and process: a forked child has no part in it.
+_UNDER_WAY: dict[tuple[Path, int], _Asking] = {}
+
+
 def _asking(folder: Path, process: int) -> _Asking:
-    return _Asking(folder / "asking.lock")
+    """The one object of a folder: threads that make two at once both get the one that is kept.
+
+    The file of the other stays open, since closing it would drop the locks of the process.
+    """
+    known = _UNDER_WAY.get((folder, process))
+    return known or _UNDER_WAY.setdefault((folder, process), _Asking(folder / "asking.lock"))
 
 
 def _data(line: bytes) -> bytes | None:

@@ -137,13 +137,14 @@ class Session:
     ) -> Iterator[Reply[T] | Failure]:
         """Every answer as it arrives, in whatever order.
 
-        `read` turns the JSON of an answer into a value, on the session's own thread and before
-        another request begins; its ValueError says what is wrong with the JSON, which is then
-        asked for again. `start` is called just before a request is made
-        and may say no. Once the budget has no room, what is under way still arrives, then
-        LimitError is raised; the same when a request proves hopeless, because what is under way
-        may already be paid for. Ctrl-C is heard between two answers: what arrived is handed over
-        before KeyboardInterrupt is raised.
+        No more answers are under way or wait for the caller than requests may run at once, so that
+        a kill loses no more. `read` turns the JSON of an answer into a value, on the session's own
+        thread and before another request begins; its ValueError says what is wrong with the JSON,
+        which is then asked for again. `start` is called just before a request is made and may say
+        no. Once the budget has no room, what is under way still arrives, then LimitError is raised;
+        the same when a request proves hopeless, because what is under way may already be paid for.
+        Ctrl-C is heard between two answers: what arrived is handed over before KeyboardInterrupt is
+        raised.
         """
         arrived: queue.SimpleQueue[_Item[T]] = queue.SimpleQueue()
         problem: BaseException | None = None
@@ -158,6 +159,7 @@ class Session:
                         problem = problem or item
                     else:
                         yield item
+                        self._loop.call_soon_threadsafe(round_.untaken.release)
             finally:
                 driving.cancel()
         pass_on()
@@ -285,16 +287,21 @@ class _Round(Generic[T]):
     given_up: int = 0
     stopped: bool = False
 
+    def __post_init__(self) -> None:
+        self.untaken = asyncio.Semaphore(self.session.limits.concurrency)
+
     async def run(self) -> None:
         """Start the requests in order; whatever happens, the last thing handed over is None."""
         tasks: list[asyncio.Task[None]] = []
         try:
             for place in range(len(self.jobs)):
+                await self.untaken.acquire()
                 await self.session.slots.acquire()
                 if not self.stopped and self.start(place):
                     tasks.append(asyncio.create_task(self._ask(place)))
                 else:
                     self.session.slots.release()
+                    self.untaken.release()
             await asyncio.gather(*tasks)
         except Exception as problem:
             self.hand_over(problem)
@@ -309,6 +316,7 @@ class _Round(Generic[T]):
             outcome = await self.session.send(self.path, place, self.jobs[place], self.read)
         except Exception as problem:
             self.stopped = True
+            self.untaken.release()
             self.hand_over(problem)
             return
         finally:

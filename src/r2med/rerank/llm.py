@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +46,7 @@ Ask = Callable[[Sequence[ChatRequest]], Sequence[ChatAnswer]]
 
 @dataclass
 class Tally:
-    """How the answers were; a malformed one keeps the order that was there."""
+    """How the answers were; a malformed one could not be read."""
 
     answers: int = 0
     malformed: int = 0
@@ -114,6 +114,8 @@ class Log:
 class Style:
     """How lists are asked about: the settings of an entry, and what they mean."""
 
+    otherwise: ClassVar[str] = "the first stage's order was kept there"
+    """What becomes of passages whose answer cannot be read."""
     llm: str = setting(identity="content")
     prompt: str
     words: int = setting(least=0)
@@ -300,7 +302,7 @@ class LlmReranker:
         if tally.malformed:
             self.conditions.tell(
                 f"{self.name}: {tally.malformed:,} of {tally.answers:,} answers could not be read; "
-                "the first stage's order was kept there."
+                f"{self.style.otherwise}."
             )
         if tally.partial:
             self.conditions.tell(

@@ -101,6 +101,7 @@ class Verdict(Style):
     closed after its last whole sentence. Scores are log-odds, which order as probabilities do.
     """
 
+    otherwise = "the odds are even there"
     answer_tokens = 200
 
     def rank(self, prompt: Prompt, log: Log) -> Ranking:
@@ -183,6 +184,7 @@ class Groupwise(Style):
     answer cannot be read score 0 in that round.
     """
 
+    otherwise = "their passages score 0 in that round"
     group: int = setting(least=1)
     rounds: int = setting(least=1)
     seed: int

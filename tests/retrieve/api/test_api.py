@@ -308,7 +308,7 @@ def test_a_killed_run_goes_on_where_it_was(server: LLMServer) -> None:
 
     asked = sent_to(server)
     assert len(set(asked)) == 40
-    assert len(asked) - 40 <= 3
+    assert len(asked) - 40 <= QUICK.concurrency
 
 
 def many_texts() -> Task:
