@@ -81,8 +81,7 @@ class Encoding:
         retriever = self._retriever(4096)
         inputs = retriever.encoders["document"].inputs([" ".join(WORDS)], Form())
         self.retriever = self._retriever(BATCH * int(inputs.lengths[0]))
-        warm = [f"{name} {' '.join(WORDS)}" for name in WORDS] * 80
-        self([f"{text} {place}" for place, text in enumerate(warm)])
+        self([f"{name} {' '.join(WORDS)} {place}" for name in WORDS for place in range(64)])
 
     def __call__(self, texts: list[str]) -> object:
         return self.retriever.encode(self.task, "document", texts)

@@ -239,12 +239,13 @@ def test_one_budget_holds_for_all_workers() -> None:
     with running_llm_server() as server:
         server.reply = lambda body: "vessels and valves"
         outcome = run(
-            *("eval", "wordllama", "hyde:qwen-7b[max_tokens=64] | wordllama", "--task", "demo"),
-            *("--llm-url", server.url, "--max-tokens", "9000", "--engine", "processes=2"),
+            *("eval", "wordllama", "hyde:qwen-7b[max_tokens=64] | wordllama"),
+            *("--task", "demo/biology,demo/medqa-diag", "--llm-url", server.url),
+            *("--max-tokens", "3500", "--engine", "processes=2"),
         )
 
         assert outcome.code == 3, outcome.err
-        assert 0 < server.tokens <= 9000
+        assert 0 < server.tokens <= 3500
 
 
 def test_engines_that_are_not_known_and_times_without_workers_are_refused() -> None:

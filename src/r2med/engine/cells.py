@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ from r2med.results.record import (
     result_key,
 )
 from r2med.results.store import Store, read_result
-from r2med.retrieve.conditions import Conditions, Tell
+from r2med.retrieve.conditions import Conditions, Source, Tell
 from r2med.runs import Run
 from r2med.runs.ties import TieOrder
 from r2med.systems.build import System
@@ -110,8 +111,11 @@ class Cells:
             key = Cell.of(leaf, self.task).key
             folder = self.store.place(self.task.name, self.task.suite, leaf.text, key)
             if conditions.workers and key not in self.ahead and (self.force or not folder.exists()):
+                name, whole = f"task {self.task.hash}", partial(_sent, self.task)
                 piece = RunPiece(leaf.text, self.task.name)
-                self.ahead[key] = conditions.workers.submit(TaskSource(self.task), ran, piece)
+                self.ahead[key] = conditions.workers.submit(
+                    Source(name, self.task.name, whole, _sent), ran, piece
+                )
 
     def result(self, system: System, *, extra: Sequence[Metric] = ()) -> Result:
         """The result of a system, with the stored metrics and some more."""
@@ -251,32 +255,7 @@ class Cells:
         return SafeguardRecord(len(added), without.means())
 
 
-@dataclass(frozen=True)
-class TaskSource:
-    """A task, for workers."""
-
-    task: Task
-    part: str = ""
-
-    @property
-    def key(self) -> str:
-        """Its data, under its name."""
-        return f"task {self.task.name} {self.task.hash}"
-
-    @property
-    def opener(self) -> Callable[[Task, Tell], Task]:
-        """The task as it is."""
-        return _itself
-
-    def load(self, tell: Tell) -> Task:
-        """The task itself: it was sent."""
-        return self.task
-
-    def check(self, loaded: Task) -> None:
-        """It came from the driver."""
-
-
-def _itself(task: Task, tell: Tell) -> Task:
+def _sent(task: Task, tell: Tell) -> Task:
     return task
 
 

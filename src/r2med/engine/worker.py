@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from r2med.errors import R2MedError
+from r2med.errors import DataError, R2MedError
 from r2med.models.batching import out_of_memory
 from r2med.retrieve.conditions import Source, Tell
 
@@ -73,9 +73,10 @@ class Worker:
             self._drop(key)
 
         def loaded() -> Iterable[Any]:
-            self._loaded[source.key] = source.load(self._notices.append)
-            if not self._shared:
-                source.check(self._loaded[source.key])
+            made = source.load(self._notices.append)
+            if not self._shared and source.identity is not None:
+                _check_same(source, made)
+            self._loaded[source.key] = made
             return ()
 
         answer = self._answered(source.key, loaded)
@@ -125,6 +126,15 @@ class Worker:
             answer = Answer(None, kind, said)
         notices, self._notices[:] = tuple(self._notices), []
         return replace(answer, notices=notices)
+
+
+def _check_same(source: Source, loaded: Any) -> None:
+    """A DataError where the model of this name is not the driver's."""
+    if source.opener(loaded, print).identity != source.identity:
+        raise DataError(
+            f"{loaded.name}: the model of this name is another one on {socket.gethostname()}. "
+            "Give both machines the same files, or name a folder that they share."
+        )
 
 
 def main() -> None:

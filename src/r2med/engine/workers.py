@@ -229,17 +229,19 @@ class Pool(ABC):
         self._assign()
         limits = [(member.since, self._limit(member)) for member in self._members]
         ends = [since + limit - time.monotonic() for since, limit in limits if limit is not None]
-        for member, answer in self._events(max(0.0, min(ends)) if ends else None):
-            if member not in self._members:
-                continue
-            if answer is None:
-                self._lost(member, f"the worker died ({member.kill()})")
-            else:
+        events = list(self._events(max(0.0, min(ends)) if ends else None))
+        for member, answer in events:
+            if member in self._members and answer is not None:
                 self._answered(member, answer)
-        now = time.monotonic()
+            elif member in self._members:
+                self._lost(member, f"the worker died ({member.kill()})")
+        if not events:  # else more may have come while this process was busy elsewhere
+            self._end_overdue()
+
+    def _end_overdue(self) -> None:
         for member in list(self._members):
             limit = self._limit(member)
-            if limit is not None and now - member.since > limit:
+            if limit is not None and time.monotonic() - member.since > limit:
                 member.kill()
                 self._lost(member, f"no answer within {limit:g} s")
 

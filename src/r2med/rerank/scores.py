@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError
 from r2med.models.vectors import Computed, Depot, Rows, Shelf, distinct, fill, hashed, open_shelf
-from r2med.retrieve.conditions import Conditions, ModelSource, Progress, Tell
+from r2med.retrieve.conditions import Conditions, Progress, Tell
 from r2med.runs import Run
 from r2med.runs.run import places_of
 from r2med.runs.ties import name_places
@@ -179,7 +179,7 @@ class PairReranker:
             for chosen, piece in pieces(None):
                 yield from ((chosen, scored.computed) for scored in score(self.scorer, piece))
             return
-        source = ModelSource(recipe, "scorer", _scorer, self.scorer.identity)
+        source = recipe.source("scorer", _scorer, self.scorer.identity)
         for chosen, scored in workers.each(source, score, pieces(depot)):
             self._ran = {**scored.facts, "engine": workers.name}
             yield chosen, scored.computed

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import importlib
 import logging
-import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-from r2med.errors import DataError
 
 if TYPE_CHECKING:
     from r2med.remote.budget import Limits
@@ -51,31 +48,19 @@ def _unseen(_: Progress) -> None:
     return None
 
 
-class Source(Protocol):
+@dataclass(frozen=True)
+class Source:
     """What work needs in memory, such as a model; sent to a worker and loaded there once."""
 
-    @property
-    def key(self) -> str:
-        """Sources of one key load the same."""
-        ...
-
-    @property
-    def part(self) -> str:
-        """Which part of it works; parts of one key share what is loaded."""
-        ...
-
-    @property
-    def opener(self) -> Callable[[Any, Tell], Any]:
-        """From what was loaded to the part that works; sent with every piece."""
-        ...
-
-    def load(self, tell: Tell) -> Any:
-        """Load it, in the worker."""
-        ...
-
-    def check(self, loaded: Any) -> None:
-        """Refuse what another machine loaded under the same name."""
-        ...
+    key: str
+    """Sources of one key load the same."""
+    part: str
+    """Which part of it works: the two sides of an encoder share what is loaded."""
+    load: Callable[[Tell], Any]
+    opener: Callable[[Any, Tell], Any]
+    """From what was loaded to the part that works; sent with every piece."""
+    identity: Mapping[str, object] | None = None
+    """Of the part; it must be the same on every machine."""
 
 
 class Workers(Protocol):
@@ -119,6 +104,12 @@ class Recipe:
     batch_tokens: int = 4096
     memory: int = 0
 
+    def source(
+        self, part: str, opener: Callable[[Any, Tell], Any], identity: Mapping[str, object] | None
+    ) -> Source:
+        """One of the stage's models, for workers."""
+        return Source(repr(self), part, self.build, opener, identity)
+
     def build(self, tell: Tell) -> Any:
         """The retriever or reranker."""
         conditions = Conditions(
@@ -131,33 +122,6 @@ class Recipe:
         build = importlib.import_module(self.module).build
         named = () if self.name is None else (self.name,)
         return build(*named, self.settings, conditions)
-
-
-@dataclass(frozen=True)
-class ModelSource:
-    """The model of a stage, for workers; models that `opener` gives have an identity."""
-
-    recipe: Recipe
-    part: str
-    opener: Callable[[Any, Tell], Any]
-    identity: Mapping[str, object] | None
-
-    @property
-    def key(self) -> str:
-        """Parts of one recipe, such as the two sides of an encoder, share what is loaded."""
-        return repr(self.recipe)
-
-    def load(self, tell: Tell) -> Any:
-        """The retriever or reranker."""
-        return self.recipe.build(tell)
-
-    def check(self, loaded: Any) -> None:
-        """A DataError where the model of this name is not the driver's."""
-        if self.opener(loaded, log).identity != self.identity:
-            raise DataError(
-                f"{loaded.name}: the model of this name is another one on {socket.gethostname()}. "
-                "Give both machines the same files, or name a folder that they share."
-            )
 
 
 @dataclass(frozen=True)

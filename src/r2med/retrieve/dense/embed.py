@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from r2med.errors import DataError
 from r2med.models.batching import Batches, TokenInputs
 from r2med.models.vectors import Addresses, Computed, Depot, Rows, Shelf, distinct, fill, hashed
-from r2med.retrieve.conditions import Conditions, ModelSource, Progress, Tell
+from r2med.retrieve.conditions import Conditions, Progress, Tell
 
 Side = Literal["query", "document"]
 SIDES: tuple[Side, Side] = ("query", "document")
@@ -310,7 +310,7 @@ class _Encoding:
         else:
             depot, side, tokens = self.shelf.depot, self.work.side, conditions.batch_tokens
             outcomes = workers.each(
-                ModelSource(recipe, side, partial(_embedding, side, tokens), encoder.identity),
+                recipe.source(side, partial(_embedding, side, tokens), encoder.identity),
                 Embedding.run,
                 ((chosen, replace(self._piece(chosen), depot=depot)) for chosen in parts),
             )
