@@ -274,6 +274,14 @@ def test_a_killed_audit_goes_on_where_it_was(
     assert asked == []
 
 
+def test_few_texts_are_kept_where_most_rows_are_leaks(here: Path, task: Task) -> None:
+    path = write_rows(here / "t.jsonl", [{"text": task.query("1")}] * 500)
+
+    found = scan(training_files([str(path)]), TextMatcher(evaluation([task])), here / "log")
+
+    assert len(found.hits) == 500 and sum(bool(hit.text) for hit in found.hits) == 3
+
+
 def test_two_processes_find_what_one_finds(here: Path, task: Task) -> None:
     query, positive = pair_of(task)
     leak = {"query": task.query(query), "positive": task.document(positive)}

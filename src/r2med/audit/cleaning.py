@@ -16,13 +16,11 @@ from typing import IO, Any
 from r2med.atomic import atomic_file
 from r2med.audit.evaluation import Evaluation
 from r2med.audit.files import TrainingFile, pieces
-from r2med.audit.findings import KINDS
 from r2med.audit.reading import Reading, rows
 from r2med.audit.scanning import Hit, Scan
 from r2med.errors import DataError, UsageError
 
 REMOVED = "removed.jsonl"
-_STAYS = "neighbour"
 
 
 def write_clean(
@@ -45,7 +43,7 @@ def write_clean(
         )
     offending: dict[str, dict[int, list[Hit]]] = {file.name: {} for file in files}
     for hit in found.hits:
-        if hit.kind in KINDS and hit.kind != _STAYS and not hit.boilerplate and not hit.short:
+        if hit.kind != "neighbour" and not hit.boilerplate and not hit.short:
             offending[hit.file].setdefault(hit.row, []).append(hit)
     counts = {}
     for file in files:

@@ -25,7 +25,7 @@ from typing import Literal
 import numpy as np
 
 from r2med.audit.evaluation import Evaluation, Place, Role
-from r2med.audit.scanning import Hit, Scan
+from r2med.audit.scanning import EVIDENCE, Hit, Scan
 from r2med.measure.intervals import Interval, mean_interval
 
 Verdict = Literal["clean", "suspicious", "contaminated"]
@@ -33,8 +33,6 @@ STRONG = ("pair", "exact", "contained", "near-duplicate", "fingerprint")
 KINDS = (*STRONG, "excerpt", "same source", "neighbour")
 #: Shares of queries and of positives with a strong finding from which a task is contaminated.
 CONTAMINATED: dict[Role, float] = {"query": 0.01, "positive": 0.05}
-#: Training texts shown for each finding.
-SHOWN = 3
 _ROLES: dict[Role, str] = {"query": "queries", "positive": "positives", "document": "documents"}
 
 
@@ -184,9 +182,9 @@ def _task_audit(
 
 
 def _finding(kind: str, place: Place, text: str, hits: Sequence[Hit]) -> Finding:
+    shown = [hit for hit in hits if hit.text][:EVIDENCE] or hits[:1]
     evidence = tuple(
-        Evidence(hit.file, hit.row, hit.column, hit.role, hit.text, hit.measures)
-        for hit in hits[:SHOWN]
+        Evidence(hit.file, hit.row, hit.column, hit.role, hit.text, hit.measures) for hit in shown
     )
     rows = len({(hit.file, hit.row) for hit in hits})
     return Finding(kind, place.role, place.id, text, rows, evidence)

@@ -15,10 +15,10 @@ import re
 import signal
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,12 +35,14 @@ from r2med.retrieve.conditions import Progress
 #: Below this many bytes in all, starting processes costs more than it saves.
 _WORTH_PROCESSES = 1 << 25
 _TEXTS = 2000
+#: Training texts that are kept for each evaluation text and kind.
+EVIDENCE = 3
 #: Characters of a training text that are kept, and words before the shared ones.
 _SHOWN, _BEFORE = 2000, 5
 _WORDS = re.compile(r"[^\W_]+")
 _WAITING = 2
 #: Raise when the same pieces would give other hits.
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -55,14 +57,11 @@ class Hit:
     """The evaluation text, by its place."""
     kind: str
     text: str
-    """The training text from where it matches, cut to what evidence needs."""
+    """The training text from where it matches, cut; empty where enough others are kept."""
     measures: Mapping[str, float] = field(default_factory=dict)
     boilerplate: bool = False
-
-    @property
-    def short(self) -> bool:
-        """Whether the equal texts are too short to say anything."""
-        return self.kind == "exact" and len(words(self.text)) < SHORTEST
+    short: bool = False
+    """Whether the equal texts are too short to say anything."""
 
 
 class Matcher(Protocol):
@@ -112,6 +111,7 @@ def scan(
     if processes is None:
         processes = os.cpu_count() or 1 if sum(sizes.values()) > _WORTH_PROCESSES else 1
     started = time.monotonic()
+    texts: Counter[tuple[int, str]] = Counter()
     try:
         for piece, outcome in _outcomes(
             _todo(files, found.failed, strict), record, work, processes
@@ -120,7 +120,7 @@ def scan(
             if strict and reading.problems:
                 raise DataError(f"{reading.problems[0]}\nWithout --strict it is only counted.")
             found.read[piece.file.name].add(reading)
-            found.hits.extend(Hit(**hit) for hit in outcome["hits"])
+            found.hits.extend(_few_texts((Hit(**hit) for hit in outcome["hits"]), texts))
             shares[piece.file.name] = piece.done
             done = sum(shares[name] * size for name, size in sizes.items())
             seconds = time.monotonic() - started
@@ -144,9 +144,10 @@ class _Work:
         """The hits of a piece and what was read, as JSON holds them."""
         reading = Reading()
         hits: list[Hit] = []
+        texts: Counter[tuple[int, str]] = Counter()
         stream = rows(piece, reading, self.fields)
         while batch := list(islice(stream, _TEXTS)):
-            hits += self._hits(piece.file.name, batch)
+            hits += _few_texts(self._hits(piece.file.name, batch), texts)
         return {"reading": asdict(reading), "hits": [asdict(hit) for hit in hits]}
 
     def _hits(self, file: str, batch: Sequence[Row]) -> Iterator[Hit]:
@@ -172,6 +173,7 @@ class _Work:
                         head(text.text, match.at),
                         match.measures,
                         match.boilerplate,
+                        match.kind == "exact" and len(words(text.text)) < SHORTEST,
                     )
             if row.marks:
                 first = row.texts[0]
@@ -179,6 +181,16 @@ class _Work:
                     if entry not in matched:
                         kind, shown = "same source", head(first.text)
                         yield Hit(file, row.number, first.field, first.role, entry, kind, shown)
+
+
+def _few_texts(hits: Iterable[Hit], kept: Counter[tuple[int, str]]) -> Iterator[Hit]:
+    """The same hits; only the first of each evaluation text and kind keep their text.
+
+    So memory stays bounded where most rows are leaks.
+    """
+    for hit in hits:
+        kept[hit.entry, hit.kind] += 1
+        yield hit if kept[hit.entry, hit.kind] <= EVIDENCE else replace(hit, text="")
 
 
 class _Log:
@@ -235,11 +247,13 @@ def _outcomes(
     waiting: deque[tuple[Piece, Future[dict[str, Any]]]] = deque()
     try:
         for piece in todo:
+            coming: Future[dict[str, Any]] = Future()
             known = log.get(piece)
-            if known is not None:
-                yield piece, known
-                continue
-            waiting.append((piece, pool.submit(_outcome, piece)))
+            if known is None:
+                coming = pool.submit(_outcome, piece)
+            else:
+                coming.set_result(known)
+            waiting.append((piece, coming))
             while len(waiting) > _WAITING * processes:
                 yield _finished(waiting, log)
         while waiting:
@@ -253,7 +267,8 @@ def _finished(
 ) -> tuple[Piece, dict[str, Any]]:
     piece, coming = waiting.popleft()
     outcome = coming.result()
-    log.add(piece, outcome)
+    if log.get(piece) is None:
+        log.add(piece, outcome)
     return piece, outcome
 
 
