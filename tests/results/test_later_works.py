@@ -10,8 +10,9 @@ import pytest
 from r2med.errors import UsageError
 from r2med.results.leaderboard import Leaderboard, leaderboard
 from r2med.results.overlap import declared_training, flags_of
-from r2med.results.published.printed import later_rows, models, printed_figures, read_rows, works
+from r2med.results.published.printed import later_rows, printed_figures, read_rows, works
 from r2med.results.standings import Standing
+from r2med.systems.registry import entries
 from r2med.tasks.registry import find_suite
 from tests.cli.running import run
 from tests.results.test_leaderboard import TASKS, stored_on
@@ -101,20 +102,17 @@ def test_a_gain_is_over_the_first_stage_that_the_same_work_prints(board: Leaderb
     assert on_e5.gain == pytest.approx(0.32303750 - 0.2384125)
 
 
-def test_every_class_of_reranker_is_declared() -> None:
-    names = {s.rpartition(" | ")[2].partition("@")[0] for s in printed_figures("full", "ndcg@10")}
-    rerankers = {
-        name.rpartition(" | ")[2].partition("@")[0]
-        for name, figures in printed_figures("full", "ndcg@10").items()
-        if figures[0].kind == "reranker"
-    }
+def test_every_printed_reranker_and_every_engine_of_one_has_a_class(board: Leaderboard) -> None:
+    kinds = {each.group for each in board.rows if each.kind == "reranker"}
+    named = [entry for entry in entries().values() if entry.stage == "reranker"]
+    measured = [f"bm25 | {entry.name}@10" for entry in named if entry.engine != "own"]
+    results = [each for system in measured for each in stored_on(TASKS, system, 1)]
 
-    assert rerankers <= names
-    assert {models()[name]["reranker"] for name in rerankers} == {
-        "classical",
-        "reasoning",
-        "prompted",
-    }
+    own = leaderboard("demo", results=results).rows
+
+    assert kinds == {"classical", "reasoning", "prompted"}
+    assert len(own) == len(measured) and "reranker" not in {each.group for each in own}
+    assert {each.system: each.group for each in own}["bm25 | reasonrank@10"] == "reasoning"
 
 
 def test_rows_whose_model_trained_on_a_task_are_flagged(board: Leaderboard) -> None:

@@ -20,15 +20,33 @@ from r2med.results.entrants import Entrant
 from r2med.results.overlap import Flag, flags_of
 from r2med.results.protocols import printed_beside
 from r2med.results.published import is_micro, published_systems
-from r2med.results.published.printed import METRIC, Printed, Work, models, printed_figures
+from r2med.results.published.printed import (
+    METRIC,
+    Printed,
+    RerankerClass,
+    Work,
+    models,
+    printed_figures,
+)
 from r2med.results.record import Result
 from r2med.results.reproduction import measured_value
-from r2med.systems.registry import Kind, first_stage
+from r2med.systems.registry import Kind, entries, first_stage
 from r2med.systems.spec import Unit, parse
 from r2med.tasks.registry import Suite, TaskEntry
 
 Origin = Literal["published", "later", "measured"]
 """R2MED's or NanoR2MED's own figures, those of other works, and results stored here."""
+#: Classes of rerankers by their engine, for those of which models.toml says nothing.
+_CLASSES: Mapping[str, RerankerClass] = {
+    "cross-encoder": "classical",
+    "yes-no": "classical",
+    "own-code": "classical",
+    "listwise": "prompted",
+    "pointwise": "prompted",
+    "verdict": "reasoning",
+    "setwise": "reasoning",
+    "groupwise": "reasoning",
+}
 Bounds = tuple[float, float]
 BoundsOf = Callable[[Result], Bounds | None]
 
@@ -117,7 +135,9 @@ class Standing:
             return self.kind
         last = parse(self.system).stages[-1]
         name = last.name if isinstance(last, Unit) else ""
-        return str(models().get(name, {}).get("reranker", "reranker"))
+        entry = entries().get(name)
+        by_engine = _CLASSES.get(entry.engine if entry else "", "reranker")
+        return str(models().get(name, {}).get("reranker", by_engine))
 
 
 @dataclass(frozen=True)
