@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -88,6 +89,11 @@ class Shelf:
         order = {entry.name: place for place, entry in enumerate(all_entries())}
         names = dict.fromkeys(result.task for result in self.results)
         return tuple(sorted(names, key=lambda name: (order.get(name, len(order)), name)))
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """What every system is called: its label, or its text."""
+        return {result.system: result.name for result in reversed(self.results)}
 
     def members(self, system: str) -> tuple[str, ...]:
         """The parts of a system that could stand alone."""

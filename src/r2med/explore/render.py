@@ -74,6 +74,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_shown,
+        auto_reload=False,
     )
     environment.filters |= {
         "points": points,

@@ -103,6 +103,8 @@ class CompareData:
     """Systems that have results here, and on how many tasks."""
     scopes: tuple[tuple[str, str, bool], ...]
     """What can be compared on: value, words, and whether it is a suite."""
+    names: Mapping[str, str]
+    """What every system is called."""
     comparison: Comparison | None = None
     panels: tuple[Panel, ...] = ()
     lines: tuple[Line, ...] = ()
@@ -135,6 +137,7 @@ def compare_data(
         systems=tuple(systems),
         offered=tuple(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))),
         scopes=_scopes(shelf),
+        names=shelf.names,
     )
     if len(systems) > MOST_SYSTEMS:
         raise UsageError(f"{len(systems)} systems are chosen, expected at most {MOST_SYSTEMS}.")
@@ -182,22 +185,21 @@ def answer(data: CompareData) -> str:
     """The verdict in a sentence, as careful as the numbers."""
     if data.comparison is None:
         return ""
+    systems = [data.names.get(name, name) for name in data.systems]
     if data.grid:
         best = max(range(len(data.means)), key=lambda place: data.means[place])
         real = sum(pair.p_holm < SIGNIFICANT for pair in data.comparison.pairs)
         return (
-            f"{data.systems[best]} has the highest mean of {len(data.systems)}, "
+            f"{systems[best]} has the highest mean of {len(data.systems)}, "
             f"{points(data.means[best])}. {real} of {plural(len(data.comparison.pairs), 'pair')} "
             "differ beyond chance (Holm's correction over all pairs)."
         )
     [pair] = data.comparison.pairs
     found = pair.by_task
     if abs(found.difference) <= _TIE:
-        return (
-            f"{data.systems[0]} and {data.systems[1]} have the same mean, {points(found.mean_a)}."
-        )
+        return f"{systems[0]} and {systems[1]} have the same mean, {points(found.mean_a)}."
     a_wins = found.difference > 0
-    better, worse = data.systems if a_wins else data.systems[::-1]
+    better, worse = systems if a_wins else systems[::-1]
     text = f"{better} beats {worse} by {points(abs(found.difference))} points"
     if len(pair.tasks) > 1:
         ahead = sum((each.difference.difference > _TIE) == a_wins for each in pair.tasks)
@@ -235,6 +237,7 @@ def _compared(
         systems=data.systems,
         offered=data.offered,
         scopes=data.scopes,
+        names=data.names,
         comparison=found,
         panels=()
         if grid

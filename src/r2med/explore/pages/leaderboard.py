@@ -163,8 +163,12 @@ def headline(board: Leaderboard) -> str:
     counts = {word: sum(row.origin == word for row in ranked) for word in ORIGINS}
     *firsts, last = [plural(n, f"{word} system") for word, n in counts.items() if n]
     of = f"{', '.join(firsts)} and {last}" if firsts else last
-    text = f"{best.name} leads {of} of the {board.suite.title} with {points(best.mean)}{sure}."
+    text = f"{best.name} leads {of} in {_the(board.suite.title)} with {points(best.mean)}{sure}."
     return f"{text} {_level_with(best, ranked)}".strip()
+
+
+def _the(title: str) -> str:
+    return f"the {title}" if title.endswith("suite") else title
 
 
 def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:

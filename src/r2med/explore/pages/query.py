@@ -128,6 +128,8 @@ class QueryData:
     next: str | None
     depth: int
     missing: str
+    names: Mapping[str, str]
+    """What every system is called."""
 
 
 def query_data(
@@ -178,6 +180,7 @@ def query_data(
         next=ids[place + 1] if place + 1 < len(ids) else None,
         depth=depth,
         missing=missing,
+        names=shelf.names,
     )
 
 
@@ -204,16 +207,17 @@ def query_page(data: QueryData, link: Link) -> str:
 def answer(data: QueryData) -> str:
     """How the query went and why, in a sentence or two with numbers."""
     first = data.columns[0]
-    text = f"{first.system} scores {points(first.score)}"
+    name = data.names.get(first.system, first.system)
+    text = f"{name} scores {points(first.score)}"
     if len(data.columns) > 1:
         second = data.columns[1]
-        text += f", {second.system} {points(second.score)}"
+        text += f", {data.names.get(second.system, second.system)} {points(second.score)}"
     finding = first.finding
     if finding is None:
         return f"{text}."
     count = len(finding.positives)
     found = count - len(finding.missed)
-    text += f": {first.system} has {found} of {plural(count, 'positive')} in its first {TOP}."
+    text += f": {name} has {found} of {plural(count, 'positive')} in its first {TOP}."
     return f"{text} {_losses(finding)}".strip()
 
 

@@ -93,6 +93,8 @@ class TaskData:
     """Why texts cannot be shown; empty where they can."""
     licence: str
     damaged: tuple[Damaged, ...]
+    names: Mapping[str, str]
+    """What every system is called."""
     focus: str | None = None
     """The system whose failures are looked for; None looks at all."""
 
@@ -132,6 +134,7 @@ def task_data(
         missing=missing,
         licence=(entry.licence or "unknown") if entry else "your own data",
         damaged=tuple(each for each in shelf.damaged if _is_of(each, name)),
+        names=shelf.names,
         focus=focus,
     )
 
@@ -166,7 +169,7 @@ def answer(data: TaskData) -> str:
     best = next((each for each in data.systems if each.system == data.focus), data.systems[0])
     verb = "scores" if data.focus and best is not data.systems[0] else "scores highest here,"
     text = (
-        f"{best.system} {verb} {points(best.mean)} over "
+        f"{data.names.get(best.system, best.system)} {verb} {points(best.mean)} over "
         f"{plural(data.queries, 'query', 'queries')} (95 % interval {points(best.interval.low)} to "
         f"{points(best.interval.high)})."
     )

@@ -82,8 +82,13 @@ def excerpts(tried: Tried, library: Library, task: Task) -> list[list[tuple[Piec
     found = []
     for stage in tried.stages:
         texts = [scene.lexicon.text(name) or "" for name, _ in stage.documents]
-        found.append(scene.matched_with(tried.text, [text[:_EXCERPT] for text in texts]))
+        found.append(scene.matched_with(tried.text, [_head(text) for text in texts]))
     return found
+
+
+def _head(text: str) -> str:
+    """The first words of a text."""
+    return text if len(text) <= _EXCERPT else text[:_EXCERPT].rpartition(" ")[0] + " …"
 
 
 def _words(name: str) -> str:

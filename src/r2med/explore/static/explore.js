@@ -5,7 +5,9 @@
 const search = document.querySelector("[data-search]");
 if (search) {
   const rows = [...document.querySelectorAll("tr[data-system]")];
+  const hint = document.querySelector("[data-search-hint]");
   search.addEventListener("input", () => {
+    if (hint && search.dataset.below) hint.hidden = !search.value;
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     for (const row of rows) {
       const name = row.dataset.system.toLowerCase();
