@@ -5,7 +5,7 @@ Every handler reads what is there and renders a page; only `Try it` does work, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from threading import Lock
@@ -51,6 +51,9 @@ from r2med.tasks.registry import find_suite, suites
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 #: Systems that stay ready for the next typed query.
 _SYSTEMS = 4
+#: Pages that are kept as long as the results stay as they are; each takes some 50 kB.
+_PAGES = 400
+_CHANGING = "no-store"
 _STATIC = ("explore.css", "explore.js", "icon.svg")
 
 
@@ -68,25 +71,40 @@ def create_app(
     explorer = Explorer(library, Plots(library), conditions or Conditions(), paid)
     return Starlette(
         routes=[
-            Route("/", _page(explorer.leaderboard)),
-            Route("/leaderboard", _page(explorer.leaderboard)),
-            Route("/leaderboard.csv", _page(explorer.csv)),
-            Route("/system", _page(explorer.system)),
-            Route("/tasks", _page(explorer.tasks)),
-            Route("/task/{rest:path}", _page(explorer.task)),
-            Route("/compare", _page(explorer.compare)),
+            Route("/", explorer.kept(explorer.leaderboard)),
+            Route("/leaderboard", explorer.kept(explorer.leaderboard)),
+            Route("/leaderboard.csv", explorer.kept(explorer.csv)),
+            Route("/system", explorer.kept(explorer.system)),
+            Route("/tasks", explorer.kept(explorer.tasks)),
+            Route("/task/{rest:path}", explorer.kept(explorer.task)),
+            Route("/compare", explorer.kept(explorer.compare)),
             Route("/try", _page(explorer.form)),
             Route("/try", explorer.tried, methods=["POST"]),
             Route("/running", _page(explorer.running)),
             Route("/audits", _page(explorer.audits)),
-            Route("/about", _page(explorer.about)),
-            Route("/plot/{name}", _page(explorer.plot)),
+            Route("/about", explorer.kept(explorer.about)),
+            Route("/plot/{name}", explorer.kept(explorer.plot)),
             Route("/static/{name}", _page(static)),
             Route("/{rest:path}", _page(nowhere)),
         ],
         middleware=[Middleware(Guard, hosts=hosts)],
         exception_handlers={Exception: broken},
     )
+
+
+@dataclass(frozen=True)
+class _Made:
+    """An answer that can be given again."""
+
+    body: bytes
+    headers: Mapping[str, str]
+
+    @classmethod
+    def of(cls, response: Response) -> _Made:
+        return cls(response.body, dict(response.headers))
+
+    def response(self) -> Response:
+        return Response(self.body, headers=self.headers)
 
 
 @dataclass(frozen=True)
@@ -99,10 +117,28 @@ class Explorer:
     paid: bool
     systems: Kept[System] = field(default_factory=lambda: Kept(_SYSTEMS))
     trying: Lock = field(default_factory=Lock)
+    pages: Kept[_Made] = field(default_factory=lambda: Kept(_PAGES))
 
-    def leaderboard(self, request: Request) -> Response:
+    def kept(self, handler: Callable[[Request, Shelf], Response]) -> Callable[[Request], Response]:
+        """A handler whose answer depends on its address and the stored results alone.
+
+        It is made once for as long as the results stay as they are.
+        """
+
+        def answer(request: Request) -> Response:
+            shelf = self.library.shelf()
+            address = bytes(request.scope["raw_path"]), bytes(request.scope["query_string"])
+            made = self.pages.get(
+                (shelf.state, *address),
+                lambda: _Made.of(handler(request, shelf)),
+                worth=lambda page: _CHANGING not in page.headers.values(),
+            )
+            return made.response()
+
+        return _page(answer)
+
+    def leaderboard(self, request: Request, shelf: Shelf) -> Response:
         """The leaderboard of a suite; without one, of the results at hand."""
-        shelf = self.library.shelf()
         view, board = self._board(shelf, Parameters(request.query_params))
         page = leaderboard_page(
             board,
@@ -115,9 +151,9 @@ class Explorer:
         )
         return HTMLResponse(page)
 
-    def csv(self, request: Request) -> Response:
+    def csv(self, request: Request, shelf: Shelf) -> Response:
         """The rows that the leaderboard shows, as a file."""
-        view, board = self._board(self.library.shelf(), Parameters(request.query_params))
+        view, board = self._board(shelf, Parameters(request.query_params))
         seen = replace(board, rows=tuple(shown_rows(board, view)))
         name = f'attachment; filename="leaderboard-{view.suite}.csv"'
         return Response(seen.to_csv(), media_type="text/csv", headers={"Content-Disposition": name})
@@ -134,9 +170,8 @@ class Explorer:
         )
         return view, board
 
-    def system(self, request: Request) -> Response:
+    def system(self, request: Request, shelf: Shelf) -> Response:
         """A system: its figures, settings and cost."""
-        shelf = self.library.shelf()
         values = Parameters(request.query_params)
         suite = values.word("suite", [each.name for each in suites()]) or suite_at_hand(shelf)
         name = values.text("system")
@@ -145,13 +180,12 @@ class Explorer:
         board = self.library.board(shelf, suite, metric=values.metric())
         return HTMLResponse(system_page(system_data(shelf, board, name), server_link))
 
-    def tasks(self, request: Request) -> Response:
+    def tasks(self, request: Request, shelf: Shelf) -> Response:
         """All tasks, and what is known of each."""
-        return HTMLResponse(tasks_page(self.library, self.library.shelf(), server_link))
+        return HTMLResponse(tasks_page(self.library, shelf, server_link))
 
-    def task(self, request: Request) -> Response:
+    def task(self, request: Request, shelf: Shelf) -> Response:
         """A task, one of its queries, or one of its documents."""
-        shelf = self.library.shelf()
         name, part, item = _task_address(self.library, shelf, request)
         values = Parameters(request.query_params)
         systems, metric = values.texts("system"), values.metric()
@@ -176,13 +210,12 @@ class Explorer:
                 order=cast(Order, values.word("order", ORDERS, "difficulty")),
                 depth=int(values.word("depth", DEPTHS, DEPTHS[0]) or TOP),
             )
-            return HTMLResponse(query_page(query, server_link))
+            return HTMLResponse(query_page(query, server_link), headers=_keeping(query.missing))
         data = task_data(self.library, shelf, name, metric=metric, system=next(iter(systems), None))
-        return HTMLResponse(task_page(data, server_link))
+        return HTMLResponse(task_page(data, server_link), headers=_keeping(data.missing))
 
-    def compare(self, request: Request) -> Response:
+    def compare(self, request: Request, shelf: Shelf) -> Response:
         """Systems on a task or a suite; `scope` names either."""
-        shelf = self.library.shelf()
         values = Parameters(request.query_params)
         names = [each.name for each in suites()]
         scope = values.word("scope", [*names, *shelf.tasks])
@@ -209,9 +242,9 @@ class Explorer:
         audits = stored_audits(self.library.folder, damaged.append)
         return HTMLResponse(audits_page(audits, damaged, server_link))
 
-    def about(self, request: Request) -> Response:
+    def about(self, request: Request, shelf: Shelf) -> Response:
         """Versions, licences and labels."""
-        return HTMLResponse(about_page(self.library, self.library.shelf(), server_link))
+        return HTMLResponse(about_page(self.library, shelf, server_link))
 
     def form(self, request: Request) -> Response:
         """The empty form of `Try it`."""
@@ -241,11 +274,16 @@ class Explorer:
         marked = excerpts(found, self.library, task)
         return HTMLResponse(trial_page(choice, server_link, tried=found, task=task, marked=marked))
 
-    def plot(self, request: Request) -> Response:
+    def plot(self, request: Request, shelf: Shelf) -> Response:
         """A figure, drawn once for as long as the results stay as they are."""
         name = str(request.path_params["name"])
-        svg = self.plots.svg(name, self.library.shelf(), Parameters(request.query_params))
+        svg = self.plots.svg(name, shelf, Parameters(request.query_params))
         return Response(svg, media_type="image/svg+xml")
+
+
+def _keeping(missing: str) -> dict[str, str]:
+    """Pages that lack data are made again, since it may be fetched meanwhile."""
+    return {"Cache-Control": _CHANGING} if missing else {}
 
 
 def leaderboard_view(values: Parameters, shelf: Shelf) -> View:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -45,8 +46,10 @@ class Kept(Generic[T]):
         self._making: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The value of a key; an error of `make` is not kept."""
+    def get(
+        self, key: Hashable, make: Callable[[], T], *, worth: Callable[[T], bool] = lambda _: True
+    ) -> T:
+        """The value of a key; an error of `make`, or a value not `worth` it, is not kept."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
@@ -58,8 +61,9 @@ class Kept(Generic[T]):
                     return self._values[key]
             value = make()
             with self._lock:
-                self._values[key] = value
                 self._making.pop(key, None)
+                if worth(value):
+                    self._values[key] = value
                 while len(self._values) > self._limit:
                     self._values.popitem(last=False)
         return value
@@ -124,6 +128,7 @@ class Library:
         self._lock = threading.Lock()
         self._read: dict[Path, tuple[Hashable, Result | Damaged]] = {}
         self._shelf = Shelf((), (), 0, hash(()))
+        self._places = _Places(Store(self.folder))
         self._tasks: Kept[Task] = Kept(_TASKS)
         self._scenes: Kept[Scene] = Kept(_SCENES)
         self._boards: Kept[Leaderboard] = Kept(_BOARDS)
@@ -133,7 +138,7 @@ class Library:
     def shelf(self) -> Shelf:
         """The results as they are now."""
         with self._lock:
-            stamps = {folder: _stamp(folder) for folder in Store(self.folder).folders()}
+            stamps = self._places.stamps()
             state = hash(tuple(stamps.items()))
             if state != self._shelf.state:
                 self._read = {
@@ -241,17 +246,48 @@ def _own_folders(tasks: str | None) -> dict[str, Path]:
     return {name: i for name, i in zip(names, items, strict=True) if isinstance(i, Path)}
 
 
-def _stamp(folder: Path) -> Hashable:
-    """What changes when a file of a result does."""
-    stamps = []
-    for name in (RECORD_FILE, RUN_FILE, SCORES_FILE):
-        try:
-            status = (folder / name).stat()
-        except OSError:
-            stamps.append((0, 0, 0))
-        else:
-            stamps.append((status.st_mtime_ns, status.st_size, status.st_ino))
-    return tuple(stamps)
+Stamp = tuple[int, int, int]
+#: A folder that changed this short a time ago may change again without a new time of change.
+_SETTLED = 0.1
+
+
+class _Places:
+    """Where results are, and what changes when a file of theirs does; quick to ask often.
+
+    Folders are listed again when one of those above them has changed.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._above: dict[Path, Stamp] = {}
+        self._files: dict[Path, tuple[Path, ...]] = {}
+
+    def stamps(self) -> dict[Path, tuple[Stamp, ...]]:
+        """The stamps of every result's files."""
+        if not self._above or {path: _stamp(path) for path in self._above} != self._above:
+            self._look()
+        return {folder: tuple(map(_stamp, files)) for folder, files in self._files.items()}
+
+    def _look(self) -> None:
+        folders = list(self._store.folders())
+        parents = {folder.parent for folder in folders}
+        above = {self._store.root, *parents, *(parent.parent for parent in parents)}
+        self._files = {
+            folder: tuple(folder / name for name in (RECORD_FILE, RUN_FILE, SCORES_FILE))
+            for folder in folders
+        }
+        stamps = {path: _stamp(path) for path in above}
+        recent = time.time_ns() - int(_SETTLED * 1e9)
+        settled = all(changed < recent for changed, _, _ in stamps.values())
+        self._above = stamps if settled else {}
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        status = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _read(folder: Path) -> Result | Damaged:

@@ -131,11 +131,12 @@ def table_of(board: Leaderboard, view: View) -> dict[str, Any]:
     rows = found if view.whole else first_rows(found)
     measured = [row for row in board.rows if row.origin == "measured"]
     most = _most(board.rows)
+    highest = max((v for row in board.rows for v in row.values.values()), default=1.0)
     letters = _letters(rows)
     return {
         "board": board,
         "view": view,
-        "rows": [_row(row, board, most) for row in _with_brackets(rows, view)],
+        "rows": [_row(row, board, most, highest) for row in _with_brackets(rows, view)],
         "letters": letters if view.sort == "mean" else [],
         "bracket_width": _LETTER * len(letters),
         "ticks": _ticks(most),
@@ -220,7 +221,9 @@ def shown_rows(board: Leaderboard, view: View) -> list[Standing]:
     return sorted(kept, key=lambda row: (value(row) is None, sign * (value(row) or 0)))
 
 
-def _row(placed: tuple[Standing, tuple[Bracket, ...]], board: Leaderboard, most: float) -> Row:
+def _row(
+    placed: tuple[Standing, tuple[Bracket, ...]], board: Leaderboard, most: float, highest: float
+) -> Row:
     standing, brackets = placed
     dot = None
     if standing.mean is not None:
@@ -230,7 +233,6 @@ def _row(placed: tuple[Standing, tuple[Bracket, ...]], board: Leaderboard, most:
             _at(interval.low, most) if interval else None,
             _at(interval.high, most) if interval else None,
         )
-    highest = max((v for row in board.rows for v in row.values.values()), default=1.0)
     shades = tuple(level(standing.values.get(task.name), highest) for task in board.tasks)
     return Row(standing, dot, brackets, shades)
 

@@ -23,7 +23,7 @@ from r2med.results.diagnosis.findings import (
     TaskDiagnosis,
     label_of,
 )
-from r2med.results.diagnosis.lexicon import Lexicon, Numbers, Piece, QueryTerms, matched
+from r2med.results.diagnosis.lexicon import Lexicon, Numbers, Piece, QueryTerms, Weights, matched
 from r2med.results.lookup import Ranking, find_ranking, own_tasks, stored_results
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
@@ -130,6 +130,7 @@ class Scene:
     query_terms: list[QueryTerms] = field(init=False)
     spellings: list[Mapping[str, str]] = field(init=False)
     sources: Mapping[str, str] = field(init=False)
+    _last: tuple[str, Weights] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         queries = self.task.queries
@@ -142,6 +143,13 @@ class Scene:
         self.query_terms = self.lexicon.queries(queries.texts)
         self.spellings = self.lexicon.spellings(queries.texts.fill_null("").to_pylist())
         self.sources = sources_of(self.task.corpus.document_ids.to_pylist())
+
+    def coverage(self, query_id: str, terms: QueryTerms) -> Weights:
+        """As `Lexicon.coverage`; that of the last query is kept for the next ranking of it."""
+        last = self._last
+        if last is None or last[0] != query_id:
+            last = self._last = (query_id, self.lexicon.coverage(terms))
+        return last[1]
 
     def matched(self, query_id: str, texts: Sequence[str]) -> list[tuple[Piece, ...]]:
         """Texts with the words marked that they share with a query, common ones left out."""
@@ -184,7 +192,7 @@ class _Act:
         """All that is to say of one query."""
         scene = self.scene
         text = scene.task.queries.texts[row].as_py() or ""
-        coverage = scene.lexicon.coverage(terms)
+        coverage = scene.coverage(query, terms)
         ranked = self.ranking.run.listed(query)
         earlier = self.below.listed(query) if self.below is not None else []
         view = _View(self, query, terms, len(text.split()), coverage, ranked, earlier)

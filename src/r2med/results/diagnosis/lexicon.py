@@ -36,11 +36,13 @@ class Lexicon:
 
     def __init__(self, corpus: Corpus) -> None:
         self._analyzer = find_analyzer("lucene")
-        self._texts = corpus.texts.take(pa.array(corpus.last_rows))
-        self._tokens = self._analyzer.analyze(self._texts)
         names = corpus.document_ids.to_pylist()
+        repeated = len(names) < len(corpus)
+        self._texts = corpus.texts.take(pa.array(corpus.last_rows)) if repeated else corpus.texts
+        tokens = self._analyzer.analyze(self._texts)
+        self._keys, self._words = tokens.keys, tokens.words
         self._rows = {name: row for row, name in enumerate(names)}
-        self._counts = _counts(self._tokens.terms, self._tokens.offsets, len(self._tokens.keys))
+        self._counts = _counts(tokens.terms, tokens.offsets, len(tokens.keys))
         self._by_term = self._counts.tocsc()
         self._sets: dict[int, frozenset[int]] = {}
         frequencies = np.diff(self._by_term.indptr)
@@ -52,7 +54,7 @@ class Lexicon:
 
     def queries(self, texts: pa.LargeStringArray) -> list[QueryTerms]:
         """The distinct terms of every text."""
-        tokens, keys = self._analyzer.analyze(texts), self._tokens.keys
+        tokens, keys = self._analyzer.analyze(texts), self._keys
         places = np.minimum(np.searchsorted(keys, tokens.keys), max(len(keys) - 1, 0))
         known = keys[places] == tokens.keys if len(keys) else np.zeros(len(tokens.keys), bool)
         place_of = np.where(known, places, -1)
@@ -117,7 +119,7 @@ class Lexicon:
         """The terms of a query that so many documents hold that a match says little."""
         frequencies = np.diff(self._by_term.indptr)[query.known]
         usual = query.known[frequencies > _COMMON * self._counts.shape[0]]
-        return frozenset(self._tokens.words.text(int(term)) for term in usual)
+        return frozenset(self._words.text(int(term)) for term in usual)
 
     def text(self, document_id: str) -> str | None:
         """The text of a document; None when the corpus does not hold it."""
@@ -126,7 +128,7 @@ class Lexicon:
 
     def spelled(self, terms: Numbers, spelling: Mapping[str, str]) -> list[str]:
         """Terms as a text spells them, so that a reader meets words and not stems."""
-        stems = [self._tokens.words.text(int(term)) for term in terms]
+        stems = [self._words.text(int(term)) for term in terms]
         return [spelling.get(stem, stem) for stem in stems]
 
     def spellings(self, texts: Sequence[str]) -> list[Mapping[str, str]]:
