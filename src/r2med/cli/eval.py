@@ -28,13 +28,17 @@ from r2med.cli.options import (
     MaxTokens,
     Metrics,
     Model,
+    Passages,
+    Price,
     Prompts,
     Results,
     Sample,
     Strict,
     Sweep,
     Task,
+    TokensPerSecond,
     TrustRemoteCode,
+    VectorWidth,
     Verbose,
     WorkerTimeout,
     chosen,
@@ -45,11 +49,13 @@ from r2med.cli.options import (
     with_own_models,
 )
 from r2med.cli.sweep import with_sweep
-from r2med.errors import LimitError, WorkError
+from r2med.errors import LimitError, UsageError, WorkError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from r2med.engine.estimating import Sizes
+    from r2med.report.load_table import Pace
     from r2med.results.record import Result
     from r2med.systems.build import System
 
@@ -67,6 +73,10 @@ def evaluate(
     sweep: Sweep = None,
     strict: Strict = False,
     dry_run: DryRun = False,
+    tokens_per_second: TokensPerSecond = None,
+    price: Price = None,
+    passages: Passages = None,
+    vector_width: VectorWidth = None,
     form: Format = None,
     as_json: Json = False,
     model: Model = None,
@@ -93,11 +103,18 @@ def evaluate(
     from r2med.measure.metrics import parse_metrics
     from r2med.report.console import notice_console, progress
     from r2med.report.formats import show
+    from r2med.report.load_table import Pace
     from r2med.results.evaluation import Evaluation
     from r2med.systems.build import System
 
     shown = format_of(form, as_json, ("table", "json") if dry_run else (), "an estimate")
     grouping = chosen(by, GROUPINGS, "--by")
+    if tokens_per_second and not dry_run:
+        raise UsageError("--tokens-per-second goes with --dry-run: nothing is run at that pace.")
+    if not tokens_per_second and (price, passages, vector_width) != (None, None, None):
+        raise UsageError(
+            "--price, --passages and --vector-width go with --dry-run --tokens-per-second N."
+        )
     asked = [str(metric) for metric in parse_metrics(metrics)] if metrics else []
     named = with_own_models(systems, model)
     refuse_idle(context, named)
@@ -124,6 +141,11 @@ def evaluate(
             batch_size=batch_size,
         )
         built = [System.from_spec(system, allowed) for system in named]
+        if tokens_per_second:
+            sizes = _sizes(task, data_root, results, passages)
+            pace = Pace(tokens_per_second, price)
+            _reckon(built, sizes, vector_width, pace, as_json=shown == "json")
+            return
         if dry_run:
             _estimate(built, task, data_root, results, as_json=shown == "json")
             return
@@ -220,6 +242,49 @@ def _estimate(
     else:
         for part in dict.fromkeys(str(row["part"]) for row in rows):
             console().print(estimate_table([row for row in rows if row["part"] == part], part))
+
+
+def _sizes(tasks: str, root: Path | None, results: Path, passages: int | None) -> list[Sizes]:
+    """The sizes of tasks: as published where they are, else of the data, which must be here."""
+    from r2med.engine.estimating import Sizes
+    from r2med.results.lookup import own_tasks
+    from r2med.tasks.load import load_task
+    from r2med.tasks.registry import TaskEntry, resolve
+
+    return [
+        Sizes.of(
+            each
+            if isinstance(each, TaskEntry) and each.counts
+            else load_task(each if isinstance(each, Path) else each.name, root=root),
+            passages,
+        )
+        for each in resolve(tasks, own_tasks(results))
+    ]
+
+
+def _reckon(
+    systems: Sequence[System],
+    sizes: Sequence[Sizes],
+    width: int | None,
+    pace: Pace,
+    *,
+    as_json: bool,
+) -> None:
+    """Show the work of all models as published figures suggest; nothing is loaded or run."""
+    from r2med.engine.estimating import loads
+    from r2med.report.console import console, echo, echo_json
+    from r2med.report.load_table import load_rows, load_table
+
+    every = [
+        load for each in sizes for system in systems for load in loads(system.part, each, width)
+    ]
+    unique = list({(load.part, load.stage, load.task): load for load in every}.values())
+    if as_json:
+        echo_json(load_rows(unique, pace))
+    elif not unique:
+        echo("No part of these systems runs a model.")
+    else:
+        console().print(load_table(unique, pace))
 
 
 def _seen_texts(result: Result) -> Iterator[str]:

@@ -187,6 +187,26 @@ Format = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Only say what would be asked, and what it would cost.")
 ]
+TokensPerSecond = Annotated[
+    float | None,
+    typer.Option(
+        "--tokens-per-second",
+        min=1e-9,
+        help="With --dry-run: reckon the work of all models at this pace, from published figures.",
+    ),
+]
+Price = Annotated[
+    float | None,
+    typer.Option("--price", min=0, help="With that: US dollars per hour of such hardware."),
+]
+Passages = Annotated[
+    int | None,
+    typer.Option("--passages", min=1, help="With that: so many passages in place of each corpus."),
+]
+VectorWidth = Annotated[
+    int | None,
+    typer.Option("--vector-width", min=1, help="With that: dimensions of a vector, for the disk."),
+]
 Dense = Annotated[
     str,
     typer.Option("--dense", help="Encoder of the dense candidates; none leaves BM25 alone."),

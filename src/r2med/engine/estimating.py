@@ -1,18 +1,31 @@
-"""What systems would ask of paid models, before anything is asked."""
+"""What systems would ask of models, before anything is asked.
+
+`estimates` reads a task's texts and counts what paid models would be asked. `loads` needs neither
+data nor model: it reckons all work of all models from published counts and mean lengths.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
 
 from r2med.expand.generations import FromFile
 from r2med.expand.writing import Bound, FromModel
-from r2med.remote.budget import Estimate
+from r2med.remote.budget import CHARACTERS_PER_TOKEN, Estimate
 from r2med.rerank.llm import LlmReranker
-from r2med.retrieve.api.encoder import ApiRetriever
+from r2med.retrieve.api.encoder import ApiEncoder, ApiRetriever
+from r2med.retrieve.dense.embed import SIDES, Side
 from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, bind
 from r2med.systems.work import Part, Stage
-from r2med.tasks.task import Task
+from r2med.tasks.registry import TaskEntry
+from r2med.tasks.statistics import counts, statistics
+from r2med.tasks.task import Corpus, Judgements, Queries, Task
 
 
 class Paid(NamedTuple):
@@ -71,3 +84,163 @@ def _encoding(
         count = len(task.queries) * method.n
         texts = retriever.estimate_generated(count, expected, most)
         yield Paid(f"{name} (generated texts)", texts)
+
+
+LoadStage = Literal["documents", "queries", "generate", "rerank"]
+#: Engines of retrievers that run a model on texts, and those of them that keep one vector per text.
+_ENCODING = ("dense", "api", "sparse", "late", "custom")
+_ONE_VECTOR = ("dense", "api", "custom")
+#: Documents of a collection that stands for one that is not here: more than any reranker reads.
+_STAND_IN = 1000
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much text a task holds; lengths are means, in tokens."""
+
+    task: str
+    entry: TaskEntry | None
+    documents: int
+    """Distinct texts, since equal ones are encoded once."""
+    document_tokens: float
+    queries: int
+    query_tokens: float
+
+    @classmethod
+    def of(cls, task: TaskEntry | Task, passages: int | None = None) -> Sizes:
+        """As published for a registered task, or of data that is here.
+
+        `passages` counts that many documents, each as long as the task's are in the mean.
+        """
+        entry = task if isinstance(task, TaskEntry) else task.entry
+        if isinstance(task, TaskEntry):
+            counted, found, tokens = task.counts, task.statistics, task.readme
+        else:
+            counted, found, tokens = counts(task), statistics(task), {}
+        means = {
+            side: found[f"{name}_text"]["average_text_length"] / CHARACTERS_PER_TOKEN
+            for side, name in (("doc", "documents"), ("query", "queries"))
+        }
+        return cls(
+            task.name,
+            entry,
+            passages or found["documents_text"].get("unique_texts") or counted["documents"],
+            tokens.get("doc_len_tokens", means["doc"]),
+            counted["queries"],
+            tokens.get("query_len_tokens", means["query"]),
+        )
+
+    @cached_property
+    def stand_in(self) -> Task:
+        """A small collection of texts of the mean lengths, with as many queries."""
+        nothing = pa.nulls(self.queries, pa.large_string())
+        count = min(self.documents, _STAND_IN)
+        none = pa.array([], type=pa.large_string())
+        return Task(
+            name=self.task,
+            suite=None,
+            corpus=Corpus(_numbered(count), _texts(count, self.document_tokens)),
+            queries=Queries(
+                _numbered(self.queries),
+                _texts(self.queries, self.query_tokens),
+                nothing,
+                nothing,
+                nothing,
+            ),
+            judgements=Judgements(none, none, np.zeros(0, dtype=np.int32)),
+            source=Path(),
+            entry=self.entry,
+        )
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one stage of a system would take on one task, reckoned from sizes alone."""
+
+    task: str
+    part: str
+    stage: LoadStage
+    texts: int
+    """Texts, pairs, or requests of a language model."""
+    tokens: int
+    """Read and written, after long texts are cut to the model's limit."""
+    vector_bytes: int | None = 0
+    """What the store would hold; None where the width of a vector is not known."""
+    bill: float | None = None
+    """US dollars that a server asks, where its price is known."""
+
+
+def loads(part: Part, sizes: Sizes, width: int | None = None) -> Iterator[Load]:
+    """Everything that models would do for a system on a task; neither has to be here.
+
+    `width` is the number of dimensions of a vector, which only the model itself knows.
+    """
+    yield from _loads(part.stage, sizes, width)
+
+
+def _loads(stage: Stage, sizes: Sizes, width: int | None, written: float = 0) -> Iterator[Load]:
+    """`written` are the tokens that a language model writes for each query, to be searched with."""
+    match stage:
+        case Retrieval(entry=entry) if entry.engine in _ENCODING:
+            yield from _encoded(stage, sizes, width, written)
+        case Fused(members=members):
+            for member in members:
+                yield from _loads(member.stage, sizes, width, written)
+        case Expanding(name=name, expander=expander, first=first):
+            method = expander.method
+            bound = expander.live(sizes.stand_in, stage.finders)
+            if method.generations in ("auto", "live"):
+                yield _asked("generate", name, bound.estimate(), sizes)
+            expected = bound.chat.llm.expected_tokens
+            each = min(expected, method.max_tokens or expected)
+            yield from _loads(first.stage, sizes, width, method.n * each)
+        case Reranking(name=name, first=first, reranker=reranker):
+            yield from _loads(first.stage, sizes, width)
+            depth = min(stage.reranked, first.stage.depth, sizes.documents)
+            if isinstance(reranker, LlmReranker):
+                yield _asked("rerank", name, reranker.estimate(sizes.stand_in, depth), sizes)
+            else:
+                pair = sizes.query_tokens + sizes.document_tokens
+                limit = float(str(stage.settings.get("max_length") or np.inf))
+                pairs = sizes.queries * depth
+                yield Load(sizes.task, name, "rerank", pairs, round(pairs * min(pair, limit)))
+
+
+def _encoded(stage: Retrieval, sizes: Sizes, width: int | None, written: float) -> Iterator[Load]:
+    settings, engine = stage.settings, stage.entry.engine
+    limits = {
+        side: float(str(settings.get(f"{side}_max_length") or settings.get("max_length") or np.inf))
+        for side in SIDES
+    }
+    numbers = int(str(settings.get("dimensions") or 0)) or width
+    vector: int | None = None
+    if numbers and engine in _ONE_VECTOR:
+        vector = numbers * (2 if settings.get("storage") == "float16" else 4)
+    query = sizes.query_tokens + written
+    price = None
+    if isinstance(stage.retriever, ApiRetriever):
+        price = cast("ApiEncoder", stage.retriever.encoders["query"]).settings.known_price()
+    sides: tuple[tuple[LoadStage, Side, int, float], ...] = (
+        ("documents", "document", sizes.documents, sizes.document_tokens),
+        ("queries", "query", sizes.queries, query),
+    )
+    for name, side, count, length in sides:
+        tokens = round(count * min(length, limits[side]))
+        held = None if vector is None else count * vector
+        bill = price.of(tokens) if price else None
+        yield Load(sizes.task, stage.name, name, count, tokens, held, bill)
+
+
+def _asked(stage: LoadStage, part: str, estimate: Estimate, sizes: Sizes) -> Load:
+    tokens = estimate.prompt_tokens + estimate.completion_tokens
+    return Load(sizes.task, part, stage, estimate.calls, tokens, bill=estimate.money)
+
+
+def _numbered(count: int) -> pa.LargeStringArray:
+    return pa.array([str(row) for row in range(count)], type=pa.large_string())
+
+
+def _texts(count: int, tokens: float) -> pa.LargeStringArray:
+    """Texts of a mean length, each of its own: equal requests would be asked once."""
+    rest = " vivit" * max(0, round(tokens * CHARACTERS_PER_TOKEN / 6) - 1)
+    return pa.array([f"{row:05d}{rest}" for row in range(count)], type=pa.large_string())
