@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.running import run
+
 ROOT = Path(__file__).parent.parent
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -76,6 +78,15 @@ def test_the_readme_names_every_extra_that_users_install() -> None:
     named = re.findall(r"r2med\[([a-z-]+)\]", (ROOT / "README.md").read_text(encoding="utf-8"))
 
     assert set(named) == extras
+
+
+def test_the_readme_shows_what_the_command_prints() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    command, shown = re.findall(r"```console\n\$ r2med (.*)\n```\n\n```text\n([^`]*)```", text)[0]
+
+    printed = [line.rstrip() for line in run(*command.split()).out.splitlines()]
+
+    assert printed[: len(shown.splitlines())] == shown.splitlines()
 
 
 def test_every_guide_is_listed_in_the_readme() -> None:

