@@ -76,6 +76,7 @@ def test_one_rule_mends_every_permutation(
         ('{"[1]": 5, "[1]": 9, "[2]": 11, "[30]": 4}', {0: 5}),
         ("[1]: 10\n[2]: 0", {0: 10, 1: 0}),
         ("The best is [2].", None),
+        ('The highest score is "2:3", seen at 10:30.', None),
         ("", None),
     ],
 )

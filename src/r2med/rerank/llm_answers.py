@@ -9,7 +9,8 @@ from r2med.expand.answers import is_refusal
 
 _BRACKETED = re.compile(r"\[\s*(\d+)\s*\]")
 _INTEGER = re.compile(r"\d+")
-_SCORED = re.compile(r"\[?(\d+)\]*[\"']?\s*:\s*[\"']?(\d+(?:\.\d+)?)(?![\d.])")
+_SCORED = re.compile(r"(?:\[(\d+)\]+[\"']?|[\"'](\d+)[\"'])\s*:\s*[\"']?(\d+(?:\.\d+)?)(?![\d.])")
+_LONGEST = 100_000
 _END_OF_THOUGHT = re.compile(r"</(?:think|reason)>")
 _THOUGHT_MARKS = re.compile(r"</?(?:think|reason)>")
 
@@ -65,10 +66,11 @@ def read_order(conclusion: str, count: int) -> Order | None:
 def read_scores(conclusion: str, count: int) -> tuple[dict[int, float], Order] | None:
     """Scores from 0 to 10 by position, as in `{"[1]": 5, "[2]": 3}`; None if there are none.
 
-    The same rule as for orders. Broken JSON is read as far as it goes, and a score off the scale is
-    none.
+    The same rule as for orders. A number in brackets or quotes names a passage; broken JSON is read
+    as far as it goes, and a score off the scale is none.
     """
-    rows = [(int(name) - 1, float(score)) for name, score in _SCORED.findall(conclusion[:100_000])]
+    found = _SCORED.findall(conclusion[:_LONGEST])
+    rows = [(int(name or quoted) - 1, float(score)) for name, quoted, score in found]
     known = [(place, score) for place, score in rows if 0 <= place < count and score <= 10]
     if not known:
         return None
