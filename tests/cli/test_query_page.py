@@ -143,3 +143,29 @@ def test_a_document_has_one_rank_stored_and_run() -> None:
     stored = json.loads(page("bm25", "--json", task=folder))
 
     assert anew["positives"][0]["first_stage_rank"] == stored["positives"][0]["rank"] == 20
+
+
+def test_a_fusion_s_page_shows_each_member_s_rank_the_generation_and_the_prompt(
+    server: LLMServer,
+) -> None:
+    fusion = "(hyde:qwen-7b | bm25) + bm25-lucene"
+    run("eval", fusion, "--task", TASK)
+    sent = [seen.body["messages"][0]["content"] for seen in server.seen]
+
+    shown = " ".join(page(fusion, "--full").split())
+    told = json.loads(page(fusion, "--json"))
+
+    assert "members: hyde:qwen-7b | bm25 " in shown and "; bm25-lucene " in shown
+    assert "A passage about sympathetic vasoconstriction." in shown
+    assert "prompt, as it was sent" in shown
+    assert told["expansion"]["prompt"] in sent
+    assert " ".join(told["expansion"]["prompt"].split()) in shown
+    ranks = told["members"]["bm25-lucene"]
+    assert set(ranks) == {each["document_id"] for each in told["positives"]}
+    assert len(server.seen) == len(sent)
+
+
+def test_no_prompt_is_shown_for_generations_made_elsewhere() -> None:
+    run("eval", given_system(), "--task", TASK)
+
+    assert "prompt, as it was sent" not in page(given_system())

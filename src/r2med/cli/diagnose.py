@@ -85,7 +85,7 @@ def diagnose(
         return
     refuse_unread(context, "with --query", "limit", "file")
     if not run:
-        refuse_unread(context, "without --run", "fresh", "llm_url", "prompts")
+        refuse_unread(context, "without --run", "fresh", "llm_url")
     page = explain(
         system,
         _holder(query, task, data_root, results),

@@ -7,6 +7,7 @@ and searches for this query alone, whatever is stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from r2med.expand.generations import FromFile
 from r2med.expand.writing import FromModel
 from r2med.results.diagnosis.diagnose import diagnose_ranking
 from r2med.results.diagnosis.findings import Diagnosis, QueryFinding, TaskDiagnosis
-from r2med.results.lookup import Ranking, find_ranking
+from r2med.results.lookup import Ranking, find_ranking, leaves
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.bm25.retriever import Bm25Retriever
@@ -34,7 +35,7 @@ from r2med.retrieve.interface import (
 from r2med.runs import Run
 from r2med.runs.ties import ordered
 from r2med.systems.build import System
-from r2med.systems.stages import Expanding, Reranking, Retrieval
+from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval
 from r2med.systems.work import Stage
 from r2med.tabular import Tabular
 from r2med.tasks.task import Queries, Task
@@ -70,6 +71,10 @@ class Explained(Tabular):
     """Where the generation comes from."""
     changes: Mapping[str, tuple[Change, ...]] = field(default_factory=dict)
     """By positive, term by term, the largest difference first, where scores are sums of terms."""
+    prompt: str | None = None
+    """What the model was asked first; None where nobody was asked, or in other words than now."""
+    members: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Of a fusion: by member the rank of each document that it lists, where it is stored."""
 
     drawn_by = "r2med.report.diagnosis"
 
@@ -92,8 +97,15 @@ class Explained(Tabular):
             "expansion": self.expanded
             and {
                 "source": self.source,
+                "prompt": self.prompt,
                 "samples": [asdict(sample) for sample in self.expanded.samples],
                 "traces": [asdict(trace) for trace in self.expanded.traces],
+            },
+            "members": {
+                name: {
+                    each.document_id: ranks.get(each.document_id) for each in self.query.positives
+                }
+                for name, ranks in self.members.items()
             },
             "changes": {
                 name: [asdict(change) for change in changes]
@@ -122,15 +134,23 @@ def explain(
     except MissingError as problem:
         raise MissingError(f"{problem}\nOr run this query alone with --run.") from None
     diagnosis = diagnose_ranking(ranking, task, results=results, only=query_id)
-    stage = _expanding(ranking.result)
+    whole = _stage(ranking.result)
+    stage = _expanding(whole)
+    members = _members(whole, query_id, task, results, folder)
     expansion = _kept(ranking.result, stage, alone) if ranking.result and stage else None
-    if stage is None or expansion is None:
+    if ranking.result is None or stage is None or expansion is None:
         gone = "generated: the texts are no longer kept; --run asks the model."
         note = (gone,) if stage else ()
-        return Explained(task, replace(diagnosis, open=(*diagnosis.open, *note)))
-    explained = _explained(task, diagnosis, expansion)
+        open_to = replace(diagnosis, open=(*diagnosis.open, *note))
+        return Explained(task, open_to, members=members)
+    explained = replace(
+        _explained(task, diagnosis, expansion),
+        members=members,
+        prompt=_prompt(ranking.result, stage, alone, terms),
+    )
     retrieval = stage.first.stage
-    if not isinstance(retrieval, Retrieval) or not isinstance(retrieval.retriever, Bm25Retriever):
+    sums = isinstance(retrieval, Retrieval) and isinstance(retrieval.retriever, Bm25Retriever)
+    if members or not isinstance(retrieval, Retrieval) or not sums:
         return explained
     searcher = retrieval.retriever.prepare(task)
     return replace(explained, changes=_changes(searcher, alone, expansion, diagnosis))
@@ -141,7 +161,7 @@ def generated(result: Result, task: Task, query_id: str) -> tuple[Expanded | Non
 
     No model is asked.
     """
-    stage = _expanding(result)
+    stage = _expanding(_stage(result))
     expansion = _kept(result, stage, _alone(task, query_id)) if stage else None
     if expansion is None:
         return None, ""
@@ -194,13 +214,14 @@ def _run(system: System, task: Task, alone: Task) -> Explained:
     if not isinstance(stage, Expanding) or not isinstance(stage.first.stage, Retrieval):
         raise UsageError(
             "--run explains an expander and one retriever, as in 'hyde:smollm2 | bm25'; got "
-            f"{str(system)!r}."
+            f"{str(system)!r}. Any other system is explained from its stored result."
         )
     try:
         bound = stage.bound(alone)
         if isinstance(bound, FromModel):
             bound = replace(bound, keep=False)
         expansion = bound.expand()
+        prompt = bound.plan.openings[0] if isinstance(bound, FromModel) else None
     finally:
         system.conditions.close()
     retrieval = stage.first.stage
@@ -212,7 +233,7 @@ def _run(system: System, task: Task, alone: Task) -> Explained:
     [query_id] = alone.queries.ids.to_pylist()
     diagnosis = diagnose_ranking(Ranking(str(system), after), task, below=before, only=query_id)
     changes = _changes(searcher, alone, expansion, diagnosis)
-    return replace(_explained(task, diagnosis, expansion), changes=changes)
+    return replace(_explained(task, diagnosis, expansion), changes=changes, prompt=prompt)
 
 
 def _explained(task: Task, diagnosis: TaskDiagnosis, expansion: Expansion) -> Explained:
@@ -239,15 +260,45 @@ def _alone(task: Task, query_id: str) -> Task:
     )
 
 
-def _expanding(result: Result | None) -> Expanding | None:
-    """The stage of a stored system that expands queries, below rerankers."""
+def _stage(result: Result | None) -> Stage | None:
+    """The stages of a stored system, below rerankers."""
     try:
         stage: Stage | None = System.from_spec(result.system).stage if result else None
     except R2MedError:  # a model or file of the user's that is not here
         return None
     while isinstance(stage, Reranking):
         stage = stage.first.stage
+    return stage
+
+
+def _expanding(stage: Stage | None) -> Expanding | None:
+    """The stage that expands queries, or the first member of a fusion that does."""
+    if isinstance(stage, Fused):
+        found = (_expanding(member.stage) for member in stage.members)
+        return next((each for each in found if each is not None), None)
     return stage if isinstance(stage, Expanding) else None
+
+
+def _members(
+    stage: Stage | None, query_id: str, task: Task, results: Sequence[Result], folder: Path
+) -> dict[str, dict[str, int]]:
+    """The ranks of a query's documents in each member of a fusion that has a stored result."""
+    ranks: dict[str, dict[str, int]] = {}
+    for member in stage.members if isinstance(stage, Fused) else ():
+        with suppress(R2MedError):
+            own = find_ranking(member.text, results, task, folder, lambda message: None)
+            listed = enumerate(own.run.listed(query_id), start=1)
+            ranks[member.text] = {document: rank for rank, document in listed}
+    return ranks
+
+
+def _prompt(result: Result, stage: Expanding, alone: Task, conditions: Conditions) -> str | None:
+    """What the model was asked about a query, where the prompt's words are still the same."""
+    if result.record.facts.get(stage.name, {}).get("generations_from") != "live":
+        return None
+    live = replace(stage.expander, conditions=conditions).live(alone, stage.finders)
+    recorded = {value for _, value in leaves(result.record.system.identity)}
+    return live.plan.openings[0] if live.prompt.hash in recorded else None
 
 
 def _kept(result: Result, stage: Expanding, alone: Task) -> Expansion | None:

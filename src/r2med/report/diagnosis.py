@@ -193,6 +193,9 @@ def _draw_generations(page: Explained, out: Paper, full: bool) -> None:
     expanded = page.expanded
     assert expanded is not None
     method = page.diagnosis.system.partition(" | ")[0]
+    if page.prompt is not None:
+        out.print("\nprompt, as it was sent", style="bold")
+        _indented(_cut(page.prompt.strip(), full), out)
     for number, sample in enumerate(expanded.samples, start=1):
         several = f" · sample {number} of {len(expanded.samples)}"
         which = several if len(expanded.samples) > 1 else ""
@@ -254,6 +257,12 @@ def _draw_positive(
     out.print(f"{rank}{moved} · {positive.document_id} · {title}")
     _indented(_document(page.task, positive.document_id, out.width - 4), out, style="dim")
     _indented(evidence(query, positive), out)
+    if page.members:
+        ranks = (
+            f"{name} {own.get(positive.document_id, 'not listed')}"
+            for name, own in page.members.items()
+        )
+        _indented(f"members: {'; '.join(ranks)}", out)
     changes = page.changes.get(positive.document_id, ())
     for name, sign in (("gained", 1), ("lost", -1)):
         own = [change for change in changes if sign * change.difference > 0]
