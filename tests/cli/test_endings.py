@@ -78,7 +78,9 @@ def test_output_that_cannot_be_written_is_one_message() -> None:
         done = ended(start("leaderboard", stdout=full))
 
     assert done.code == 1
-    assert done.err.startswith("error: writing failed: no space is left on this disk.\n")
+    assert done.err.startswith(
+        "error: writing to standard output: no space is left on this disk.\n"
+    )
     assert "Traceback" not in done.err
 
 

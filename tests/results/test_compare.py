@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -218,3 +219,13 @@ def test_a_result_of_other_data_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="Run it again"):
         find_ranking("bm25", [result], newer, tmp_path / "results")
+
+
+def test_two_results_of_one_name_are_told_apart_by_key() -> None:
+    first = store(ROOT, "bm25", "demo/biology", ranks(1, 2, 0, 3))
+    system = replace(first.record.system, identity={"model": "another"})
+    other = replace(first, record=replace(first.record, system=system))
+
+    assert compare(first, other).systems == (f"bm25 ({first.key})", f"bm25 ({other.key})")
+    with pytest.raises(UsageError, match="the same system is given twice"):
+        compare(first, first)

@@ -41,6 +41,10 @@ _REFUSALS = {
 }
 
 
+#: Files that are written are named, so without a name these are of the output.
+_OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
 class Interrupted(BaseException):
     """Ctrl-C or a request to terminate; the argument says what is kept and how to go on."""
 
@@ -108,7 +112,10 @@ def refusal(error: OSError) -> str:
     """What the operating system refused: where, what, and what to do."""
     what, remedy = _REFUSALS.get(error.errno or 0, (error.strerror or str(error), ""))
     name = error.filename
-    where = os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else "writing failed"
+    nameless = (
+        "writing to standard output" if error.errno in _OF_WRITING else "a file or connection"
+    )
+    where = os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else nameless
     return "\n".join(filter(None, [f"{where}: {what}.", remedy]))
 
 

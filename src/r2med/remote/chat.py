@@ -219,7 +219,7 @@ class Chat:
             prompt_tokens=prompts,
             completion_tokens=new,
             money=self.price.of(prompts, new) if self.price else None,
-            basis=f"4 characters per token; {basis}",
+            basis=f"4 characters per token; {basis}{self.llm.priced}",
         )
         return estimate.at_most(self.most(todo), self.price)
 

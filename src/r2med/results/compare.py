@@ -6,8 +6,9 @@ that says what to run. Differences are A minus B everywhere.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,7 @@ def aligned(
     loaded = list(islice(load_tasks(task, root=root, own=own), 2)) if task and needed else []
     folder = Path(results) if isinstance(results, str | Path) else Path("the results given")
     stored = _stored(results, tell)
-    sides = [_side(each, stored, loaded, metric, folder, tell) for each in systems]
+    sides = _told_apart([_side(each, stored, loaded, metric, folder, tell) for each in systems])
     twice = [side.name for place, side in enumerate(sides) if side.name in _names(sides[:place])]
     if twice:
         raise UsageError(f"compare: the same system is given twice, {twice[0]}.")
@@ -188,6 +189,19 @@ class _Side:
 
     name: str
     trials: Sequence[_Trial] = field(default_factory=list)
+
+
+def _told_apart(sides: Sequence[_Side]) -> list[_Side]:
+    """Sides whose name another has too, with the key of their one result."""
+    names = Counter(_names(sides))
+    return [
+        replace(side, name=f"{side.name} ({side.trials[0].source.key})")
+        if names[side.name] > 1
+        and len(side.trials) == 1
+        and isinstance(side.trials[0].source, Result)
+        else side
+        for side in sides
+    ]
 
 
 def _names(sides: Sequence[_Side]) -> list[str]:

@@ -110,7 +110,7 @@ class ApiRetriever(DenseRetriever):
             prompt_tokens=tokens,
             completion_tokens=0,
             money=price.of(tokens) if price else None,
-            basis="4 characters per token; long texts are counted",
+            basis=f"4 characters per token; long texts are counted{encoder.settings.priced}",
         )
         return estimate.at_most(Tokens(most), price)
 

@@ -59,6 +59,13 @@ class ApiSettings:
         """What the server is told about a side; empty is nothing."""
         return self.query_input_type if side == "query" else self.document_input_type
 
+    @property
+    def priced(self) -> str:
+        """Where its price comes from, as the end of a sentence; nothing where none is known."""
+        if not self.price or not self.price_source:
+            return ""
+        return f"; price of {self.price_date or 'no date'} ({self.price_source})"
+
     def known_price(self) -> Price | None:
         """Dollars per million tokens, where they are known."""
         return Price(self.price) if self.price >= 0 else None
