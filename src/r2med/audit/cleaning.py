@@ -18,7 +18,7 @@ from r2med.audit.evaluation import Evaluation
 from r2med.audit.files import TrainingFile, pieces
 from r2med.audit.reading import Reading, rows
 from r2med.audit.scanning import Hit, Scan
-from r2med.errors import DataError, UsageError
+from r2med.errors import DataError
 
 REMOVED = "removed.jsonl"
 
@@ -31,12 +31,11 @@ def write_clean(
     *,
     fields: Sequence[str] = (),
 ) -> dict[str, tuple[int, int]]:
-    """Write every file without its offending rows; rows removed and kept, by file.
+    """Write every file without its offending rows into an empty folder.
 
-    Rows of boilerplate, of short texts and of neighbours stay.
+    Returns the rows removed and kept, by file. Rows of boilerplate, of short texts and of
+    neighbours stay.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"--write-clean {out} is not empty, and nothing in it was touched.")
     if found.failed:
         raise DataError(
             f"{', '.join(found.failed)} could not be read to the end, so it cannot be cleaned."

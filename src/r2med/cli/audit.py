@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from r2med.tabular import Tabular
     from r2med.tasks.task import Task
 
+_REPORTS = ("audit.md", "audit.json")
+
 
 def audit(
     training: Annotated[
@@ -94,6 +96,7 @@ def audit(
     from r2med.report.formats import show
 
     shown = format_of(form, as_json)
+    _check_free(out, write_clean, force=force)
     if itself is not None:
         if training or task or exclusions or write_clean:
             raise UsageError("--self takes no TRAIN, --task, --exclusions or --write-clean.")
@@ -118,7 +121,7 @@ def audit(
             force=force,
         )
     if out is not None:
-        _write(value, out, force=force)
+        _write(value, out)
     show(value, shown, limit=limit)
 
 
@@ -188,7 +191,19 @@ def _training(
     return outcome
 
 
-def _write(value: Tabular, out: Path, *, force: bool) -> None:
+def _check_free(out: Path | None, write_clean: Path | None, *, force: bool) -> None:
+    """Refuse before the work what could not be written after it."""
+    taken = [name for name in _REPORTS if out is not None and (out / name).exists()]
+    if taken and not force:
+        raise UsageError(
+            f"--out {out}: {taken[0]} is there, and was not touched; --force replaces it."
+        )
+    clean = write_clean
+    if clean is not None and clean.exists() and (not clean.is_dir() or any(clean.iterdir())):
+        raise UsageError(f"--write-clean {clean} is not empty, and nothing in it was touched.")
+
+
+def _write(value: Tabular, out: Path) -> None:
     """The report as Markdown and JSON."""
     import json
     from importlib import import_module
@@ -198,15 +213,8 @@ def _write(value: Tabular, out: Path, *, force: bool) -> None:
 
     page = Page()
     import_module(value.drawn_by).draw(value, page, limit=1000)
-    texts = {
-        "audit.md": page.to_markdown() + "\n",
-        "audit.json": json.dumps(value.to_json(), indent=1),
-    }
-    for name, text in texts.items():
-        if (out / name).exists() and not force:
-            raise UsageError(
-                f"--out {out}: {name} is there, and was not touched; --force replaces it."
-            )
+    texts = (page.to_markdown() + "\n", json.dumps(value.to_json(), indent=1))
+    for name, text in zip(_REPORTS, texts, strict=True):
         with atomic_file(out / name) as draft:
             draft.write_text(text, encoding="utf-8")
 
