@@ -42,6 +42,8 @@ class ProtocolComparison(Tabular):
     """By protocol the fields of which nothing is known; only those that another one has."""
     beside: tuple[tuple[str, ...], ...] = ()
     """For each of them the printed figures that it may be set beside."""
+    unverified: tuple[str, ...] = ()
+    """Settings of a registered model that could not be verified, after its name."""
 
     drawn_by = "r2med.report.protocols"
 
@@ -69,7 +71,7 @@ def compare_protocols(*systems: str) -> ProtocolComparison:
         tuple(str(work) for figure in printed_beside(text) for work in figure.works)
         for text in texts
     )
-    return replace(compared, beside=beside)
+    return replace(compared, beside=beside, unverified=_unverified(texts))
 
 
 def compare_figures(system: str) -> ProtocolComparison:
@@ -80,7 +82,8 @@ def compare_figures(system: str) -> ProtocolComparison:
         + (f": {figure.variant}" if figure.variant else "")
         for figure in figures
     ]
-    return _compared(names, [_fields_of_figure(figure) for figure in figures])
+    compared = _compared(names, [_fields_of_figure(figure) for figure in figures])
+    return replace(compared, unverified=_unverified([system]))
 
 
 def printed_beside(system: str) -> tuple[Printed, ...]:
@@ -121,6 +124,13 @@ def _compared(names: Sequence[str], protocols: Sequence[Fields]) -> ProtocolComp
             for place, name in enumerate(names)
         },
     )
+
+
+def _unverified(systems: Sequence[str]) -> tuple[str, ...]:
+    units = [unit for system in systems for unit in units_of(parse(system))]
+    known = [entries()[unit.name.lower()] for unit in units if unit.name.lower() in entries()]
+    found = [f"{entry.name}: {entry.unverified}" for entry in known if entry.unverified]
+    return tuple(dict.fromkeys(found))
 
 
 def _fields_of_system(spec: Spec) -> Fields:

@@ -383,3 +383,16 @@ def test_a_result_tells_the_encoder_and_is_reused(bert: Path) -> None:
     assert not first.reused
     assert again.reused
     assert first.record.facts[f"bge[checkpoint={bert}]"]["documents"]
+
+
+def test_a_protocol_is_recorded_and_counts_in_the_identity_by_what_it_sets(tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "mistral", "mistral")
+    long = 'max_length=512,query_instruction="Instruct: Given a {kind}, {purpose}.\\nQuery: "'
+    own, preset, written = (
+        r2med.evaluate(f"e5[checkpoint={folder}{more}]", own_task())
+        for more in ("", ",protocol=reasonembed", f",{long}")
+    )
+
+    assert preset.record.system.spec == f"e5[checkpoint={folder},protocol=reasonembed]"
+    assert preset.record.system.identity == written.record.system.identity
+    assert preset.record.system.identity != own.record.system.identity
