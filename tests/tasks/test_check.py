@@ -168,6 +168,7 @@ def test_own_data_has_a_leaderboard_plots_and_cards(tmp_path: Path) -> None:
     drawn = run("plot", "heatmap", "--task", f"one,{second}", "--out", "map.svg")
     cards = run("tasks", "card", str(first), "two", "--out", "cards", "--dense", "none")
     mixed = run("leaderboard", "--task", f"{first},demo")
+    parted = run("eval", "bm25", "--task", str(first), str(second))
 
     assert [task["name"] for task in board["tasks"]] == ["one", "two"]
     assert {row["label"] or row["system"] for row in board["rows"]} == {"mine", "bm25-nano"}
@@ -176,3 +177,4 @@ def test_own_data_has_a_leaderboard_plots_and_cards(tmp_path: Path) -> None:
     assert drawn.code == 0 and "mine" in Path("map.svg").read_text()
     assert cards.code == 0 and Path("cards", "two.md").is_file()
     assert mixed.code == 2 and "one suite at a time" in mixed.err
+    assert parted.code == 2 and f"--task FIRST,{second}" in parted.err

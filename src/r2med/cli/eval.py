@@ -116,6 +116,7 @@ def evaluate(
             "--price, --passages and --vector-width go with --dry-run --tokens-per-second N."
         )
     asked = [str(metric) for metric in parse_metrics(metrics)] if metrics else []
+    _refuse_tasks(systems or ())
     named = with_own_models(systems, model)
     refuse_idle(context, named)
     if dry_run:
@@ -168,6 +169,20 @@ def evaluate(
         show(Evaluation(finished, asked), shown, by=grouping)
     if stopped is not None:
         raise stopped
+
+
+def _refuse_tasks(systems: Sequence[str]) -> None:
+    """A folder of data among the systems is meant as a second task."""
+    from r2med.home import user_path
+    from r2med.tasks.reading.source import holds_task
+
+    for text in systems:
+        folder = user_path(text) if text.startswith((".", "/", "~")) else None
+        if folder and folder.is_dir() and holds_task(folder):
+            raise UsageError(
+                f"{text} holds a task, not a system. Several tasks are parted by commas: "
+                f"--task FIRST,{text}"
+            )
 
 
 def _run(

@@ -61,13 +61,14 @@ def find_source(folder: Path, split: str | None = None) -> Source:
 
 def task_folders(folder: Path) -> list[Path]:
     """The folder itself, or the folders in it that hold tasks, where it holds none of its own."""
-    if _holds_task(folder):
+    if holds_task(folder):
         return [folder]
     children = sorted(child for child in folder.iterdir() if child.is_dir())
-    return [child for child in children if _holds_task(child)] or [folder]
+    return [child for child in children if holds_task(child)] or [folder]
 
 
-def _holds_task(folder: Path) -> bool:
+def holds_task(folder: Path) -> bool:
+    """Whether the files of a task are there, or of several as splits."""
     try:
         return bool(_r2med(folder) or _beir(folder, None) or _parquet(folder, None))
     except (MissingError, UsageError):  # several splits, of which one must be chosen
