@@ -61,14 +61,16 @@ def test_too_few_systems_is_an_error_that_says_which_there_are(results: list[Res
         fidelity("demo/biology", "nano#NanoDemoBiology", few)
 
 
-def other_data(documents: int) -> Task:
-    """Another form of the same source, under the name that the first has."""
-    build(load_task("demo/biology"), "other", Recipe(documents=documents), force=True)
-    return load_task("other#NanoDemoBiology", name="nano#NanoDemoBiology")
+def other_data(folder: Path, documents: int) -> Task:
+    """Another form of the same source, built in the place of the first."""
+    build(load_task("demo/biology"), folder / "nano", Recipe(documents=documents), force=True)
+    return load_task(f"{folder / 'nano'}#NanoDemoBiology")
 
 
-def test_results_on_other_data_of_a_task_are_told_and_not_counted(results: list[Result]) -> None:
-    on_other = evaluate(SYSTEMS[:3], [other_data(50)])
+def test_results_on_other_data_of_a_task_are_told_and_not_counted(
+    results: list[Result], tmp_path: Path
+) -> None:
+    on_other = evaluate(SYSTEMS[:3], [other_data(tmp_path, 50)])
 
     found = fidelity("demo/biology", "nano#NanoDemoBiology", [*on_other, *results], resamples=100)
 
@@ -80,9 +82,9 @@ def test_results_on_other_data_of_a_task_are_told_and_not_counted(results: list[
 
 
 def test_too_few_systems_on_the_newest_data_is_an_error_that_tells_of_the_other(
-    results: list[Result],
+    results: list[Result], tmp_path: Path
 ) -> None:
-    on_other = evaluate(SYSTEMS[:1], [other_data(50)])
+    on_other = evaluate(SYSTEMS[:1], [other_data(tmp_path, 50)])
 
     with pytest.raises(MissingError, match="4 stored results are on other data"):
         fidelity("demo/biology", "nano#NanoDemoBiology", [*on_other, *results])
