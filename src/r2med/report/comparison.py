@@ -12,6 +12,7 @@ from r2med.report.table import (
     Grid,
     Paper,
     SystemName,
+    fitting,
     p_value,
     points,
     print_fitting,
@@ -34,13 +35,19 @@ def _draw_pair(comparison: Comparison, pair: Pair, out: Paper) -> None:
     a, b = comparison.systems
     out.print(f"A = {a}\nB = {b}", style="bold")
     out.print(_data(comparison))
-    layouts = (_pair_grid(pair, comparison.metric, narrow=narrow) for narrow in (False, True))
-    print_fitting(layouts, out)
-    for line in _legend(pair):
+    layouts = (_pair_grid(pair, comparison.metric, left_out) for left_out in _LEFT_OUT)
+    grid = fitting(layouts, out.width)
+    out.print(grid)
+    for line in _legend(pair, {str(column.title) for column in grid.columns}):
         out.print(line, style="dim")
 
 
-def _pair_grid(pair: Pair, metric: str, *, narrow: bool) -> Grid:
+#: Columns that the layouts do without, from wide to narrow; the narrow ones also round more.
+_LEFT_OUT = ((), ("n",), ("n", "t"), ("n", "t", "d"))
+
+
+def _pair_grid(pair: Pair, metric: str, left_out: Sequence[str]) -> Grid:
+    narrow = bool(left_out)
     named: list[tuple[str, Difference, float | None]] = [
         (task_label(each.task), each.difference, each.p_holm) for each in pair.tasks
     ]
@@ -51,8 +58,8 @@ def _pair_grid(pair: Pair, metric: str, *, narrow: bool) -> Grid:
         {metric: Text(name), **_cells(difference, p_holm, digits=1 if narrow else 2)}
         for name, difference, p_holm in named
     ]
-    left_out = {*(["Holm"] if len(pair.tasks) == 1 else []), *(["n"] if narrow else [])}
-    titles = [title for title in lines[0] if title not in left_out]
+    without = {*left_out, *(["Holm"] if len(pair.tasks) == 1 else [])}
+    titles = [title for title in lines[0] if title not in without]
     return Grid(
         [Column(title, right=title != metric) for title in titles],
         [[line[title] for title in titles] for line in lines],
@@ -80,15 +87,16 @@ def _cells(difference: Difference, p_holm: float | None, *, digits: int) -> dict
     }
 
 
-def _legend(pair: Pair) -> list[str]:
+def _legend(pair: Pair, shown: set[str]) -> list[str]:
     many = len(pair.tasks) > 1
     corrected = "; Holm: p corrected over the tasks" if many else ""
     which = "Holm's p, of means p," if many else "p"
+    t_test = ", t: paired t-test" if "t" in shown else ""
+    effect = "d: effect size, mean difference / standard deviation. " if "d" in shown else ""
     lines = [
         f"× 100. A-B: mean difference, *: {which} < {SIGNIFICANT}; 95 %: its t interval, wider "
-        "for heavy tails. p: paired "
-        f"randomisation test, t: paired t-test, two-sided{corrected}. "
-        "d: effect size, mean difference / standard deviation. w/t/l: queries A won, tied, lost."
+        f"for heavy tails. p: paired randomisation test{t_test}, two-sided{corrected}. {effect}"
+        "w/t/l: queries A won, tied, lost."
     ]
     if many:
         lines.append("task mean: each task counts once. all queries: each query counts once.")

@@ -213,10 +213,15 @@ class Paper(Protocol):
 
 def print_fitting(layouts: Iterable[Grid], out: Paper) -> None:
     """Print the first layout that needs no folding; the last one when none fits."""
+    out.print(fitting(layouts, out.width))
+
+
+def fitting(layouts: Iterable[Grid], width: int) -> Grid:
+    """The first layout that needs no folding; the last one when none fits."""
     for grid in layouts:
-        if grid.width <= out.width:
+        if grid.width <= width:
             break
-    out.print(grid)
+    return grid
 
 
 def pairs(rows: Iterable[tuple[str, str]], *, indent: int = 0) -> Table:
