@@ -6,7 +6,7 @@ and searches for this query alone, whatever is stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -27,7 +27,6 @@ from r2med.retrieve.bm25.retriever import Bm25Retriever
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.interface import (
     QueryForm,
-    Retriever,
     Searcher,
     TermSearcher,
     search_forms,
@@ -168,20 +167,10 @@ def generated(result: Result, task: Task, query_id: str) -> tuple[Expanded | Non
     return expansion.queries[0], str(expansion.work.get("generations_from", ""))
 
 
-def term_changes(
-    result: Result,
-    task: Task,
-    query_id: str,
-    document_id: str,
-    *,
-    prepare: Callable[[Retriever, Task], Searcher] = lambda retriever, task: retriever.prepare(
-        task
-    ),
-) -> tuple[Change, ...]:
+def term_changes(result: Result, task: Task, query_id: str, document_id: str) -> tuple[Change, ...]:
     """What each term gave to a document's score, largest first, where scores are sums of terms.
 
-    Before and after are the same unless the system expands its queries. `prepare` may keep what it
-    makes ready.
+    Before and after are the same unless the system expands its queries.
     """
     try:
         stage: Stage = System.from_spec(result.system).stage
@@ -197,7 +186,7 @@ def term_changes(
         stage = stage.first.stage
     if not isinstance(stage, Retrieval) or not isinstance(stage.retriever, Bm25Retriever):
         return ()
-    searcher = prepare(stage.retriever, task)
+    searcher = stage.retriever.prepare(task)
     if not isinstance(searcher, TermSearcher):
         return ()
     if expansion is not None:

@@ -5,13 +5,15 @@ Every handler reads what is there and renders a page; only `Try it` does work, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from threading import Lock
 from typing import cast
 from urllib.parse import unquote
 
+import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -20,7 +22,6 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from r2med.engine.status import read_statuses
-from r2med.engine.trial import try_query
 from r2med.errors import DamagedError, LimitError, MissingError, R2MedError, UsageError
 from r2med.explore.guard import LOOPBACK, Guard
 from r2med.explore.library import Kept, Library, Shelf, known_task
@@ -54,6 +55,7 @@ _SYSTEMS = 4
 #: Pages that are kept as long as the results stay as they are; each takes some 50 kB.
 _PAGES = 400
 _CHANGING = "no-store"
+_THREADS = 4
 _STATIC = ("explore.css", "explore.js", "icon.svg")
 
 
@@ -89,6 +91,7 @@ def create_app(
         ],
         middleware=[Middleware(Guard, hosts=hosts)],
         exception_handlers={Exception: broken},
+        lifespan=_few_threads,
     )
 
 
@@ -256,6 +259,8 @@ class Explorer:
         return await run_in_threadpool(_page(lambda _: self._tried(Parameters(form))), request)
 
     def _tried(self, values: Parameters) -> Response:
+        from r2med.engine.trial import try_query
+
         offered = choices(self.library, self.library.shelf())
         system = values.word("system", offered.systems) or offered.systems[0]
         name = values.word("task", [task for task, _ in offered.tasks])
@@ -341,6 +346,13 @@ def static(request: Request) -> Response:
 def nowhere(request: Request) -> Response:
     """No page has this address."""
     raise MissingError("There is no page at this address.")
+
+
+@asynccontextmanager
+async def _few_threads(app: Starlette) -> AsyncIterator[None]:
+    """Pages are made by a few threads: more would only share the interpreter and hold memory."""
+    anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
+    yield
 
 
 def broken(request: Request, problem: Exception) -> Response:

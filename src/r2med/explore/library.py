@@ -6,15 +6,18 @@ appears on reload. A damaged one is named and the rest stays usable.
 
 from __future__ import annotations
 
-import json
+import ctypes
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
+
+import pyarrow as pa
 
 from r2med.errors import DamagedError, DataError, MissingError, R2MedError
 from r2med.results.diagnosis.diagnose import Scene
@@ -22,7 +25,6 @@ from r2med.results.leaderboard import Leaderboard, leaderboard
 from r2med.results.lookup import newest_by_system
 from r2med.results.record import RECORD_FILE, RUN_FILE, SCORES_FILE, Result
 from r2med.results.store import Store, read_result
-from r2med.retrieve.interface import Retriever, Searcher
 from r2med.runs import Run
 from r2med.systems.registry import members_of
 from r2med.systems.spec import parse
@@ -34,7 +36,7 @@ from r2med.tasks.task import Task
 T = TypeVar("T")
 #: Corpora and their terms stay in memory for so many tasks; a full task takes 100 to 200 MB.
 _TASKS, _SCENES = 4, 2
-_BOARDS, _RUNS = 64, 96
+_BOARDS, _RUNS = 64, 64
 
 
 class Kept(Generic[T]):
@@ -133,7 +135,6 @@ class Library:
         self._scenes: Kept[Scene] = Kept(_SCENES)
         self._boards: Kept[Leaderboard] = Kept(_BOARDS)
         self._runs: Kept[Run] = Kept(_RUNS)
-        self._searchers: Kept[Searcher] = Kept(_SCENES)
 
     def shelf(self) -> Shelf:
         """The results as they are now."""
@@ -163,14 +164,16 @@ class Library:
         """The leaderboard of a suite over these results; `clean` leaves out flagged tasks."""
         return self._boards.get(
             (shelf.state, suite, metric, kind, family, clean),
-            lambda: leaderboard(
-                suite,
-                metric=metric,
-                kind=kind,
-                family=family,
-                without_flagged=clean,
-                results=shelf.results,
-                tell=lambda message: None,
+            lambda: _released(
+                leaderboard(
+                    suite,
+                    metric=metric,
+                    kind=kind,
+                    family=family,
+                    without_flagged=clean,
+                    results=shelf.results,
+                    tell=lambda message: None,
+                )
             ),
         )
 
@@ -181,7 +184,7 @@ class Library:
                 f"The explorer does not know where the data of {name} is.\n"
                 "Name its folder at the start: r2med explore --task FOLDER"
             )
-        return self._tasks.get(name, lambda: self._load(name))
+        return self._tasks.get(name, lambda: _released(self._load(name)))
 
     def has_data(self, name: str) -> bool:
         """Whether a task's texts are here; its files are looked for, not read."""
@@ -195,19 +198,23 @@ class Library:
 
     def scene(self, task: Task) -> Scene:
         """The terms of a task's corpus and queries; some seconds for a full task, then kept."""
-        return self._scenes.get(task.hash, lambda: Scene(task))
+        return self._scenes.get(task.hash, lambda: _released(Scene(task)))
 
     def ranked(self, result: Result) -> Run:
         """The lists of a result in the order in which they were measured."""
-        return self._runs.get((result.folder, result.record.created), lambda: result.ranked)
-
-    def searcher(self, retriever: Retriever, task: Task) -> Searcher:
-        """A retriever made ready for a task."""
-        key = (task.hash, json.dumps(retriever.identity, sort_keys=True, default=str))
-        return self._searchers.get(key, lambda: retriever.prepare(task))
+        key = (result.folder, result.record.created)
+        return self._runs.get(key, lambda: replace(result).ranked)
 
     def _load(self, name: str) -> Task:
         return load_task(self._own.get(name, name), name=name, root=self.root)
+
+
+def _released(value: T) -> T:
+    """Give the system back what was needed only to make a large value; glibc would keep it."""
+    pa.default_memory_pool().release_unused()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    return value
 
 
 def texts_of(library: Library, name: str, results: Mapping[str, Result]) -> tuple[Task | None, str]:

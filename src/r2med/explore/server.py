@@ -35,7 +35,7 @@ def bound_socket(host: str, port: int | None) -> socket.socket:
 
 def serve(app: Starlette, listener: socket.socket) -> None:
     """Answer requests until interrupted; those that come earlier wait at the listening socket."""
-    config = Config(app, log_level="error", access_log=False, lifespan="off", server_header=False)
+    config = Config(app, log_level="error", access_log=False, lifespan="on", server_header=False)
     try:
         Server(config).run(sockets=[listener])
     finally:

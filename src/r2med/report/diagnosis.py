@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from r2med.engine.explain import Change, Explained
-from r2med.expand.agents import Step, Trace
-from r2med.expand.answers import Sample
 from r2med.report.console import visible
 from r2med.report.table import Column, Grid, Paper, percent, plural, snippet
 from r2med.results.diagnosis.causes import CAUSES, TOP
@@ -26,6 +24,11 @@ from r2med.results.diagnosis.findings import (
     TaskDiagnosis,
 )
 from r2med.tasks.task import Task
+
+if TYPE_CHECKING:
+    from r2med.engine.explain import Change, Explained
+    from r2med.expand.agents import Step, Trace
+    from r2med.expand.answers import Sample
 
 _QUERIES_SHOWN = 20
 _RANKS_SHOWN = 5
@@ -55,7 +58,7 @@ def draw(
     value: Diagnosis | Explained, out: Paper, *, limit: int = _QUERIES_SHOWN, full: bool = False
 ) -> None:
     """Every task with its causes and worst queries, then slices; or one query's page."""
-    if isinstance(value, Explained):
+    if not isinstance(value, Diagnosis):
         draw_query(value, out, full=full)
         return
     for place, task in enumerate(value.tasks):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from r2med.engine.explain import Change, term_changes
 from r2med.errors import MissingError
 from r2med.explore.library import Library, Shelf, texts_of
 from r2med.explore.render import Link, plural, render
 from r2med.results.diagnosis.findings import Label, label_of
 from r2med.results.diagnosis.lexicon import Piece
+
+if TYPE_CHECKING:
+    from r2med.engine.explain import Change
 
 _TERMS = 25
 _QUERIES = 20
@@ -72,7 +75,9 @@ def document_data(
     chosen = stored.get(system or "") or next(iter(stored.values()), None)
     terms: tuple[Change, ...] = ()
     if chosen is not None and query_id is not None:
-        terms = term_changes(chosen, task, query_id, document_id, prepare=library.searcher)
+        from r2med.engine.explain import term_changes
+
+        terms = term_changes(chosen, task, query_id, document_id)
     grade = scene.judged.get(query_id or "", {}).get(document_id)
     return DocumentData(
         task=name,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from r2med.engine.explain import generated
 from r2med.errors import MissingError, UsageError, nearest
-from r2med.expand.combining import Expanded
 from r2med.explore.library import Library, Shelf, texts_of
 from r2med.explore.render import Link, plural, points, render
 from r2med.report.diagnosis import STOPS, VERBS, evidence
@@ -26,6 +25,9 @@ from r2med.results.difficulty import ORDERS, Order, QueryScores, in_order, query
 from r2med.results.lookup import Ranking
 from r2med.results.record import Result
 from r2med.tasks.task import Task
+
+if TYPE_CHECKING:
+    from r2med.expand.combining import Expanded
 
 #: Systems side by side, and how many are chosen when the address names none.
 MOST_SYSTEMS, CHOSEN = 4, 2
@@ -365,6 +367,8 @@ class _Scene:
     def _generated(self, result: Result) -> tuple[Expanded | None, str]:
         if self.task is None or "expander" not in str(result.record.system.identity):
             return None, ""
+        from r2med.engine.explain import generated
+
         return generated(result, self.task, self.query_id)
 
     def _query_unread(self, result: Result, finding: QueryFinding | None) -> int:

@@ -249,7 +249,7 @@ def _lengths(task: Task) -> tuple[Histogram, ...]:
 
 def _histogram(title: str, texts: object, noun: tuple[str, str]) -> Histogram:
     """Counts of words in twenty steps; the longest hundredth falls into the last."""
-    words = pc.list_value_length(pc.utf8_split_whitespace(pc.utf8_trim_whitespace(texts)))
+    words = pc.count_substring_regex(texts, r"\S+")
     lengths = words.fill_null(0).to_numpy(zero_copy_only=False)
     if not len(lengths):
         lengths = np.zeros(1, dtype=np.int64)

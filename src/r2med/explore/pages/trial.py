@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from r2med.engine.trial import Tried, is_plain
 from r2med.explore.library import Library, Shelf, entry_of
 from r2med.explore.render import Link, plural, render
 from r2med.results.diagnosis.lexicon import Piece
 from r2med.tasks.registry import all_entries
 from r2med.tasks.task import Task
+
+if TYPE_CHECKING:
+    from r2med.engine.trial import Tried
 
 LONGEST = 20_000
 _ALWAYS = ("bm25", "bm25-lucene")
@@ -30,6 +33,8 @@ class Choice:
 
 def choices(library: Library, shelf: Shelf) -> Choice:
     """Stored systems that are made of registered stages, and the tasks whose data is here."""
+    from r2med.engine.trial import is_plain
+
     stored = dict.fromkeys(result.system for result in shelf.results)
     systems = [*(name for name in stored if is_plain(name)), *_ALWAYS]
     names = [

@@ -18,6 +18,8 @@ Numbers = NDArray[np.int64]
 Weights = NDArray[np.float64]
 #: How many of a document's weightiest terms stand for its subject.
 KEY_TERMS = 20
+#: Counts in one document are only weighed by their logarithm, so more than this is as much.
+_MOST_COUNTED = 255
 #: A term in more than this share of the documents is common.
 _COMMON = 0.15
 _WORD = re.compile(r"[\w'’.-]*\w")
@@ -189,6 +191,8 @@ def _first_spellings(words: Sequence[str], stems: Mapping[str, list[str]]) -> Ma
 def _counts(terms: Sequence[int] | NDArray[np.int32], offsets: Numbers, width: int) -> csr_array:
     """Counts of terms by document, each pair once."""
     ones = np.ones(len(terms), dtype=np.int32)
-    matrix = csr_array((ones, np.asarray(terms), offsets), shape=(len(offsets) - 1, width))
+    starts = offsets.astype(np.int32) if len(terms) < 2**31 else offsets
+    matrix = csr_array((ones, np.asarray(terms), starts), shape=(len(offsets) - 1, width))
     matrix.sum_duplicates()
+    matrix.data = np.minimum(matrix.data, _MOST_COUNTED).astype(np.uint8)
     return matrix
