@@ -51,7 +51,8 @@ def systems(as_json: Json = False) -> None:
             f"Not verified: {entry.unverified}." if entry.unverified else "",
             f"Further protocols: {protocols}." if protocols else "",
         ]
-        described[name] = " ".join(part for part in (entry.description, *more) if part)
+        sentence = f"{entry.description.rstrip('.')}."
+        described[name] = " ".join(part for part in (sentence, *more) if part)
     _list(described, as_json)
 
 
