@@ -51,7 +51,10 @@ def main() -> None:
     names = ["local", "processes=1", "processes=2", *(["ray"] if options.ray else [])]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["R2MED_HOME"] = folder
-        engines = {name: Encoding(name) for name in names}
+        engines = {}
+        for name in names:
+            with other_home(folder, f"{name} loaded"):
+                engines[name] = Encoding(name)
         direct = engines["local"].direct
         best: dict[str, list[Timed]] = defaultdict(list)
         for place in range(options.rounds):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +18,8 @@ from r2med.engine.workers import open_workers
 from r2med.errors import MissingError
 from r2med.models import vectors
 from r2med.retrieve.conditions import Progress
-from tests.engine.test_workers import FAULTY, elsewhere, long_task, same
+from tests.cli.running import ended, start
+from tests.engine.test_workers import FAULTY, descendants, elsewhere, gone, long_task, same
 
 NODE: dict[str, Any] = {
     "num_cpus": 1,
@@ -105,3 +111,31 @@ def test_a_cluster_that_is_not_there_is_named() -> None:
         ray.shutdown()
     with pytest.raises(MissingError, match="--engine ray=127"):
         evaluate("bm25", "demo/biology", engine="ray=127.0.0.1:1")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_the_cluster_that_the_command_started(
+    number: signal.Signals, trials: int, monkeypatch: pytest.MonkeyPatch, repository: Path
+) -> None:
+    if trials == 1:
+        pytest.skip("starting Ray takes long; make trials does it")
+    monkeypatch.setenv("R2MED_PAUSE", "60")
+    monkeypatch.setenv("PYTHONPATH", str(repository))
+    mark = os.environ["R2MED_HOME"]
+    process = start("eval", f"{FAULTY}Sound", "--task", "demo/biology", "--engine", "ray")
+    while not any("Worker.work" in words for words in commands_of(descendants(mark))):
+        assert process.poll() is None, ended(process)
+        time.sleep(0.2)
+
+    process.send_signal(number)
+    done = ended(process)
+
+    assert done.code == 128 + number, done.err
+    assert number == signal.SIGKILL or done.err.startswith(("interrupted: ", "terminated: "))
+    assert gone(mark, seconds=90)
+
+
+def commands_of(pids: set[int]) -> Iterator[str]:
+    for pid in pids:
+        with suppress(OSError):
+            yield Path(f"/proc/{pid}/cmdline").read_text()

@@ -74,9 +74,9 @@ def descendants(mark: str) -> set[int]:
     return found - {os.getpid()}
 
 
-def gone(mark: str) -> bool:
+def gone(mark: str, seconds: int = 30) -> bool:
     """Whether, after a moment, no such process is left."""
-    for _ in range(100):
+    for _ in range(10 * seconds):
         if not descendants(mark):
             return True
         time.sleep(0.1)

@@ -141,8 +141,6 @@ class RayPool(Pool):
         terminate = signal.getsignal(signal.SIGTERM)
         import ray
 
-        with suppress(ValueError):  # importing Ray takes the signal over
-            signal.signal(signal.SIGTERM, terminate)
         if not ray.is_initialized():
             options: dict[str, Any] = {"address": join or "local"}
             if not join:
@@ -156,5 +154,7 @@ class RayPool(Pool):
                     "Start a cluster with `ray start --head`, or leave the address out."
                 ) from None
             self._started_here = True
+        with suppress(ValueError):  # Ray has taken the signal over; only the main thread can
+            signal.signal(signal.SIGTERM, terminate)
         self._ray = ray
         return ray
