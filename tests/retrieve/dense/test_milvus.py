@@ -89,8 +89,7 @@ def test_parameters_reach_the_engine_are_read_back_and_change_what_is_found(open
     assert recall(sparse) < 0.9 < recall(dense)
     assert recall(one) < 0.5 and recall(every) == 1
     built = {"index_type": "HNSW", "metric_type": "IP", "M": 2, "efConstruction": 4}
-    rows = {"total_rows": COUNT, "indexed_rows": COUNT}
-    assert sparse.facts["built"] == built | rows
+    assert sparse.facts["built"] == built | {"total_rows": COUNT}
     assert sparse.facts["searched_with"] == {"ef": DEPTH}
     assert dense.facts["searched_with"] == {"ef": 800}
     assert every.facts["inserted"] == 0  # the same index, searched otherwise
@@ -171,6 +170,25 @@ def test_a_killed_run_is_taken_up_where_it_ended(
     np.testing.assert_array_equal(index.search(QUERIES, depth=DEPTH)[0], exact()[0])
 
 
+def test_rows_that_an_interrupted_run_left_outside_the_index_are_brought_under_it(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pymilvus import MilvusClient
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    cells = "index_kind=ivf_flat,nlist=20,nprobe=1"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(MilvusClient, "flush", interrupt)
+        opened(cells)
+
+    again = opened(cells)
+
+    assert again.facts["inserted"] == 0
+    assert recall(again) < 0.5
+
+
 def test_what_an_approximate_index_costs_stands_beside_the_score(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +237,12 @@ def test_what_an_approximate_index_costs_stands_beside_the_score(
 def test_settings_without_effect_or_with_secrets_are_refused(options: str, problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
         System.from_spec(f"wordllama[{options}]")
+
+
+def test_few_cells_are_all_searched_where_nothing_else_is_said() -> None:
+    system = System.from_spec("wordllama[index=milvus:v.db,index_kind=ivf_flat,nlist=8]")
+
+    assert system.stage.retriever.milvus.searching == {"nprobe": 8}  # type: ignore[attr-defined]
 
 
 def test_what_the_engine_would_change_silently_is_refused(opened: Opened) -> None:

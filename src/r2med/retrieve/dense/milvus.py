@@ -70,7 +70,13 @@ class Milvus:
         given = {name: getattr(settings, name) for name in SETTINGS[2:] if getattr(settings, name)}
         kind: Kind = settings.index_kind
         if not settings.index:
-            _refuse_unused(given if kind == "flat" else {"index_kind": kind, **given})
+            unused = [f"{name}={value}" for name, value in given.items()]
+            unused += [] if kind == "flat" else [f"index_kind={kind}"]
+            if unused:
+                raise UsageError(
+                    f"{unused[0]} has no effect without an index, as in "
+                    f"[index=milvus:./vectors.db,{','.join(unused)}]."
+                )
             return None
         known = {**_BUILDING[kind], **_SEARCHING[kind]}
         for name, value in given.items():
@@ -81,6 +87,8 @@ class Milvus:
                     f"index_kind={kinds[0]}."
                 )
         chosen = known | given
+        if kind == "ivf_flat" and "nprobe" not in given:
+            chosen["nprobe"] = min(chosen["nprobe"], chosen["nlist"])
         if kind == "ivf_flat" and chosen["nprobe"] > chosen["nlist"]:
             raise UsageError(
                 f"nprobe={chosen['nprobe']}: an index of nlist={chosen['nlist']} cells has no more "
@@ -105,14 +113,6 @@ class Milvus:
         """What decides rankings; where the vectors lie does not."""
         found = {"kind": self.kind, **self.building, **self.searching}
         return {"engine": "milvus-lite" if self.embedded else "milvus", **found}
-
-
-def _refuse_unused(given: Mapping[str, object]) -> None:
-    for name, value in given.items():
-        raise UsageError(
-            f"{name}={value} has no effect without an index, as in "
-            f"[index=milvus:./vectors.db,{name}={value}]."
-        )
 
 
 def _address(text: str) -> str:
@@ -157,6 +157,8 @@ class MilvusIndex:
             )
         with self._calling() as client:
             inserted = self._complete(client)
+            if inserted or self._milvus.embedded:
+                self._settle(client)
             self.facts |= {"inserted": inserted, "collection": self._name, **self._built(client)}
 
     def search(self, queries: Matrix, *, depth: int) -> tuple[NDArray[np.int64], Matrix]:
@@ -164,27 +166,28 @@ class MilvusIndex:
         limit = min(depth, self._count)
         texts = np.full((len(queries), limit), -1, dtype=np.int64)
         scores = np.full((len(queries), limit), -np.inf, dtype=np.float32)
-        if limit:
-            parameters = self._parameters(limit)
-            self.facts["searched_with"] = parameters
-            with self._calling() as client:
-                for start in range(0, len(queries), _QUERIES):
-                    lists = client.search(
-                        self._name,
-                        [*queries[start : start + _QUERIES]],
-                        anns_field=_VECTOR,
-                        limit=limit,
-                        search_params={"metric_type": "IP", "params": parameters},
-                        output_fields=[_KEY],
-                        consistency_level="Strong",
-                    )
-                    for row, hits in enumerate(lists, start):
-                        found = np.array([hit[_KEY] for hit in hits], dtype=np.int64)
-                        values = np.array([hit["distance"] for hit in hits], dtype=np.float32)
-                        order = np.lexsort((found, -values))
-                        texts[row, : len(order)] = found[order]
-                        scores[row, : len(order)] = values[order]
+        for row, hits in enumerate(self._lists(queries, limit) if limit else ()):
+            found = np.array([hit[_KEY] for hit in hits], dtype=np.int64)
+            values = np.array([hit["distance"] for hit in hits], dtype=np.float32)
+            order = np.lexsort((found, -values))
+            texts[row, : len(order)] = found[order]
+            scores[row, : len(order)] = values[order]
         return spread_over(self._distinct, texts, scores, depth)
+
+    def _lists(self, queries: Matrix, limit: int) -> Iterator[Any]:
+        parameters = self._parameters(limit)
+        self.facts["searched_with"] = parameters
+        with self._calling() as client:
+            for start in range(0, len(queries), _QUERIES):
+                yield from client.search(
+                    self._name,
+                    [*queries[start : start + _QUERIES]],
+                    anns_field=_VECTOR,
+                    limit=limit,
+                    search_params={"metric_type": "IP", "params": parameters},
+                    output_fields=[_KEY],
+                    consistency_level="Strong",
+                )
 
     def _parameters(self, limit: int) -> dict[str, int]:
         parameters = dict(self._milvus.searching)
@@ -244,13 +247,22 @@ class MilvusIndex:
             inserted += len(rows)
             spent = time.perf_counter() - began
             self._conditions.progress(Progress("indexing", stop, self._count, spent))
-        client.flush(self._name)
         if (held := self._held(client)) != self._count:
             raise DataError(
                 f"{self._milvus.address}: collection {self._name} holds {held:,} vectors after "
                 f"{self._count:,} were inserted. Is another program writing to it?"
             )
         return inserted
+
+    def _settle(self, client: Any) -> None:
+        """Bring all rows under the index.
+
+        The embedded engine searches rows that it has not flushed without one, however they came
+        there, and builds one in its own time; loading a collection anew builds it at once.
+        """
+        client.flush(self._name)
+        client.release_collection(self._name)
+        client.load_collection(self._name)
 
     def _create(self, client: Any) -> None:
         from pymilvus import DataType
@@ -299,22 +311,16 @@ class MilvusIndex:
         return None
 
     def _held(self, client: Any, condition: str = "") -> int:
-        answer = client.query(
-            self._name,
-            filter=condition,
-            output_fields=["count(*)"],
-            consistency_level="Strong",
-        )
-        return int(answer[0]["count(*)"])
+        return int(self._query(client, condition, "count(*)")[0]["count(*)"])
 
     def _present(self, client: Any, start: int, stop: int) -> frozenset[int]:
-        rows = client.query(
-            self._name,
-            filter=f"{_KEY} >= {start} and {_KEY} < {stop}",
-            output_fields=[_KEY],
-            consistency_level="Strong",
-        )
+        rows = self._query(client, f"{_KEY} >= {start} and {_KEY} < {stop}", _KEY)
         return frozenset(row[_KEY] for row in rows)
+
+    def _query(self, client: Any, condition: str, wanted: str) -> Any:
+        return client.query(
+            self._name, filter=condition, output_fields=[wanted], consistency_level="Strong"
+        )
 
     def _built(self, client: Any) -> dict[str, object]:
         """What the engine says of its index; a UsageError where that is not what was asked for."""
@@ -332,7 +338,9 @@ class MilvusIndex:
                     f"its index with {name}={parameters.get(name, 'a value of its own')}. Choose "
                     "what it builds, or another engine."
                 )
-        rows = {f"{name}_rows": described.get(f"{name}_rows") for name in ("total", "indexed")}
+        # The embedded engine calls every row indexed, whether it is or not.
+        counts = ["total"] if self._milvus.embedded else ["total", "indexed"]
+        rows = {f"{name}_rows": described.get(f"{name}_rows") for name in counts}
         return {"built": {name: parameters[name] for name in wanted} | rows}
 
     @contextmanager
