@@ -95,6 +95,9 @@ def test_the_table_calls_itself_an_estimate_and_options_alone_are_refused() -> N
     alone = run("eval", "e5", "--price", "2")
     running = run("eval", "e5", "--tokens-per-second", "2")
 
+    served = run("eval", "bm25 | listwise:qwen-7b", "--dry-run", "--tokens-per-second", "20000")
+
+    assert "listwise:qwen-7b: rerank" in served.out  # though no server is named
     assert "8 tasks: an estimate, nothing is run" in shown.out
     assert "348,509" in shown.out and "unknown" in shown.out
     assert "go with --dry-run --tokens-per-second" in alone.err

@@ -59,6 +59,9 @@ if TYPE_CHECKING:
     from r2med.results.record import Result
     from r2med.systems.build import System
 
+#: Stands for the server of a language model where nothing is asked.
+_NOBODY = "http://localhost/v1"
+
 
 def evaluate(
     context: Context,
@@ -131,7 +134,7 @@ def evaluate(
             strict=strict,
             trust_remote_code=trust_remote_code,
             device=device,
-            llm_url=llm_url,
+            llm_url=llm_url or (_NOBODY if tokens_per_second else None),
             prompts=prompts,
             fresh=fresh,
             max_tokens=max_tokens,

@@ -77,7 +77,10 @@ def load_table(loads: Sequence[Load], pace: Pace) -> RenderableType:
     if any(load.stage == "generate" for load in loads):
         notes.append("New tokens take longer than tokens that are read: reckon them apart.")
     if any(load.vector_bytes is None for load in loads):
-        notes.append("Vectors: --vector-width says how many dimensions the model has.")
+        notes.append(
+            "Vectors: --vector-width says how many dimensions the model has; unknown for models "
+            "that keep several vectors or weights per text."
+        )
     return Group(table, *(Text(note, style="dim") for note in notes))
 
 
