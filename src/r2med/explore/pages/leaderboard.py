@@ -169,7 +169,7 @@ def headline(board: Leaderboard) -> str:
 
 
 def _the(title: str) -> str:
-    return f"the {title}" if title.endswith("suite") else title
+    return f"the {title}" if title.startswith("Demo") else title
 
 
 def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
