@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +22,20 @@ def ordered(run: Run, ties: TieOrder = "trec") -> Run:
     """The run with every list in the given order."""
     if ties not in get_args(TieOrder):
         raise UsageError(f"tie order {ties!r} is not known. {nearest(ties, get_args(TieOrder))}")
-    if ties == "list":
+    scores = trec_scores(run.scores) if ties == "trec" else run.scores
+    if ties == "list" or _falls(run, scores):
         return run
     names = name_places(run)
     if ties == "trec":
-        return run.take(np.lexsort((-names, -trec_scores(run.scores), run.query_rows)))
-    return run.take(np.lexsort((names, -run.scores, run.query_rows)))
+        return run.take(np.lexsort((-names, -scores, run.query_rows)))
+    return run.take(np.lexsort((names, -scores, run.query_rows)))
+
+
+def _falls(run: Run, scores: NDArray[Any]) -> bool:
+    """Whether every list is in order and without ties already; sorting would take most time."""
+    falling = np.append(scores[1:] < scores[:-1], True)
+    falling[run.offsets[1:][run.lengths > 0] - 1] = True
+    return bool(falling.all())
 
 
 def trec_scores(scores: NDArray[np.float64]) -> NDArray[np.float32]:
