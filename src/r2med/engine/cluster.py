@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -147,8 +148,9 @@ class RayPool(Pool):
                 options |= {"num_cpus": usable_cores(), "object_store_memory": _OBJECT_STORE}
                 options["include_dashboard"] = False
             try:
+                _knock(join)
                 ray.init(**options, log_to_driver=False, logging_level="ERROR")
-            except (ConnectionError, ValueError, RuntimeError) as problem:
+            except (OSError, ValueError, RuntimeError) as problem:
                 raise MissingError(
                     f"--engine {self.name}: {str(problem).strip().splitlines()[0]}\n"
                     "Start a cluster with `ray start --head`, or leave the address out."
@@ -158,3 +160,10 @@ class RayPool(Pool):
             signal.signal(signal.SIGTERM, terminate)
         self._ray = ray
         return ray
+
+
+def _knock(address: str | None) -> None:
+    """Fail at once where nobody answers at HOST:PORT; Ray itself tries again for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
