@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,13 +16,17 @@ from r2med.cli.options import (
     MaxCost,
     Results,
     conditions,
+    refuse_unread,
 )
 from r2med.errors import MissingError
 
 _LIBRARIES = {"starlette": "starlette", "uvicorn": "uvicorn", "jinja2": "jinja2"}
+#: Options of the server, which a bundle does not need.
+_SERVING = ("host", "port", "open_page", "llm_url", "max_cost")
 
 
 def explore(
+    context: typer.Context,
     results: Results = RESULTS,
     task: AnyTask = None,
     data_root: DataRoot = None,
@@ -35,6 +40,14 @@ def explore(
     open_page: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in your browser.")
     ] = True,
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--bundle", help="Write the pages as a static site into this folder instead."),
+    ] = None,
+    without_texts: Annotated[
+        bool,
+        typer.Option("--without-texts", help="Leave texts of queries and documents out of it."),
+    ] = False,
     llm_url: LlmUrl = None,
     max_cost: MaxCost = None,
 ) -> None:
@@ -42,9 +55,15 @@ def explore(
 
     Serves pages on this machine alone until Ctrl-C. They read stored results and change nothing.
     --task names folders of your own data, so that their texts can be shown. Queries that are typed
-    in ask models that cost money only under --max-cost.
+    in ask models that cost money only under --max-cost. --bundle writes the pages as files, which
+    need no server.
     """
     check_libraries()
+    if bundle is not None:
+        refuse_unread(context, "with --bundle", *_SERVING)
+        _write(bundle, results, task, data_root, texts=not without_texts)
+        return
+    refuse_unread(context, "without --bundle", "without_texts")
     from r2med.explore.app import create_app
     from r2med.explore.guard import LOOPBACK
     from r2med.explore.library import Library
@@ -71,6 +90,18 @@ def explore(
     if open_page:
         open_browser(url)
     serve(app, listener)
+
+
+def _write(
+    folder: Path, results: Path, task: str | None, data_root: Path | None, *, texts: bool
+) -> None:
+    from r2med.explore.bundle import write_bundle
+    from r2med.explore.library import Library
+    from r2med.report.console import echo, notice
+
+    library = Library(results, root=data_root, tasks=task)
+    pages, size = write_bundle(folder, library, texts=texts, tell=notice)
+    echo(f"wrote {folder / 'index.html'} and all it leads to: {pages:,} pages, {size / 1e6:.1f} MB")
 
 
 def check_libraries() -> None:

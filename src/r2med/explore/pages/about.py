@@ -21,8 +21,8 @@ STATES = {
 }
 
 
-def about_page(library: Library, shelf: Shelf, link: Link) -> str:
-    """Versions, licences, labels."""
+def about_page(library: Library, shelf: Shelf, link: Link, *, folder: str | None = None) -> str:
+    """Versions, licences, labels; `folder` is what the results folder is called."""
     return render(
         "about.html",
         link,
@@ -31,7 +31,7 @@ def about_page(library: Library, shelf: Shelf, link: Link) -> str:
         versions=library_versions(),
         suites=suites(),
         causes=CAUSES.values(),
-        folder=str(library.folder),
+        folder=folder or str(library.folder),
         results=len(shelf.results),
         damaged=shelf.damaged,
         older=shelf.older,

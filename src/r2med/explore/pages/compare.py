@@ -122,6 +122,7 @@ def compare_data(
     task: str | None,
     systems: Sequence[str],
     metric: str,
+    with_texts: bool = True,
 ) -> CompareData:
     """Compare systems on a task, or on the tasks of a suite that all of them ran on."""
     scope = [task] if task else [name for name in shelf.tasks if _suite(name) == suite]
@@ -158,7 +159,7 @@ def compare_data(
             f"{', '.join(systems)}: no task has results of all of them.\n"
             "Run them on the same tasks with r2med eval."
         )
-    return _compared(library, data, shared)
+    return _compared(library, data, shared, with_texts)
 
 
 def compare_page(data: CompareData, link: Link) -> str:
@@ -215,7 +216,7 @@ def answer(data: CompareData) -> str:
 
 
 def _compared(
-    library: Library, data: CompareData, shared: Mapping[str, Sequence[Result]]
+    library: Library, data: CompareData, shared: Mapping[str, Sequence[Result]], with_texts: bool
 ) -> CompareData:
     results = [result for own in shared.values() for result in own]
     found = compare(*data.systems, metric=data.metric, results=results, tell=lambda message: None)
@@ -224,7 +225,7 @@ def _compared(
     contrasts = [
         each
         for name, own in shared.items()
-        for each in _contrasts(library, name, own, scores[name])
+        for each in _contrasts(library, name, own, scores[name], with_texts)
     ]
     contrasts.sort(key=_by_contrast)
     means = [found.pairs[0].by_task.mean_a] + [
@@ -317,11 +318,15 @@ def _panel(task: str, scores: Sequence[QueryScores], *, alone: bool) -> Panel:
 
 
 def _contrasts(
-    library: Library, name: str, results: Sequence[Result], scores: Sequence[QueryScores]
+    library: Library,
+    name: str,
+    results: Sequence[Result],
+    scores: Sequence[QueryScores],
+    with_texts: bool,
 ) -> list[Contrast]:
     """Judged queries with their scores, and unjudged ones by what their rankings share."""
     task, _ = texts_of(library, name, {result.system: result for result in results})
-    texts = dict(task.queries.items()) if task else {}
+    texts = dict(task.queries.items()) if task and with_texts else {}
     runs = [library.ranked(result) for result in results]
     judged = {query.query_id: query for query in scores}
     others = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -59,47 +60,75 @@ def document_data(
     system: str | None = None,
 ) -> DocumentData:
     """Gather what is known of a document, beside a query where one is named."""
+    [data] = documents_data(library, shelf, name, [document_id], query_id=query_id, system=system)
+    return data
+
+
+def documents_data(
+    library: Library,
+    shelf: Shelf,
+    name: str,
+    document_ids: Sequence[str],
+    *,
+    query_id: str | None,
+    system: str | None,
+    with_texts: bool = True,
+) -> list[DocumentData]:
+    """Gather what is known of documents; their words are matched with the query's in one pass.
+
+    Without texts there are no terms either: together they are the words of the text.
+    """
     stored = shelf.of_task(name) if name in shelf.tasks else {}
     task, missing = texts_of(library, name, stored)
     if task is None:
         raise MissingError(missing)
     scene = library.scene(task)
-    text = scene.lexicon.text(document_id)
-    if text is None:
-        raise MissingError(f"{name} has no document {document_id[:100]!r}.")
-    known = query_id in scene.answers
-    if query_id is not None and not known:
+    texts = {each: scene.lexicon.text(each) for each in document_ids}
+    for document_id, text in texts.items():
+        if text is None:
+            raise MissingError(f"{name} has no document {document_id[:100]!r}.")
+    if query_id is not None and query_id not in scene.answers:
         raise MissingError(f"{name} has no query {query_id[:100]!r}.")
     query = task.query(query_id) if query_id is not None else ""
-    [pieces] = scene.matched(query_id, [text]) if query_id is not None else [(Piece(text),)]
-    chosen = stored.get(system or "") or next(iter(stored.values()), None)
-    terms: tuple[Change, ...] = ()
-    if chosen is not None and query_id is not None:
-        from r2med.engine.explain import term_changes
-
-        terms = term_changes(chosen, task, query_id, document_id)
-    grade = scene.judged.get(query_id or "", {}).get(document_id)
-    return DocumentData(
-        task=name,
-        suite=task.suite,
-        document_id=document_id,
-        query_id=query_id,
-        query=query,
-        pieces=pieces,
-        words=len(text.split()),
-        shared=len({piece.text.lower() for piece in pieces if piece.hit}),
-        label=label_of(grade) if query_id is not None else None,
-        places=tuple(
-            _place(each, library.ranked(result).ranking_or_empty(query_id), document_id)
-            for each, result in stored.items()
-        )
+    known = [text or "" for text in texts.values()]
+    marked = (
+        scene.matched(query_id, known)
         if query_id is not None
-        else (),
-        system=chosen.system if chosen else None,
-        terms=terms[:_TERMS],
-        expands=any(change.before != change.after for change in terms),
-        answers=tuple(scene.evidence.get(document_id, ())[:_QUERIES]),
+        else [(Piece(each),) for each in known]
     )
+    chosen = stored.get(system or "") or next(iter(stored.values()), None)
+    lists = {
+        each: library.ranked(result).ranking_or_empty(query_id)
+        for each, result in stored.items()
+        if query_id is not None
+    }
+    found = []
+    for document_id, text, pieces in zip(texts, known, marked, strict=True):
+        terms: tuple[Change, ...] = ()
+        if with_texts and chosen is not None and query_id is not None:
+            from r2med.engine.explain import term_changes
+
+            terms = term_changes(chosen, task, query_id, document_id)
+        grade = scene.judged.get(query_id or "", {}).get(document_id)
+        found.append(
+            DocumentData(
+                task=name,
+                suite=task.suite,
+                document_id=document_id,
+                query_id=query_id,
+                query=query if with_texts else "",
+                pieces=tuple(pieces) if with_texts else (),
+                words=len(text.split()),
+                shared=len({piece.text.lower() for piece in pieces if piece.hit}),
+                label=label_of(grade) if query_id is not None else None,
+                places=tuple(_place(each, own, document_id) for each, own in lists.items()),
+                system=chosen.system if chosen else None,
+                terms=terms[:_TERMS],
+                expands=any(change.before != change.after for change in terms),
+                answers=tuple(scene.evidence.get(document_id, ())[:_QUERIES]),
+            )
+        )
+    return found
 
 
 def document_page(data: DocumentData, link: Link) -> str:

@@ -144,6 +144,7 @@ def query_data(
     metric: str = "ndcg@10",
     order: Order = "difficulty",
     depth: int = TOP,
+    with_texts: bool = True,
 ) -> QueryData:
     """Gather what is known of a query; without `systems`, under the best two."""
     stored = shelf.of_task(name) if name in shelf.tasks else {}
@@ -159,8 +160,8 @@ def query_data(
     if query_id not in ids:
         raise MissingError(f"{name} has no judged query {query_id!r}. {nearest(query_id, ids)}")
     place = ids.index(query_id)
-    scene = _Scene(library, shelf, task, chosen, query_id, depth)
-    text, answer, system, reasoning = _annotations(task, query_id)
+    scene = _Scene(library, shelf, task, chosen, query_id, depth, with_texts)
+    text, answer, system, reasoning = _annotations(task if with_texts else None, query_id)
     here = query_scores(list(stored.values()), metric)
     row = next((each for each in here if each.query_id == query_id), None)
     return QueryData(
@@ -254,6 +255,7 @@ class _Scene:
     results: Mapping[str, Result]
     query_id: str
     depth: int
+    with_texts: bool
 
     def __post_init__(self) -> None:
         self._lists = {
@@ -365,7 +367,11 @@ class _Scene:
         )
 
     def _generated(self, result: Result) -> tuple[Expanded | None, str]:
-        if self.task is None or "expander" not in str(result.record.system.identity):
+        if (
+            not self.with_texts
+            or self.task is None
+            or "expander" not in str(result.record.system.identity)
+        ):
             return None, ""
         from r2med.engine.explain import generated
 
@@ -385,7 +391,7 @@ class _Scene:
 
     def _shown(self) -> dict[str, Shown]:
         """The texts of every document on the page, their matched words marked in one pass."""
-        if self.task is None:
+        if self.task is None or not self.with_texts:
             return {}
         names = {name for ranked in self._lists.values() for name, _ in ranked[: self.depth]}
         names |= {name for name, grade in self._judged.items() if grade > 0}

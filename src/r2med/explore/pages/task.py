@@ -100,7 +100,13 @@ class TaskData:
 
 
 def task_data(
-    library: Library, shelf: Shelf, name: str, *, metric: str, system: str | None = None
+    library: Library,
+    shelf: Shelf,
+    name: str,
+    *,
+    metric: str,
+    system: str | None = None,
+    with_texts: bool = True,
 ) -> TaskData:
     """Gather what is known of a task, with the queries that are hard for `system` or for all."""
     entry = entry_of(name)
@@ -115,7 +121,7 @@ def task_data(
     )
     task, missing = texts_of(library, name, results)
     queries = query_scores(list(results.values()), metric)
-    texts = dict(task.queries.items()) if task else {}
+    texts = dict(task.queries.items()) if task and with_texts else {}
     focus = system if system in results else None
     hard = query_scores([results[focus]], metric) if focus else queries
     divided = [each for each in in_order(queries, "division") if each.division > 0]

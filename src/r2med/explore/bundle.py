@@ -1,0 +1,300 @@
+"""The explorer as files: pages with relative links, to put on any web server or open from disk.
+
+Every page is known before the first one is written, so that a link leads to a file or is absent.
+File names come from the ids alone: an address stays the same when the site is written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from itertools import combinations
+from pathlib import Path
+
+from starlette.datastructures import QueryParams
+
+from r2med.atomic import atomic_folder
+from r2med.errors import MissingError, UsageError
+from r2med.explore.library import Library, Shelf, entry_of
+from r2med.explore.pages.about import about_page
+from r2med.explore.pages.compare import compare_data, compare_page
+from r2med.explore.pages.document import DocumentData, document_page, documents_data
+from r2med.explore.pages.leaderboard import View, leaderboard_page
+from r2med.explore.pages.query import MOST_SYSTEMS, QueryData, query_data, query_page
+from r2med.explore.pages.task import task_data, task_page, tasks_page
+from r2med.explore.parameters import Parameters
+from r2med.explore.plots import Plots
+from r2med.explore.render import Link, Part
+from r2med.home import slug
+from r2med.results.difficulty import query_scores
+from r2med.retrieve.conditions import Tell, log
+
+METRIC = "ndcg@10"
+#: Systems side by side on the page of a query, where more are stored than fit on it.
+_QUERY_SYSTEMS = 3
+#: Systems of a suite of which every pair is compared.
+_COMPARED = 6
+_MARKER = "r2med-bundle.json"
+_FILES = ("explore.css", "explore.js", "icon.svg")
+#: Everything at the top of a bundle; a folder that holds more is never replaced.
+_TOP = {"index.html", "tasks.html", "about.html", "leaderboard", "task", "compare", "plot"}
+_TOP |= {"static", _MARKER}
+_ABSENT = "The texts of this task were not at hand when this site was written."
+_LEFT_OUT = "This site leaves out the texts of queries and documents. About names their licences."
+
+Key = tuple[str, ...]
+"""What a page is of: its kind, then names and ids."""
+
+
+def write_bundle(
+    folder: str | Path, library: Library, *, texts: bool = True, tell: Tell = log
+) -> tuple[int, int]:
+    """Write the pages of all stored results into a new or empty folder, or over an earlier bundle.
+
+    Without `texts`, no text of a query or document is in it, nor what was generated from one; ids,
+    ranks, scores and figures are. Nothing is replaced before everything is written. Returns the
+    number of pages, and of bytes in all.
+    """
+    _check_folder(target := Path(folder))
+    shelf = library.shelf()
+    if not shelf.results:
+        raise MissingError(
+            f"{library.folder} holds no result to show.\n"
+            "Make one first: r2med eval bm25 --task demo"
+        )
+    for damaged in shelf.damaged:
+        tell(f"{damaged.folder}: left out. {damaged.problem}")
+    if shelf.older:
+        tell(f"Results of an older version are left out: {shelf.older}; see r2med results.")
+    with atomic_folder(target) as draft:
+        site = _Site(draft, library, replace(shelf, damaged=(), older=0), texts)
+        site.write()
+        size = sum(file.stat().st_size for file in draft.rglob("*") if file.is_file())
+    return site.written, size
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse to replace anything but an earlier bundle, whole and alone in its folder."""
+    if folder.is_file():
+        raise UsageError(f"--bundle {folder}: this is a file, expected a folder.")
+    held = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+    foreign = sorted(held - _TOP)
+    if held and (foreign or _MARKER not in held):
+        found = f"holds {foreign[0]}" if foreign else f"has no {_MARKER}"
+        raise UsageError(
+            f"--bundle {folder}: the folder is not empty and {found}, so it is not replaced.\n"
+            "Name a new or empty folder, or one that holds an earlier bundle and nothing else."
+        )
+
+
+@dataclass(eq=False)
+class _Site:
+    """The pages of one shelf, and the folder that they are written to."""
+
+    folder: Path
+    library: Library
+    shelf: Shelf
+    texts: bool
+    written: int = 0
+    known: set[Key] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        stored = dict.fromkeys(each.suite for each in self.shelf.results if each.suite)
+        self.suites = list(stored) or ["full"]
+        self.plots = Plots(self.library)
+        self.data = self.library, self.shelf
+        self.results = {name: self.shelf.of_task(name) for name in self.shelf.tasks}
+        self.shown = {
+            name: list(own)[: len(own) if len(own) <= MOST_SYSTEMS else _QUERY_SYSTEMS]
+            for name, own in self.results.items()
+        }
+        self.compared = {scope: own for scope, own in self._comparisons() if len(own) > 1}
+        self.known |= {("leaderboard",), ("tasks",), ("about",)}
+        self.known |= {("leaderboard", suite) for suite in self.suites}
+        for name, own in self.results.items():
+            self.known |= {("task", name), *(("task", name, system) for system in own)}
+            self.known |= {("query", name, each) for each in self._queries(name)}
+        for scope, systems in self.compared.items():
+            self.known |= {("compare", scope, *chosen) for chosen in _choices(systems)}
+
+    def write(self) -> None:
+        """Write every page, and what pages load."""
+        for name in _FILES:
+            content = (files("r2med.explore") / "static" / name).read_bytes()
+            self._write(f"static/{name}", content)
+        self._boards()
+        for name in self.results:
+            self._task(name)
+        for scope, systems in self.compared.items():
+            for chosen in _choices(systems):
+                self._comparison(scope, chosen)
+        folder, link = self.library.folder.resolve().name, self._link(("about",))
+        self._page(("tasks",), tasks_page(*self.data, link))
+        self._page(("about",), about_page(*self.data, link, folder=folder))
+        marker = {"pages": self.written, "texts": self.texts}
+        self._write(_MARKER, (json.dumps(marker) + "\n").encode())
+
+    def _boards(self) -> None:
+        for key in [("leaderboard",), *(("leaderboard", suite) for suite in self.suites)]:
+            suite = key[1] if len(key) > 1 else self.suites[0]
+            board = self.library.board(self.shelf, suite, metric=METRIC)
+            view = View(suite, METRIC, whole=True)
+            self._page(key, leaderboard_page(board, view, self._link(key), metrics=[METRIC]))
+
+    def _task(self, name: str) -> None:
+        for system in (None, *self.results[name]):
+            data = task_data(*self.data, name, metric=METRIC, system=system, with_texts=self.texts)
+            shown = replace(data, missing=self._missing(data.missing))
+            key = ("task", name, system) if system else ("task", name)
+            self._page(key, task_page(shown, self._link(key)))
+        for query_id in self._queries(name):
+            self._query(name, query_id)
+
+    def _query(self, name: str, query_id: str) -> None:
+        """A query, and the documents that its page names."""
+        key, systems = ("query", name, query_id), self.shown[name]
+        data = query_data(*self.data, name, query_id, systems=systems, with_texts=self.texts)
+        documents = [] if data.missing else self._documents(data)
+        keys = [("document", name, query_id, each.document_id) for each in documents]
+        self.known |= set(keys)
+        shown = replace(data, missing=self._missing(data.missing))
+        self._page(key, query_page(shown, self._link(key)))
+        for own, each in zip(keys, documents, strict=True):
+            self._page(own, document_page(each, self._link(own)))
+
+    def _documents(self, data: QueryData) -> list[DocumentData]:
+        """Documents in a shown list, and positives; ids that the corpus lacks have no page."""
+        listed = [each.document_id for column in data.columns for each in column.entries]
+        listed += [row.document_id for row in data.positives]
+        lexicon = self.library.scene(self.library.task(data.task)).lexicon
+        return documents_data(
+            *self.data,
+            data.task,
+            [each for each in dict.fromkeys(listed) if lexicon.row(each) is not None],
+            query_id=data.query_id,
+            system=data.columns[0].system,
+            with_texts=self.texts,
+        )
+
+    def _comparison(self, scope: str, systems: Sequence[str]) -> None:
+        key = ("compare", scope, *systems)
+        suite, task = (None, scope) if scope in self.results else (scope, None)
+        data = compare_data(
+            *self.data,
+            suite=suite,
+            task=task,
+            systems=systems,
+            metric=METRIC,
+            with_texts=self.texts,
+        )
+        self._page(key, compare_page(data, self._link(key)))
+
+    def _queries(self, name: str) -> list[str]:
+        chosen = [self.results[name][system] for system in self.shown[name]]
+        return [each.query_id for each in query_scores(chosen, METRIC)]
+
+    def _comparisons(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """The best systems of every suite, and of every task of the user's own data."""
+        of_suite = {name: entry.suite for name in self.results if (entry := entry_of(name))}
+        for suite in self.suites:
+            board = self.library.board(self.shelf, suite, metric=METRIC)
+            measured = [row.system for row in board.rows if row.origin == "measured"]
+            tasks = [self.results[name] for name, own in of_suite.items() if own == suite]
+            yield suite, _comparable(measured, tasks)
+        for name, results in self.results.items():
+            if name not in of_suite:
+                yield name, tuple(results)[:_COMPARED]
+
+    def _missing(self, missing: str) -> str:
+        """Why a page has no texts, in words that name no place of this machine."""
+        return _LEFT_OUT if not self.texts else _ABSENT if missing else ""
+
+    def _link(self, page: Key) -> Link:
+        """Addresses as seen from one page; None for what this site does not have."""
+        here = posixpath.dirname(_path(page))
+
+        def link(page: str, **parts: Part) -> str | None:
+            target = self._target(page, {name: value for name, value in parts.items() if value})
+            return posixpath.relpath(target, here or ".") if target else None
+
+        return link
+
+    def _target(self, page: str, parts: dict[str, str | Sequence[str]]) -> str | None:
+        if page == "static":
+            return f"static/{parts['name']}"
+        if page == "plot":
+            return self._figure(*(str(parts.get(part)) for part in ("name", "suite", "theme")))
+        if "depth" in parts or (page == "leaderboard" and parts.keys() - {"suite"}):
+            return None
+        key = self._key(page, parts)
+        return _path(key) if key in self.known else None
+
+    def _key(self, page: str, parts: dict[str, str | Sequence[str]]) -> Key:
+        """The page that shows what an address of the server asks for."""
+        if page == "compare":
+            scope = str(parts.get("scope"))
+            systems = parts.get("system") or self.compared.get(scope, ())
+            pair = (page, scope, *systems)
+            return pair if pair in self.known else (page, scope, *reversed(systems))
+        order = {"query": ("task", "query"), "document": ("task", "query", "document")}
+        names = order.get(page, ("suite", "task", "system"))
+        return (page, *(str(parts[name]) for name in names if name in parts))
+
+    def _figure(self, name: str, suite: str, theme: str) -> str | None:
+        """Draw a figure when a page first asks for it; None where it cannot be drawn."""
+        path = f"plot/{suite}-{theme}-{name}"
+        if not (self.folder / path).exists():
+            values = Parameters(QueryParams(suite=suite, metric=METRIC, theme=theme))
+            try:
+                self._write(path, self.plots.svg(name, self.shelf, values).encode())
+            except MissingError:
+                return None
+        return path
+
+    def _page(self, key: Key, html: str) -> None:
+        self._write(_path(key), html.encode())
+        self.written += 1
+
+    def _write(self, path: str, content: bytes) -> None:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+
+def _path(key: Key) -> str:
+    """The file of a page: readable, safe on every file system, and of this page alone."""
+    kind, *names = key
+    if kind == "leaderboard":
+        return f"leaderboard/{names[0]}.html" if names else "index.html"
+    if not names:
+        return f"{kind}.html"
+    first, *rest = names
+    if kind == "compare":
+        return f"compare/{_safe(first)}/{_safe(*sorted(rest))}.html"
+    if not rest:
+        return f"task/{_safe(first)}.html"
+    return f"task/{_safe(first)}/{'system' if kind == 'task' else kind}/{_safe(*rest)}.html"
+
+
+def _safe(*names: str) -> str:
+    digest = hashlib.sha256(json.dumps(names).encode()).hexdigest()[:16]
+    return f"{slug('-'.join(names))[:40]}-{digest}"
+
+
+def _comparable(systems: Sequence[str], tasks: Sequence[Collection[str]]) -> tuple[str, ...]:
+    """The first systems that share a task, so that every choice of them can be compared."""
+    chosen: list[str] = []
+    for system in systems:
+        if any({*chosen, system} <= set(own) for own in tasks):
+            chosen.append(system)
+    return tuple(chosen[:_COMPARED])
+
+
+def _choices(systems: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """All systems as a grid, and every pair."""
+    grid = [systems] if len(systems) > 2 else []
+    return [*grid, *combinations(systems, 2)]
