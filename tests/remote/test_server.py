@@ -26,7 +26,7 @@ def test_addresses_as_people_write_them(given: str) -> None:
     assert find_server("m", NOWHERE, url=given).url == "http://host:8000/v1"
 
 
-@pytest.mark.parametrize("given", ["ftp://host/v1", "http://", "http:///v1"])
+@pytest.mark.parametrize("given", ["ftp://host/v1", "http://", "http:///v1", "http://[x/v1"])
 def test_what_is_no_address_is_an_error(given: str) -> None:
     with pytest.raises(UsageError, match="expected one like http://localhost:8000/v1"):
         find_server("m", NOWHERE, url=given)

@@ -126,10 +126,12 @@ def find_file(task: Task, method: Method) -> FromFile | None:
 def place(folder: Path, method: str, llm: str) -> Path:
     """Where a task's folder holds the generations of a method and model.
 
-    A model's name is one folder's name: what would lead elsewhere is escaped as in an address.
+    A model's name is one folder's name: what would lead elsewhere is escaped as in an address, and
+    a name that no folder could have is a UsageError.
     """
     name = quote(llm, safe=" !$&'()+,:;=@[]~")
-    return folder / method / (name if name.strip(".") else name.replace(".", "%2E")) / FILE
+    escaped = name if name.strip(".") else name.replace(".", "%2E")
+    return user_path(folder / method / escaped / FILE)
 
 
 def _home_of(task: Task) -> Path:

@@ -97,11 +97,13 @@ def find_server(name: str, home: Home, *, url: str | None = None, key_env: str =
 
 
 def _normalised(url: str) -> str:
-    parts = urlsplit(url if "//" in url else f"http://{url}")
+    wrong = f"{url!r} is not the address of a server; expected one like http://localhost:8000/v1."
+    try:
+        parts = urlsplit(url if "//" in url else f"http://{url}")
+    except ValueError:  # brackets that hold no address
+        raise UsageError(wrong) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(
-            f"{url!r} is not the address of a server; expected one like http://localhost:8000/v1."
-        )
+        raise UsageError(wrong)
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise UsageError(
             f"the address of the server at {parts.hostname} holds more than host, port and path.\n"
