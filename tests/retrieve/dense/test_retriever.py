@@ -343,6 +343,7 @@ def test_an_option_makes_another_result(bert: Path, option: str) -> None:
 NO_VECTOR = {
     *("library", "checkpoint", "query_checkpoint", "document_checkpoint", "revision"),
     *("generated", "similarity", "storage", "dimensions"),
+    *("index", "index_kind", "m", "ef_construction", "ef", "nlist", "nprobe"),
 }
 OTHERS: dict[str, Any] = {
     "pooling": "last",
