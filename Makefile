@@ -23,8 +23,8 @@ demo: $(VENV)/.installed   ## Evaluate on the embedded demo suite.
 	  '  .venv/bin/r2med eval bm25 --task FOLDER       your own collection (docs/data.md)' \
 	  '  .venv/bin/r2med fetch full                    the real benchmark, from the hub'
 
-test: $(VENV)/.tested browser   ## Run all tests.
-	@$(BIN)/python -m pytest
+test: $(VENV)/.tested browser   ## Run all tests, on two cores.
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # The explorer is tested in a real Chromium: installed where that is allowed, named where not.
 browser:
