@@ -224,7 +224,7 @@ class MilvusIndex:
     def _complete(self, client: Any) -> int:
         """Insert what the collection lacks, and return how many vectors that were."""
         if client.has_collection(self._name):
-            client.load_collection(self._name)
+            self._load(client)
             if problem := self._changed(client):
                 self._conditions.tell(
                     f"{self._milvus.address}: collection {self._name} was changed from outside: "
@@ -262,6 +262,19 @@ class MilvusIndex:
         """
         client.flush(self._name)
         client.release_collection(self._name)
+        self._load(client)
+
+    def _load(self, client: Any) -> None:
+        """Load the collection; the embedded engine may still be writing its index meanwhile."""
+        from pymilvus.exceptions import MilvusException
+
+        for wait in (0.1, 0.3, 1.0, 3.0) if self._milvus.embedded else ():
+            try:
+                client.load_collection(self._name)
+            except MilvusException:
+                time.sleep(wait)
+            else:
+                return
         client.load_collection(self._name)
 
     def _create(self, client: Any) -> None:
