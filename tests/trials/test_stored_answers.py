@@ -41,7 +41,7 @@ def opened(folder: Path, heard: list[str]) -> Answers:
     return answers
 
 
-def test_a_bit_flipped_among_the_answers_changes_none_and_is_named_where_one_is_lost(
+def test_a_bit_flipped_among_the_answers_is_named_and_changes_none(
     tmp_path: Path, trials: int
 ) -> None:
     writing = opened(tmp_path, [])
@@ -57,9 +57,8 @@ def test_a_bit_flipped_among_the_answers_changes_none_and_is_named_where_one_is_
         kept = [key for key in KEYS if reading.get(key) is not None]
 
         assert all(reading.get(key) == answer(key) for key in kept)
-        assert len(kept) >= len(KEYS) - 2
-        harmless = len(kept) == len(KEYS)  # the checksum in capitals is the same checksum
-        assert harmless or place >= unfinished or any(str(file) in line for line in heard)
+        assert len(KEYS) - 2 <= len(kept) < len(KEYS)
+        assert place >= unfinished or any(str(file) in line for line in heard)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])

@@ -231,10 +231,7 @@ def _asking(folder: Path, process: int) -> _Asking:
 def _data(line: bytes) -> bytes | None:
     """The JSON of a line; None where it is not what was written."""
     checksum, _, data = line.rstrip(b"\n").partition(b" ")
-    try:
-        return data if int(checksum, 16) == zlib.crc32(data) else None
-    except ValueError:
-        return None
+    return data if checksum == b"%08x" % zlib.crc32(data) else None
 
 
 def _head(line: bytes) -> tuple[str, float] | None:
