@@ -18,7 +18,7 @@ from r2med.audit.scanning import scan
 from r2med.errors import DataError
 from r2med.explore.pages.audits import audits_page
 from r2med.explore.render import server_link
-from r2med.results.audits import stored_audits
+from r2med.results.overlap import stored_audits
 from r2med.retrieve.conditions import Progress
 from r2med.tasks.load import load_task
 from r2med.tasks.task import Task

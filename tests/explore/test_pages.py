@@ -16,7 +16,7 @@ from r2med.explore.pages.compare import compare_data
 from r2med.explore.pages.query import query_data
 from r2med.explore.render import server_link
 from r2med.results.diagnosis.lexicon import matched
-from r2med.results.difficulty import QueryScores, in_order
+from r2med.results.movement import QueryScores, in_order
 
 TASK = "demo/medqa-diag"
 

@@ -14,7 +14,7 @@ from r2med.errors import LimitError, MissingError
 from r2med.home import home
 from r2med.remote.budget import Limits
 from r2med.retrieve.conditions import Conditions
-from r2med.runs.ties import ordered
+from r2med.runs.run import ordered
 from r2med.systems.build import System
 from tests.llm_server import EMPTY, REFUSING, LLMServer, cut, fails, garbled, running_llm_server
 

@@ -21,7 +21,7 @@ from r2med.rerank.scores import Candidates, reordered
 from r2med.rerank.user_models import reranker_of
 from r2med.retrieve.conditions import Conditions
 from r2med.runs import Run
-from r2med.runs.ties import ordered
+from r2med.runs.run import ordered
 
 
 class Lengths:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import UsageError
-from r2med.results.compare import compare
-from r2med.results.gate import Condition
+from r2med.results.compare import Condition, compare
 from tests.results.storing import ranks, store
 
 ROOT = Path("kept")

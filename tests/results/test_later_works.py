@@ -10,7 +10,7 @@ import pytest
 from r2med.errors import UsageError
 from r2med.results.leaderboard import Leaderboard, leaderboard
 from r2med.results.overlap import declared_training, flags_of
-from r2med.results.published.printed import later_rows, printed_figures, read_rows, works
+from r2med.results.published import later_rows, printed_figures, read_rows, works
 from r2med.results.standings import Standing
 from r2med.systems.registry import entries
 from r2med.tasks.registry import find_suite

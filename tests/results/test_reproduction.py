@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.errors import UsageError
+from r2med.results.lookup import other_data
 from r2med.results.published import PublishedSystem
 from r2med.results.reproduction import (
     find_published,
     held_against,
     measured_value,
-    other_data,
     runnable,
     tie_range,
     verdict,

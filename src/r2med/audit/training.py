@@ -20,8 +20,9 @@ from r2med.audit.reading import Reading
 from r2med.audit.scanning import Matcher, Scan, scan
 from r2med.errors import DataError
 from r2med.measure.intervals import DIFFERENCES, Column, Interval, pooled_interval
-from r2med.results.audits import FOLDER, write_audit
 from r2med.results.lookup import newest_by_system
+from r2med.results.overlap import AUDITS as FOLDER
+from r2med.results.overlap import write_audit
 from r2med.results.record import Result
 from r2med.retrieve.conditions import Conditions, Progress, Tell
 from r2med.tabular import Tabular, table_of

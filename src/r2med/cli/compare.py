@@ -59,8 +59,8 @@ def compare(
 
     from r2med.report.console import echo, echo_json, notice
     from r2med.report.formats import show
+    from r2med.results.compare import Condition
     from r2med.results.compare import compare as compared
-    from r2med.results.gate import Condition
     from r2med.results.movement import what_moved
 
     if protocols:

@@ -43,7 +43,7 @@ def list_results(
     """List stored results: key, score, size and age, and what sets apart those of one name."""
     from r2med.report.console import echo
     from r2med.report.formats import show as show_value
-    from r2med.results.listing import Listing
+    from r2med.results.evaluation import Listing
 
     shown = format_of(form, as_json)
     listing = Listing(_selected(folder, task, system))
@@ -96,7 +96,7 @@ def delete(
     """
     from r2med.report.console import agreed, console, echo
     from r2med.report.formats import draw
-    from r2med.results.listing import Listing
+    from r2med.results.evaluation import Listing
     from r2med.results.store import Store
 
     if not systems and task is None:

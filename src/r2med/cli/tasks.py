@@ -217,8 +217,8 @@ def card(
     from r2med.nano.folder import task_group
     from r2med.report.cards.pages import write_cards
     from r2med.report.console import echo, notice
-    from r2med.results.audits import stored_audits
     from r2med.results.lookup import own_tasks, stored_results
+    from r2med.results.overlap import stored_audits
 
     group = task_group(",".join(names), own_tasks(results))
     pages = write_cards(

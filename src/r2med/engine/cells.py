@@ -33,7 +33,7 @@ from r2med.results.record import (
 from r2med.results.store import Store, read_result
 from r2med.retrieve.conditions import Conditions, Source, Tell
 from r2med.runs import Run
-from r2med.runs.ties import TieOrder
+from r2med.runs.run import TieOrder
 from r2med.systems.build import System
 from r2med.systems.spec import Unit, mapped, parse
 from r2med.systems.stages import (

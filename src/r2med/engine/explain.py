@@ -32,7 +32,7 @@ from r2med.retrieve.interface import (
     search_forms,
 )
 from r2med.runs import Run
-from r2med.runs.ties import ordered
+from r2med.runs.run import ordered
 from r2med.systems.build import System
 from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval
 from r2med.systems.work import Stage

@@ -39,11 +39,11 @@ from r2med.explore.parameters import Parameters
 from r2med.explore.plots import Plots
 from r2med.explore.render import server_link
 from r2med.measure.metrics import HEADLINE
-from r2med.results.audits import stored_audits
 from r2med.results.diagnosis.causes import TOP
-from r2med.results.difficulty import ORDERS, Order
 from r2med.results.leaderboard import Leaderboard
-from r2med.results.published.printed import works
+from r2med.results.movement import ORDERS, Order
+from r2med.results.overlap import stored_audits
+from r2med.results.published import works
 from r2med.retrieve.conditions import Conditions
 from r2med.systems.build import System
 from r2med.systems.registry import KINDS

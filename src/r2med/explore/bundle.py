@@ -30,7 +30,7 @@ from r2med.explore.parameters import Parameters
 from r2med.explore.plots import Plots
 from r2med.explore.render import Link, Part
 from r2med.home import slug
-from r2med.results.difficulty import query_scores
+from r2med.results.movement import query_scores
 from r2med.retrieve.conditions import Tell, log
 
 METRIC = "ndcg@10"

@@ -134,7 +134,7 @@ def report_page(
 
 def _chosen(systems: Sequence[str], task: str | None, folder: Path, tell: Tell) -> list[Result]:
     """The newest result of every system and task, systems in the order in which they are named."""
-    stored = stored_results(folder, tell) if folder.is_dir() else []
+    stored = stored_results(folder, tell)
     places = {entry.name: place for place, entry in enumerate(all_entries())}
     tasks = task_names(resolve(task)) if task else sorted({each.task for each in stored})
     tasks.sort(key=lambda name: places.get(name, len(places)))

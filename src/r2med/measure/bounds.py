@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from r2med.measure.metrics import HEADLINE, Gains, Metric, gains
 from r2med.measure.scores import Scores, chosen_metrics, scores_of
 from r2med.runs import Run
-from r2med.runs.run import places_of
-from r2med.runs.ties import TieOrder, ordered
+from r2med.runs.run import TieOrder, ordered, places_of
 from r2med.tasks.task import Judgements
 
 

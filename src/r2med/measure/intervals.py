@@ -48,34 +48,24 @@ class Interval:
         return self.low <= value <= self.high
 
 
-def mean_interval(
-    values: Column, *, span: Span = SCORES, confidence: float = CONFIDENCE
-) -> Interval:
+def mean_interval(values: Column, *, span: Span = SCORES) -> Interval:
     """The interval of one mean."""
-    return pooled_interval([values], span=span, confidence=confidence)
+    return pooled_interval([values], span=span)
 
 
 def pooled_interval(
-    tasks: Sequence[Column],
-    *,
-    by: Averaging = "task",
-    span: Span = SCORES,
-    confidence: float = CONFIDENCE,
+    tasks: Sequence[Column], *, by: Averaging = "task", span: Span = SCORES
 ) -> Interval:
     """The interval of a mean over tasks; other queries are imagined within each task."""
     pooled = estimate(tasks, by, freedom_of=_freedom)
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     reach = pooled.error * float(stdtrit(pooled.freedom, 1 - tail)) if pooled.error else 0.0
     unseen = [1 - tail ** (1 / len(task)) for task in tasks]
-    down, up = (
-        np.where(
-            pooled.still, pooled.weights * unseen * np.abs(np.subtract(pooled.means, end)), 0.0
-        )
-        for end in span
-    )
-    low = pooled.mean - float(np.hypot(reach, np.linalg.norm(down)))
-    high = pooled.mean + float(np.hypot(reach, np.linalg.norm(up)))
-    return Interval(max(low, span[0]), min(high, span[1]), confidence)
+    shares = np.where(pooled.still, pooled.weights * unseen, 0.0)
+    down, up = (np.linalg.norm(shares * np.abs(pooled.means - end)) for end in span)
+    low = pooled.mean - float(np.hypot(reach, down))
+    high = pooled.mean + float(np.hypot(reach, up))
+    return Interval(max(low, span[0]), min(high, span[1]))
 
 
 @dataclass(frozen=True, eq=False)

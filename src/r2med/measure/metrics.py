@@ -48,6 +48,10 @@ _CUTOFF_NEEDED = ("recall", "precision", "hit", "judged")
 _FORM = re.compile(r"([a-z]+)(?:\(([^()]*)\))?(?:@([1-9][0-9]*))?")
 _ALIASES = {"ap": "map", "p": "precision", "r": "recall", "rr": "mrr", "success": "hit"}
 _OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
+_UNJUDGED = -np.inf
+
+Matrix = NDArray[np.float64]
+Column = NDArray[np.float64]
 
 
 @dataclass(frozen=True, order=True)
@@ -123,12 +127,6 @@ def stored_metrics() -> list[Metric]:
     return [Metric(kind, cutoff) for kind in _STORED for cutoff in CUTOFFS] + [Metric("mrr", None)]
 
 
-Matrix = NDArray[np.float64]
-
-
-_UNJUDGED = -np.inf
-
-
 @dataclass(frozen=True, eq=False)
 class Gains:
     """One row per judged query: what stands at each rank, and what there is to be found."""
@@ -176,36 +174,22 @@ def gains(run: Run, judgements: Judgements) -> Gains:
     """Look every ranked document up; a judged query that the run lacks has no levels."""
     judged = judgements.query_ids.dictionary_encode()
     judged_rows = judged.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    query_ids = judged.dictionary
-    rows = places_of(run.query_ids, query_ids)
+    query_ids, width = judged.dictionary, len(run.document_ids)
+    run_rows = places_of(run.query_ids, query_ids)
     lengths = np.zeros(len(query_ids), dtype=np.int64)
-    lengths[rows[rows >= 0]] = run.lengths[rows >= 0]
-    return Gains(
-        query_ids=query_ids,
-        levels=_levels(run, judgements, judged_rows, rows, len(query_ids)),
-        judged=_best_first(judgements.scores, judged_rows, len(query_ids)),
-        lengths=lengths,
-    )
-
-
-def _levels(
-    run: Run,
-    judgements: Judgements,
-    judged_rows: NDArray[np.int64],
-    run_rows: NDArray[np.int64],
-    queries: int,
-) -> Matrix:
-    matrix = np.full((queries, int(run.lengths.max(initial=0))), _UNJUDGED)
+    lengths[run_rows[run_rows >= 0]] = run.lengths[run_rows >= 0]
+    levels = np.full((len(query_ids), int(run.lengths.max(initial=0))), _UNJUDGED)
     rows = run_rows[run.query_rows]
     kept = rows >= 0
-    width = len(run.document_ids)
-    entry_keys = rows[kept] * width + run.documents[kept]
     codes = places_of(judgements.document_ids, run.document_ids)
     ranked = codes >= 0
-    matrix[rows[kept], run.ranks[kept] - 1] = _look_up(
-        entry_keys, judged_rows[ranked] * width + codes[ranked], judgements.scores[ranked]
+    levels[rows[kept], run.ranks[kept] - 1] = _look_up(
+        rows[kept] * width + run.documents[kept],
+        judged_rows[ranked] * width + codes[ranked],
+        judgements.scores[ranked],
     )
-    return matrix
+    best_first = _best_first(judgements.scores, judged_rows, len(query_ids))
+    return Gains(query_ids=query_ids, levels=levels, judged=best_first, lengths=lengths)
 
 
 def _look_up(
@@ -226,9 +210,6 @@ def _best_first(scores: NDArray[np.int32], rows: NDArray[np.int64], queries: int
     matrix = np.full((queries, int(counts.max(initial=0))), _UNJUDGED)
     matrix[rows[order], np.arange(len(rows)) - starts] = scores[order]
     return matrix
-
-
-Column = NDArray[np.float64]
 
 
 def score_column(gains: Gains, metric: Metric) -> Column:

@@ -27,7 +27,7 @@ from r2med.measure.metrics import (
     stored_metrics,
 )
 from r2med.runs import Run
-from r2med.runs.ties import TieOrder, ordered
+from r2med.runs.run import TieOrder, ordered
 from r2med.tabular import Tabular
 from r2med.tasks.task import Judgements
 
@@ -53,6 +53,10 @@ class Scores(Tabular):
     def __repr__(self) -> str:
         return f"Scores({len(self)} queries, {len(self.columns)} metrics)"
 
+    def by_query(self, metric: str) -> dict[str, float]:
+        """One metric's scores by query id."""
+        return dict(zip(self.query_ids.to_pylist(), self.columns[metric].tolist(), strict=True))
+
     def means(self) -> dict[str, float]:
         """The mean of every metric over the judged queries."""
         return {
@@ -63,8 +67,8 @@ class Scores(Tabular):
     def micro_recall(self, cutoff: int) -> float:
         """Positives found / positives, over all queries at once (the Nano profile figure)."""
         total = int(self.positives.sum())
-        found = float(self.columns[f"recall@{cutoff}"] @ self.positives)
-        return found / total if total else 0.0
+        retrieved = float(self.columns[f"recall@{cutoff}"] @ self.positives)
+        return retrieved / total if total else 0.0
 
     def at(self, query_ids: pa.Array) -> Scores:
         """The rows of these queries, in this order."""
@@ -147,9 +151,8 @@ def aggregate(
         queries=total,
         task_mean=fmean(values[task] for task in present) if complete else None,
         weighted_mean=weighted / total if complete and total else None,
-        families={family: _mean_of(values, tasks) for family, tasks in groups.items()},
+        families={
+            family: fmean(values[task] for task in own) if values.keys() >= set(own) else None
+            for family, own in groups.items()
+        },
     )
-
-
-def _mean_of(values: Mapping[str, float], tasks: Sequence[str]) -> float | None:
-    return fmean(values[task] for task in tasks) if all(task in values for task in tasks) else None

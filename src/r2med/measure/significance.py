@@ -80,19 +80,15 @@ class Pair:
     """The randomisation p-value of the task mean, corrected for the number of pairs."""
 
 
-def compare_columns(
-    a: Column, b: Column, *, resamples: int = RESAMPLES, seed: int = SEED
-) -> Difference:
+def compare_columns(a: Column, b: Column, *, resamples: int = RESAMPLES) -> Difference:
     """Compare two columns of scores of one task, aligned by query."""
     if len(a) != len(b):
         raise DataError(f"{len(a)} and {len(b)} scores: a comparison needs the same queries.")
-    (pair,) = compare_systems({"": np.column_stack([a, b])}, resamples=resamples, seed=seed)
+    (pair,) = compare_systems({"": np.column_stack([a, b])}, resamples=resamples)
     return pair.by_task
 
 
-def compare_systems(
-    tasks: Mapping[str, Matrix], *, resamples: int | None = None, seed: int = SEED
-) -> list[Pair]:
+def compare_systems(tasks: Mapping[str, Matrix], *, resamples: int | None = None) -> list[Pair]:
     """Compare every pair of systems on every task and over the tasks.
 
     Without `resamples` there are as many draws as the number of pairs calls for.
@@ -102,12 +98,12 @@ def compare_systems(
     pairs = list(combinations(range(next(iter(tasks.values())).shape[1]), 2))
     count = draws_for(len(pairs)) if resamples is None else resamples
     scores = list(tasks.values())
-    single = [pairwise_p([matrix], "task", resamples=count, seed=seed) for matrix in scores]
+    single = [pairwise_p([matrix], "task", resamples=count) for matrix in scores]
     if len(tasks) == 1:
         p_task = p_query = single[0]
     else:
-        p_task = pairwise_p(scores, "task", resamples=count, seed=seed)
-        p_query = pairwise_p(scores, "query", resamples=count, seed=seed)
+        p_task = pairwise_p(scores, "task", resamples=count)
+        p_query = pairwise_p(scores, "query", resamples=count)
     over_pairs = holm([p_task[pair] for pair in pairs])
     return [
         Pair(
@@ -127,9 +123,7 @@ def draws_for(pairs: int) -> int:
     return max(RESAMPLES, round(10 * pairs / SIGNIFICANT))
 
 
-def pairwise_p(
-    tasks: Sequence[Matrix], by: Averaging, *, resamples: int = RESAMPLES, seed: int = SEED
-) -> Matrix:
+def pairwise_p(tasks: Sequence[Matrix], by: Averaging, *, resamples: int = RESAMPLES) -> Matrix:
     """Two-sided p-values of the paired randomisation test on means over tasks, systems by systems.
 
     Under the null hypothesis every difference is as likely to have either sign. Small samples are
@@ -146,7 +140,7 @@ def pairwise_p(
     observed = np.abs(totals[:, None] - totals) - 1e-9 * np.array(noise)
     exact = len(scores) < 40 and 2 ** len(scores) <= resamples
     extreme = np.zeros((systems, systems))
-    for signs in _every_sign(len(scores)) if exact else _drawn(len(scores), resamples, seed):
+    for signs in _signs(len(scores), None if exact else resamples):
         sums = totals - 2 * (signs @ scores)
         for place in range(systems - 1):
             gaps = np.abs(sums[:, place + 1 :] - sums[:, [place]])
@@ -157,10 +151,10 @@ def pairwise_p(
     return symmetric
 
 
-def randomisation_p(differences: Column, *, resamples: int = RESAMPLES, seed: int = SEED) -> float:
+def randomisation_p(differences: Column, *, resamples: int = RESAMPLES) -> float:
     """The paired randomisation test on one column of differences."""
     paired = np.column_stack([differences, np.zeros(len(differences))])
-    return float(pairwise_p([paired], "task", resamples=resamples, seed=seed)[0, 1])
+    return float(pairwise_p([paired], "task", resamples=resamples)[0, 1])
 
 
 def t_test_p(tasks: Sequence[Column], by: Averaging = "task") -> float:
@@ -250,14 +244,15 @@ def _mean(tasks: Sequence[Column], by: Averaging) -> float:
     return float(np.mean([task.mean() for task in tasks]))
 
 
-def _every_sign(size: int) -> Iterator[Matrix]:
-    """All assignments of signs, as 1 where a sign is turned."""
-    yield ((np.arange(2**size)[:, None] >> np.arange(size)) & 1).astype(np.float64)
+def _signs(size: int, resamples: int | None) -> Iterator[Matrix]:
+    """Assignments of signs, as 1 where a sign is turned: all of them, or so many random ones.
 
-
-def _drawn(size: int, resamples: int, seed: int) -> Iterator[Matrix]:
-    """Random assignments of signs in blocks that stay small in memory."""
-    generator = np.random.default_rng(seed)
+    Random ones come in blocks that stay small in memory.
+    """
+    if resamples is None:
+        yield ((np.arange(2**size)[:, None] >> np.arange(size)) & 1).astype(np.float64)
+        return
+    generator = np.random.default_rng(SEED)
     rows = max(1, _BLOCK // size)
     for start in range(0, resamples, rows):
         count = min(rows, resamples - start)

@@ -19,7 +19,7 @@ from r2med.retrieve.candidates import find_subset, split_of
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.fusion import NANO_K, reciprocal_rank_fusion
 from r2med.runs import Run
-from r2med.runs.ties import ordered
+from r2med.runs.run import ordered
 from r2med.systems.build import System
 from r2med.systems.stages import Retrieval
 from r2med.systems.work import Ledger, Work, run_member

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from r2med.report.table import Cell, Column, Grid, Paper, SystemName, age, file_size, points
-from r2med.results.listing import Listing, size
+from r2med.results.evaluation import Listing, size
 
 _OLDER = (
     "older: stored by an older version that did not record all settings; tables and comparisons "

@@ -20,8 +20,7 @@ from r2med.errors import DataError
 from r2med.models.vectors import Computed, Depot, Rows, Shelf, distinct, fill, hashed, open_shelf
 from r2med.retrieve.conditions import Conditions, Progress, Tell
 from r2med.runs import Run
-from r2med.runs.run import places_of
-from r2med.runs.ties import name_places
+from r2med.runs.run import name_places, places_of
 from r2med.tasks.task import Task
 
 ListScores = NDArray[np.float32]

@@ -1,16 +1,20 @@
 """Is one system really better? Stored systems and run files, compared over the same queries.
 
 Sides meet only on the same data of a task and the same judged queries; anything else is an error
-that says what to run. Differences are A minus B everywhere.
+that says what to run. Differences are A minus B everywhere. A `Condition` such as `ndcg@10 drops by
+1` makes a comparison a regression gate.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -18,14 +22,13 @@ import pyarrow as pa
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.measure import Scores, measure, parse_metric
-from r2med.measure.significance import Difference, Matrix, Pair, compare_systems
+from r2med.measure.significance import SIGNIFICANT, Difference, Matrix, Pair, compare_systems
 from r2med.results.lookup import (
     file_run,
     find_named,
     is_run_file,
     newest,
     own_tasks,
-    quoted,
     stored_results,
 )
 from r2med.results.record import Result
@@ -35,6 +38,10 @@ from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.load import load_tasks, task_names
 from r2med.tasks.registry import all_entries, resolve
 from r2med.tasks.task import Task
+
+_FORM = re.compile(r"(\S+) drops (?:by (\d+(?:\.\d+)?|\.\d+)(?: points?)?|(significantly))")
+#: Points that are only rounding.
+_ROUNDING = 1e-9
 
 
 def compare(
@@ -144,11 +151,12 @@ def aligned(
     own = own_tasks(results)
     loaded = list(islice(load_tasks(task, root=root, own=own), 2)) if task and needed else []
     folder = Path(results) if isinstance(results, str | Path) else Path("the results given")
-    stored = _stored(results, tell)
+    stored = stored_results(results, tell)
     sides = _told_apart([_side(each, stored, loaded, metric, folder, tell) for each in systems])
-    twice = [side.name for place, side in enumerate(sides) if side.name in _names(sides[:place])]
-    if twice:
-        raise UsageError(f"compare: the same system is given twice, {twice[0]}.")
+    names = [side.name for side in sides]
+    if len(set(names)) < len(names):
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise UsageError(f"compare: the same system is given twice, {twice}.")
     wanted = task_names(resolve(task, own), own) if task else _common_tasks(sides)
     trials = {name: _same_data(sides, name, tell) for name in wanted}
     suites = {trial.suite for group in trials.values() for trial in group}
@@ -159,28 +167,17 @@ def aligned(
             "Choose with --task, e.g. --task demo."
         )
     tasks = {name: _scores(group, sides, metric) for name, group in trials.items()}
-    return Aligned(tuple(_names(sides)), suites.pop(), tasks)
-
-
-def _stored(results: str | Path | Sequence[Result], tell: Tell) -> Sequence[Result]:
-    """Results, newest first, from their folder or as they are."""
-    if isinstance(results, str | Path):
-        return stored_results(Path(results), tell) if Path(results).is_dir() else []
-    return sorted(results, key=lambda result: result.record.created, reverse=True)
+    return Aligned(tuple(names), suites.pop(), tasks)
 
 
 @dataclass(frozen=True, eq=False)
-class _Trial:
-    """One system on one task, and exactly which data it was."""
+class _FileTrial:
+    """The scores of a run file, with what a `Result` says of itself."""
 
     task: str
     suite: str | None
     data: str
-    source: Result | Scores
-
-    @property
-    def scores(self) -> Scores:
-        return self.source.scores if isinstance(self.source, Result) else self.source
+    scores: Scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,24 +185,19 @@ class _Side:
     """A system and its trials, newest first."""
 
     name: str
-    trials: Sequence[_Trial] = field(default_factory=list)
+    trials: Sequence[Result | _FileTrial]
 
 
 def _told_apart(sides: Sequence[_Side]) -> list[_Side]:
     """Sides whose name another has too, with the key of their one result."""
-    names = Counter(_names(sides))
-    return [
-        replace(side, name=f"{side.name} ({side.trials[0].source.key})")
-        if names[side.name] > 1
-        and len(side.trials) == 1
-        and isinstance(side.trials[0].source, Result)
-        else side
-        for side in sides
-    ]
-
-
-def _names(sides: Sequence[_Side]) -> list[str]:
-    return [side.name for side in sides]
+    holders = Counter(side.name for side in sides)
+    apart = []
+    for side in sides:
+        first, name = side.trials[0], side.name
+        if holders[name] > 1 and len(side.trials) == 1 and isinstance(first, Result):
+            name = f"{name} ({first.key})"
+        apart.append(_Side(name, side.trials))
+    return apart
 
 
 def _side(
@@ -217,10 +209,10 @@ def _side(
     tell: Tell,
 ) -> _Side:
     if isinstance(system, Result):
-        return _Side(system.name, [_trial(system)])
+        return _Side(system.name, [system])
     named = find_named(str(system), stored, folder)
     if named.file is None:
-        return _Side(named.name, [_trial(result) for result in named.results])
+        return _Side(named.name, named.results)
     if len(loaded) != 1:
         raise UsageError(
             f"{named.file} is a run file, which does not say its task: "
@@ -228,12 +220,7 @@ def _side(
         )
     [task] = loaded
     scores = measure(file_run(named.file, task, tell), task.judgements, [metric])
-    return _Side(named.name, [_Trial(task.name, task.suite, task.hash, scores)])
-
-
-def _trial(result: Result) -> _Trial:
-    record = result.record.task
-    return _Trial(record.name, record.suite, record.hash, result)
+    return _Side(named.name, [_FileTrial(task.name, task.suite, task.hash, scores)])
 
 
 def _common_tasks(sides: Sequence[_Side]) -> list[str]:
@@ -252,15 +239,15 @@ def _common_tasks(sides: Sequence[_Side]) -> list[str]:
     return sorted(common, key=lambda task: (order.get(task, len(order)), task))
 
 
-def _same_data(sides: Sequence[_Side], task: str, tell: Tell) -> list[_Trial]:
+def _same_data(sides: Sequence[_Side], task: str, tell: Tell) -> list[Result | _FileTrial]:
     """Each side's trial on the newest data that all of them ran on."""
-    by_data: list[dict[str, _Trial]] = []
+    by_data: list[dict[str, Result | _FileTrial]] = []
     for side in sides:
         own = {trial.data: trial for trial in reversed(side.trials) if trial.task == task}
         if not own:
             raise MissingError(
                 f"{side.name!r} has no stored result on {task}.\n"
-                f"Run it first: r2med eval {quoted(side.name)} --task {quoted(task)}"
+                f"Run it first: r2med eval {quote(side.name)} --task {quote(task)}"
             )
         by_data.append(own)
     shared = [data for data in reversed(by_data[0]) if all(data in own for own in by_data)]
@@ -274,20 +261,20 @@ def _same_data(sides: Sequence[_Side], task: str, tell: Tell) -> list[_Trial]:
             "Run all of them on the same files with r2med eval."
         )
     for side in sides:
-        same = [t.source for t in side.trials if (t.task, t.data) == (task, shared[0])]
-        if stored := [source for source in same if isinstance(source, Result)]:
+        same = [each for each in side.trials if (each.task, each.data) == (task, shared[0])]
+        if stored := [each for each in same if isinstance(each, Result)]:
             newest(stored, tell)
     return [own[shared[0]] for own in by_data]
 
 
-def _scores(trials: Sequence[_Trial], sides: Sequence[_Side], metric: str) -> Matrix:
+def _scores(trials: Sequence[Result | _FileTrial], sides: Sequence[_Side], metric: str) -> Matrix:
     tables = [trial.scores for trial in trials]
     task, queries = trials[0].task, tables[0].query_ids
     for side, table in zip(sides, tables, strict=True):
         if metric not in table:
             raise UsageError(
                 f"{side.name}: {metric} is not stored for {task}.\n"
-                f"Add it: r2med eval {quoted(side.name)} --task {quoted(task)} --metrics {metric}"
+                f"Add it: r2med eval {quote(side.name)} --task {quote(task)} --metrics {metric}"
             )
         if set(queries.to_pylist()) != set(table.query_ids.to_pylist()):
             raise DataError(
@@ -295,3 +282,79 @@ def _scores(trials: Sequence[_Trial], sides: Sequence[_Side], metric: str) -> Ma
                 "they cannot be paired."
             )
     return np.column_stack([table.at(queries)[metric] for table in tables])
+
+
+@dataclass(frozen=True)
+class Condition:
+    """How far the first of two systems may fall behind the second."""
+
+    metric: str
+    points: float | None
+    """The smallest drop that fails, in points (scores x 100); None is any significant drop."""
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """Read `METRIC drops by POINTS` or `METRIC drops significantly`."""
+        words = _FORM.fullmatch(" ".join(text.split()))
+        if words is None:
+            raise UsageError(
+                f"--fail-if {text!r}: this condition cannot be read. Expected 'METRIC drops by "
+                "POINTS' or 'METRIC drops significantly', as in 'ndcg@10 drops by 1' (points are "
+                "scores x 100)."
+            )
+        points = float(words[2]) if words[2] else None
+        if points == 0 or points == math.inf:
+            raise UsageError(f"--fail-if {text!r}: expected a number of points above 0.")
+        return cls(str(parse_metric(words[1])), points)
+
+    def __str__(self) -> str:
+        how = "significantly" if self.points is None else f"by {self.points:g}"
+        return f"{self.metric} drops {how}"
+
+    def judge(self, comparison: Comparison) -> Verdict:
+        """Whether the first system drops; on several tasks the mean of the tasks decides."""
+        if len(comparison.systems) != 2:
+            raise UsageError(
+                f"--fail-if compares two systems, NEW and OLD; {len(comparison.systems)} are given."
+            )
+        tasks = comparison.tasks
+        over = tasks[0] if len(tasks) == 1 else f"mean of {len(tasks)} tasks"
+        return Verdict(self, comparison.systems, over, comparison.pairs[0].by_task)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a condition found."""
+
+    condition: Condition
+    systems: tuple[str, ...]
+    over: str
+    difference: Difference
+
+    @property
+    def failed(self) -> bool:
+        """Whether the first system fell as far as the condition says."""
+        drop = -100 * self.difference.difference
+        if self.condition.points is not None:
+            return drop >= self.condition.points - _ROUNDING
+        return drop > 0 and self.difference.p_randomisation < SIGNIFICANT
+
+    def to_json(self) -> dict[str, Any]:
+        """The condition, its outcome and what it rests on; scores 0 to 1."""
+        return {
+            "condition": str(self.condition),
+            "failed": self.failed,
+            "new": self.systems[0],
+            "old": self.systems[1],
+            "over": self.over,
+            **asdict(self.difference),
+        }
+
+    def __str__(self) -> str:
+        """One line: the outcome, both scores, the difference and its p-value."""
+        means, (new, old) = self.difference, self.systems
+        return (
+            f"{'failed' if self.failed else 'passed'}: {self.condition}: {new} "
+            f"{100 * means.mean_a:.2f}, {old} {100 * means.mean_b:.2f}, difference "
+            f"{100 * means.difference:+.2f}, p = {means.p_randomisation:.3f} ({self.over})"
+        )

@@ -49,14 +49,12 @@ class Cost:
 
 def cost_of(results: Iterable[Result]) -> Cost:
     """Add up what the stages of some results recorded."""
-    found = list(results)
-    stages = [
-        stage for result in found for stage in result.record.stages if stage["stage"] not in _AROUND
-    ]
+    records = [result.record for result in results]
+    stages = [each for record in records for each in record.stages if each["stage"] not in _AROUND]
     indexing = [stage for stage in stages if stage["stage"] == _INDEXING]
     querying = [stage for stage in stages if stage["stage"] != _INDEXING]
     return Cost(
-        queries=sum(result.record.task.queries for result in found),
+        queries=sum(record.task.queries for record in records),
         index_seconds=sum(stage["seconds"] for stage in indexing),
         query_seconds=sum(_seconds(stage) for stage in querying),
         index_tokens=_tokens(indexing),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy as np
 from r2med.errors import UsageError
 from r2med.measure.intervals import Averaging, Column
 from r2med.measure.significance import SIGNIFICANT, draws_for, holm, letters, pairwise_p
+from r2med.results.lookup import other_data
 from r2med.results.record import Result
-from r2med.results.reproduction import other_data
 from r2med.systems.registry import Kind, kind_of
 from r2med.systems.spec import parse
 
@@ -35,7 +35,7 @@ class Entrant:
     @property
     def data(self) -> tuple[tuple[str, str], ...]:
         """Tasks and the hashes of their data: rows are paired only when these are equal."""
-        return tuple((task, result.record.task.hash) for task, result in self.results.items())
+        return tuple((task, result.data) for task, result in self.results.items())
 
     def columns(self, metric: str) -> list[Column]:
         """Per-query scores, one column per task, in the order of the tasks."""
@@ -52,8 +52,8 @@ def entrants(results: Sequence[Result], tasks: Sequence[str]) -> tuple[list[Entr
             by_task = chosen.setdefault(result.system, {})
             older[result.system] += result.task in by_task
             by_task.setdefault(result.task, result)
-    proper = _proper_data(chosen)
-    found, notes = [], []
+    proper = _proper_data([result for by_task in chosen.values() for result in by_task.values()])
+    measured, notes = [], []
     for system, by_task in chosen.items():
         try:
             kind = kind_of(parse(system))
@@ -61,39 +61,38 @@ def entrants(results: Sequence[Result], tasks: Sequence[str]) -> tuple[list[Entr
             folder = next(iter(by_task.values())).folder
             notes.append(f"{folder}: {system!r} is no system's text; it is not shown.")
             continue
-        ordered = {task: by_task[task] for task in tasks if task in by_task}
-        marks = [mark for each in ordered.values() if (mark := _data_mark(each, proper))]
-        labels = [each.record.system.label for each in ordered.values()]
+        own = {task: by_task[task] for task in tasks if task in by_task}
+        marks = dict.fromkeys(_data_mark(each, proper) for each in own.values())
+        labels = [each.record.system.label for each in own.values()]
         label = next(filter(None, labels), None)
-        found.append(Entrant(system, kind, ordered, tuple(dict.fromkeys(marks)), label))
-    holders = Counter(entrant.label for entrant in found)
-    found = [
+        measured.append(Entrant(system, kind, own, tuple(filter(None, marks)), label))
+    holders = Counter(entrant.label for entrant in measured)
+    measured = [
         replace(each, label=f"{each.label}: {each.system}")
         if each.label and holders[each.label] > 1
         else each
-        for each in found
+        for each in measured
     ]
     notes += [
         f"{system}: {count} older result(s) of other data or settings are not shown."
         for system, count in older.items()
         if count
     ]
-    return found, notes
+    return measured, notes
 
 
-def _proper_data(chosen: Mapping[str, Mapping[str, Result]]) -> Mapping[str, str]:
+def _proper_data(results: Iterable[Result]) -> Mapping[str, str]:
     """By task the hash of the data that conforms to its manifest, if it has one; the usual one."""
-    seen: dict[str, Counter[str]] = {}
-    for by_task in chosen.values():
-        for task, result in by_task.items():
-            if result.suite is None or other_data(result) is None:
-                seen.setdefault(task, Counter())[result.record.task.hash] += 1
-    return {task: hashes.most_common(1)[0][0] for task, hashes in seen.items()}
+    hashes: dict[str, Counter[str]] = {}
+    for result in results:
+        if result.suite is None or other_data(result) is None:
+            hashes.setdefault(result.task, Counter())[result.data] += 1
+    return {task: counts.most_common(1)[0][0] for task, counts in hashes.items()}
 
 
 def _data_mark(result: Result, proper: Mapping[str, str]) -> str | None:
     mark = other_data(result) if result.suite else None
-    if mark is None and result.record.task.hash != proper[result.task]:
+    if mark is None and result.data != proper[result.task]:
         mark = f"ran on other data of {result.task} than the other measured rows"
     return mark
 

@@ -1,7 +1,8 @@
-"""Results side by side: what an evaluation says, as a value that can be shown and tabulated."""
+"""Results side by side: of an evaluation, of a folder, and the list of what a folder holds."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 
 from r2med.measure.metrics import HEADLINE
 from r2med.measure.significance import SIGNIFICANT, Matrix, draws_for, holm, pairwise_p
-from r2med.results.lookup import stored_results
+from r2med.results.lookup import other_data, shared_names, stored_results
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
@@ -109,39 +110,25 @@ class Evaluation(Tabular):
         """One row per result; metrics 0 to 1."""
         named = dict.fromkeys(("system", "task", "suite"), str)
         columns = {**named, "queries": int, **dict.fromkeys(self.metrics, float), "seconds": float}
-        columns |= {"reused": bool, "created": str}
-        rows = [
-            {**row, **row["metrics"], "seconds": sum(row["seconds"].values())}
-            for row in self.to_json()
-        ]
-        return table_of({**columns, "result": str}, rows)
+        columns |= {"reused": bool, "created": str, "result": str}
+        return table_of(columns, map(_row, self.results))
 
     def to_json(self) -> list[dict[str, Any]]:
         """One record per result; metrics 0 to 1."""
         return [self._record(result) for result in self.results]
 
     def _record(self, result: Result) -> dict[str, Any]:
+        row = _row(result)
         facts: dict[str, Any] = {
-            **self._named(result),
+            **{name: row[name] for name in ("system", "spec", "task", "suite", "queries")},
             "metrics": {name: result.metrics[name] for name in self.metrics},
             "seconds": dict(result.seconds),
-            "reused": result.reused,
-            "created": result.record.created,
-            "result": str(result.folder),
+            **{name: row[name] for name in ("reused", "created", "result")},
         }
         if reranking := result.record.reranking:
             ceiling = {name: reranking.ceiling[name] for name in self.metrics}
             facts |= {"reranked": reranking.depth, "tail": reranking.tail, "ceiling": ceiling}
         return facts
-
-    def _named(self, result: Result) -> dict[str, Any]:
-        return {
-            "system": result.name,
-            "spec": result.system,
-            "task": result.task,
-            "suite": result.suite,
-            "queries": result.record.task.judged_queries,
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,22 +139,73 @@ class Stored(Evaluation):
         """One row per result, metrics 0 to 1; a metric that a result lacks is a missing value."""
         names = dict.fromkeys(name for result in self.results for name in result.metrics)
         texts = dict.fromkeys(("system", "spec", "task", "suite", "created", "key", "result"), str)
-        rows = [
-            {
-                **self._named(result),
-                **result.metrics,
-                "documents": result.record.task.documents,
-                "seconds": sum(result.seconds.values()),
-                "created": result.record.created,
-                "key": result.record.key,
-                "result": str(result.folder),
-            }
-            for result in self.results
-        ]
         sizes = {"queries": int, "documents": int, "seconds": float}
-        return table_of({**texts, **sizes, **dict.fromkeys(names, float)}, rows)
+        return table_of(texts | sizes | dict.fromkeys(names, float), map(_row, self.results))
 
 
 def stored(folder: str | Path = DEFAULT_FOLDER, *, tell: Tell = log) -> Stored:
     """The results in a folder as one value: print it, or take it as one frame of all metrics."""
-    return Stored(stored_results(Path(folder), tell) if Path(folder).is_dir() else ())
+    return Stored(stored_results(folder, tell))
+
+
+@dataclass(frozen=True, eq=False)
+class Listing(Tabular):
+    """What a results folder holds, one row per result: keys, scores, sizes and ages."""
+
+    results: Sequence[Result]
+
+    drawn_by = "r2med.report.listing"
+
+    @property
+    def notes(self) -> list[str]:
+        """What sets apart results of one name on the same data, and which are of other data."""
+        stale = Counter(each.task for each in self.results if each.suite and other_data(each))
+        other = [
+            f"{task}: {count} result(s) listed ran on other data than the task has now."
+            for task, count in stale.items()
+        ]
+        return [*shared_names(self.results), *other]
+
+    def to_arrow(self) -> pa.Table:
+        """One row per result."""
+        return table_of(_LISTED, self.to_json())
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """One record per result; scores 0 to 1."""
+        rows = [{**_row(each), "key": each.key, "bytes": size(each)} for each in self.results]
+        return [{name: row.get(name) for name in _LISTED} for row in rows]
+
+
+_LISTED = {
+    **dict.fromkeys(("key", "system", "spec", "task", "suite"), str),
+    "ndcg@10": float,
+    "bytes": int,
+    "created": str,
+    "older": bool,
+    "result": str,
+}
+
+
+def size(result: Result) -> int:
+    """The bytes of a result's files."""
+    return sum(file.stat().st_size for file in result.folder.iterdir())
+
+
+def _row(result: Result) -> dict[str, Any]:
+    """All that a table may say of a result; it takes what it has a column for."""
+    record = result.record
+    return {
+        "system": result.name,
+        "spec": result.system,
+        "task": result.task,
+        "suite": result.suite,
+        "queries": record.task.judged_queries,
+        "documents": record.task.documents,
+        **result.metrics,
+        "seconds": sum(result.seconds.values()),
+        "reused": result.reused,
+        "created": record.created,
+        "older": record.older,
+        "key": record.key,
+        "result": str(result.folder),
+    }

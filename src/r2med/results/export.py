@@ -63,11 +63,11 @@ def export_mteb(results: Sequence[Result], out: Path, tell: Tell = log) -> list[
     for own in systems.values():
         name, revision = f"r2med/{_mteb_name(own[0].name)}", _mteb_revision(own)
         folder = out / "results" / name.replace("/", "__") / revision
-        _write(folder / "model_meta.json", _json(_mteb_model(name, revision)))
+        _write(folder / "model_meta.json", _mteb_model(name, revision))
         for result in own:
             data, task = _mteb_task(result)
             path = folder / f"{task}.json"
-            _write(path, _json(_mteb_record(result, task, data)))
+            _write(path, _mteb_record(result, task, data))
             written.append(path)
     return written
 
@@ -116,7 +116,10 @@ def _mteb_model(name: str, revision: str) -> dict[str, object]:
 
 
 def _mteb_record(result: Result, name: str, revision: str) -> dict[str, object]:
-    scores = {_mteb_metric(metric): value for metric, value in result.metrics.items()}
+    scores = {
+        metric.replace("hit@", "hit_rate@").replace("@", "_at_"): value
+        for metric, value in result.metrics.items()
+    }
     return {
         "dataset_revision": revision,
         "task_name": name,
@@ -136,27 +139,21 @@ def _mteb_record(result: Result, name: str, revision: str) -> dict[str, object]:
     }
 
 
-def _mteb_metric(metric: str) -> str:
-    return metric.replace("hit@", "hit_rate@").replace("@", "_at_")
-
-
 def _mteb_task(result: Result) -> tuple[str, str]:
     """The revision and the name mteb knows the task by; data of the user's own keeps its name."""
     try:
         entry = find_task(result.task)
     except R2MedError:
-        return result.record.task.hash, slug(result.task)
-    revision = (entry.hub.revision if entry.hub else None) or result.record.task.hash
+        return result.data, slug(result.task)
+    revision = (entry.hub.revision if entry.hub else None) or result.data
     if entry.suite != "full":
         return revision, slug(entry.name)
     return revision, f"R2MED{re.sub(r'[^A-Za-z]', '', entry.name)}Retrieval"
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, indent=2) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: str | dict[str, object]) -> None:
+    """A text as it is, anything else as JSON."""
+    text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
     with atomic_file(path) as draft:
         draft.write_text(text, encoding="utf-8")
 

@@ -2,11 +2,13 @@
 
 A row without all tasks has no mean and no rank. A row on other data than the manifest's is marked
 and tested against none. A gain is taken against the same kind of figure, or says that it is not.
+Filters by kind, method, language model, first stage or name choose which rows are shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -17,20 +19,18 @@ import pyarrow as pa
 from r2med.errors import R2MedError, UsageError, nearest
 from r2med.measure import parse_metric
 from r2med.measure.intervals import Averaging
-from r2med.results.audits import stored_audits
 from r2med.results.cost import Cost
 from r2med.results.entrants import Separation, entrants, separated
-from r2med.results.filters import chosen_rows, one_of
 from r2med.results.lookup import own_tasks, stored_results
-from r2med.results.overlap import flags_of
-from r2med.results.published import is_micro
-from r2med.results.published.printed import METRIC, later_rows, works
+from r2med.results.overlap import flags_of, stored_audits
+from r2med.results.published import METRIC, is_micro, later_rows, model_named, works
 from r2med.results.record import Result
 from r2med.results.reproduction import tie_range
 from r2med.results.standings import Bounds, BoundsOf, Frame, Standing, ranked, with_gains
 from r2med.results.store import DEFAULT_FOLDER, LOCAL
 from r2med.retrieve.conditions import Tell, log
-from r2med.systems.registry import KIND_TITLES
+from r2med.systems.registry import KIND_TITLES, KINDS, parts_of, registered
+from r2med.systems.spec import parse
 from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.load import load_task, task_names
 from r2med.tasks.registry import Suite, TaskEntry, find_suite, resolve
@@ -75,15 +75,14 @@ def leaderboard(
     """
     whole, tasks = _tasks(suite, task, family, results)
     name = str(parse_metric(metric))
-    averaging: Averaging = one_of(mean, ("task", "query"), "--mean") or (
+    averaging: Averaging = _one_of(mean, ("task", "query"), "--mean") or (
         "query" if whole.name == "nano" else "task"
     )
     audits = stored_audits(Path(results), tell) if isinstance(results, str | Path) else ()
     frame = Frame(whole, name, averaging, tasks, tuple(audits))
     rows, notes = frame.printed()
-    own = [
-        each for each in _results(results, whole.name, tell) if (each.suite or LOCAL) == whole.name
-    ]
+    stored = stored_results(results, tell, suite=whole.name)
+    own = [each for each in stored if (each.suite or LOCAL) == whole.name]
     measured, passed_over = entrants(own, [each.name for each in tasks])
     if without_flagged:
         systems = [row.system for row in rows] + [entrant.system for entrant in measured]
@@ -94,7 +93,7 @@ def leaderboard(
     rows = with_gains([*rows, *(frame.measured(entrant) for entrant in measured)])
     rows = [frame.on_fewer_tasks(row, rows) for row in ranked(rows)]
     bounds = _bounds_of(name, root) if ties else None
-    chosen = chosen_rows(rows, kind, method, llm, first_stage, only)
+    chosen = _chosen_rows(rows, kind, method, llm, first_stage, only)
     placed = [
         frame.with_doubt(row, known[row.system], bounds) if row.origin == "measured" else row
         for row in chosen
@@ -165,24 +164,24 @@ class Leaderboard(Tabular):
     @property
     def gains(self) -> tuple[Gains, ...]:
         """What expansion and reranking bring, over all rows whatever is shown of them."""
-        found: dict[str, list[float]] = {group: [] for group in GAIN_TITLES}
+        by_group: dict[str, list[float]] = {group: [] for group in GAIN_TITLES}
         for row in self.rows:
             if row.gain is not None:
-                found[row.group].append(row.gain)
+                by_group[row.group].append(row.gain)
         return tuple(
             Gains(group, len(gains), sum(gain > 0 for gain in gains), median(gains))
-            for group, gains in found.items()
+            for group, gains in by_group.items()
             if gains
         )
 
     @property
     def flagged(self) -> Mapping[str, tuple[str, ...]]:
         """By task that overlaps with training data the models that declare it."""
-        found: dict[str, dict[str, None]] = {}
+        models: dict[str, dict[str, None]] = {}
         for row in self.rows:
             for flag in row.flags:
-                found.setdefault(flag.task, {})[f"{flag.model}: {flag.collection}"] = None
-        return {task: tuple(found[task]) for task in found}
+                models.setdefault(flag.task, {})[f"{flag.model}: {flag.collection}"] = None
+        return {task: tuple(names) for task, names in models.items()}
 
     @property
     def is_micro(self) -> bool:
@@ -237,10 +236,10 @@ class Leaderboard(Tabular):
 
     def _row(self, row: Standing) -> dict[str, Any]:
         """A row as JSON."""
-        data, found = asdict(replace(row, others=())), row.aggregates
+        data, means = asdict(replace(row, others=())), row.aggregates
         data["others"] = [self._row(other) for other in row.others]
-        data |= {"task_mean": found.task_mean, self.weighted_name: found.weighted_mean}
-        data |= {"families": data.pop("aggregates")["families"], "queries": found.queries}
+        data |= {"task_mean": means.task_mean, self.weighted_name: means.weighted_mean}
+        data |= {"families": data.pop("aggregates")["families"], "queries": means.queries}
         data["tie_bounds"] = data.pop("ties")
         if row.cost:
             data["cost"]["seconds_per_query"] = row.cost.seconds_per_query
@@ -249,9 +248,8 @@ class Leaderboard(Tabular):
     def _flat(self, row: Standing) -> dict[str, Any]:
         """A row of plain values."""
         data = self._row(row)
-        parts = (data["families"], data["values"], data["cost"] or {}, data["interval"] or {})
-        for part in parts:
-            data |= part
+        for part in ("families", "values", "cost", "interval"):
+            data |= data[part] or {}
         return {
             **data,
             "queries": row.aggregates.queries,
@@ -270,27 +268,27 @@ def _tasks(
     results: str | Path | Sequence[Result],
 ) -> tuple[Suite, tuple[TaskEntry, ...]]:
     """The suite, and those of its tasks that are asked for; folders are a suite of their own."""
-    if task is None and suite == LOCAL:
-        whole = _own_suite(own_tasks(results))
-        tasks = whole.entries
-    elif task is None:
-        whole = find_suite(suite or "full")
+    if task is None:
+        whole = _own_suite(own_tasks(results)) if suite == LOCAL else find_suite(suite or "full")
         tasks = whole.entries
     else:
         own = own_tasks(results)
-        found = resolve(task, own)
-        tasks = tuple(each for each in found if isinstance(each, TaskEntry))
-        names = dict.fromkeys(
-            each.suite if isinstance(each, TaskEntry) else LOCAL for each in found
+        named = resolve(task, own)
+        suites = dict.fromkeys(
+            each.suite if isinstance(each, TaskEntry) else LOCAL for each in named
         )
-        if len(names) > 1 or (suite and suite.lower() not in names):
-            wanted = [*names, *([suite] if suite else [])]
+        if len(suites) > 1 or (suite and suite.lower() not in suites):
+            wanted = dict.fromkeys([*suites, *([suite] if suite else [])])
             raise UsageError(
-                f"--task {task}: tasks of {' and '.join(dict.fromkeys(wanted))}; "
+                f"--task {task}: tasks of {' and '.join(wanted)}; "
                 "a leaderboard ranks one suite at a time."
             )
-        whole = find_suite(next(iter(names))) if tasks else _own_suite(task_names(found, own))
-        tasks = tuple(each for each in whole.entries if each in tasks) or whole.entries
+        if LOCAL in suites:
+            whole = _own_suite(task_names(named, own))
+            tasks = whole.entries
+        else:
+            whole = find_suite(next(iter(suites)))
+            tasks = tuple(entry for entry in whole.entries if entry in named)
     if family is None:
         return whole, tasks
     known = {_key(entry.family): entry.family for entry in tasks}
@@ -333,13 +331,6 @@ def _not_ranked(frame: Frame) -> Iterator[str]:
         yield f"Of no known model, so not ranked: {spelling}."
 
 
-def _results(results: str | Path | Sequence[Result], suite: str, tell: Tell) -> Sequence[Result]:
-    if not isinstance(results, str | Path):
-        return sorted(results, key=lambda result: result.record.created, reverse=True)
-    folder = Path(results)
-    return stored_results(folder, tell, suite=suite) if (folder / suite).is_dir() else []
-
-
 def _bounds_of(metric: str, root: str | Path | None) -> BoundsOf:
     """Tie bounds of a result, from its task's judgements; None when they are not the same."""
 
@@ -349,7 +340,64 @@ def _bounds_of(metric: str, root: str | Path | None) -> BoundsOf:
             task = load_task(own.get(result.task, result.task), root=root)
         except R2MedError:
             return None
-        same = task.hash == result.record.task.hash
+        same = task.hash == result.data
         return tie_range(result, task.judgements, metric) if same else None
 
     return bounds
+
+
+def _chosen_rows(
+    rows: Sequence[Standing],
+    kind: str | None,
+    method: str | None,
+    llm: str | None,
+    first_stage: str | None,
+    only: Sequence[str],
+) -> list[Standing]:
+    """Rows that pass every filter; a value that no row has names those that some row has."""
+    _one_of(kind, KINDS, "--kind")
+    kept = [row for row in rows if kind in (None, row.kind)]
+    for option, wanted in (("--method", method), ("--llm", llm), ("--first-stage", first_stage)):
+        if wanted is not None:
+            words = [(row, _words(row, option)) for row in kept]
+            _one_of(wanted, sorted({word for _, own in words for word in own}), option)
+            kept = [row for row, own in words if wanted in own]
+    if only:
+        wanted_systems = {_named(text, kept) for text in only}
+        kept = [row for row in kept if row.system in wanted_systems]
+    return kept
+
+
+def _words(row: Standing, option: str) -> set[str]:
+    """What a filter may say to keep a row."""
+    if option == "--first-stage":
+        if not row.first_stage:
+            return set()
+        parts = parts_of(row.first_stage)
+        retrievers = {unit.name for unit, entry in parts if not entry or entry.stage != "expander"}
+        return {row.first_stage, *retrievers}
+    stages = {unit: entry.stage for unit, entry in parts_of(row.system) if entry}
+    if option == "--method":
+        return {unit.name for unit, stage in stages.items() if stage == "expander"}
+    asking = ("expander", "reranker")
+    return {unit.argument for unit, stage in stages.items() if unit.argument and stage in asking}
+
+
+def _named(text: str, rows: Sequence[Standing]) -> str:
+    """The system that a label, a system's text or a work's spelling of a model names."""
+    systems = {row.system: row.system for row in rows} | {row.name: row.system for row in rows}
+    spellings = [text, model_named(text) or text]
+    with suppress(UsageError):
+        spellings.append(str(registered(parse(text))))
+    for spelling in spellings:
+        if spelling in systems:
+            return systems[spelling]
+    raise UsageError(f"--only {text}: no row of that name. {nearest(text, systems)}")
+
+
+def _one_of(word: str | None, allowed: Sequence[Any], option: str) -> Any:
+    """The word, if it is allowed; the error offers the nearest one that is."""
+    if word is not None and word not in allowed:
+        known = nearest(word, allowed) if allowed else "No row has any."
+        raise UsageError(f"{option} {word!r} is not known. {known}")
+    return word

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError, nearest
 from r2med.results.record import RECORD_FILE, Record, Result
@@ -16,9 +17,10 @@ from r2med.results.store import LOCAL, Store, read_result
 from r2med.retrieve.conditions import Tell, log
 from r2med.retrieve.run_files import fitted, locate_run
 from r2med.runs import Run
-from r2med.runs.ties import ordered
+from r2med.runs.run import ordered
 from r2med.systems.registry import registered
 from r2med.systems.spec import parse
+from r2med.tasks.registry import find_task
 from r2med.tasks.task import SAMPLE, Task
 
 _RUN_ENDINGS = (".trec", ".run", ".txt", ".res", ".gz", ".parquet")
@@ -41,24 +43,32 @@ def all_results(folder: Path, tell: Tell, *, suite: str | None = None) -> list[R
             results.append(read_result(place))
         except DamagedError as problem:
             tell(f"{problem} It is left out; evaluate again to rebuild it.")
-    return sorted(results, key=lambda result: result.record.created, reverse=True)
+    return _newest_first(results)
 
 
-def stored_results(folder: Path, tell: Tell, *, suite: str | None = None) -> list[Result]:
-    """The results that tables and comparisons read, newest first; what is left out is told.
+def stored_results(
+    results: str | Path | Sequence[Result], tell: Tell, *, suite: str | None = None
+) -> list[Result]:
+    """The results that tables and comparisons read, newest first: of a folder, or these.
 
-    Samples of queries are left out, and results of an older version: their identities do not tell
-    all settings, so a system could have been given the result of another.
+    Of a folder, samples of queries are left out, and results of an older version: their identities
+    do not tell all settings, so a system could have been given the result of another.
     """
-    results = all_results(folder, tell, suite=suite)
-    older = [result for result in results if result.record.older]
+    if not isinstance(results, str | Path):
+        return _newest_first(results)
+    stored = all_results(Path(results), tell, suite=suite)
+    older = sum(result.record.older for result in stored)
     if older:
         tell(
-            f"{folder}: {len(older)} result(s) of an older version are left out, because they do "
+            f"{results}: {older} result(s) of an older version are left out, because they do "
             "not say all of their settings. `r2med results` lists them; `r2med eval` runs them "
             "again."
         )
-    return [each for each in results if not each.record.older and each.suite != SAMPLE]
+    return [each for each in stored if not each.record.older and each.suite != SAMPLE]
+
+
+def _newest_first(results: Iterable[Result]) -> list[Result]:
+    return sorted(results, key=lambda result: result.record.created, reverse=True)
 
 
 def own_tasks(results: str | Path | Sequence[Result]) -> dict[str, Path]:
@@ -66,8 +76,8 @@ def own_tasks(results: str | Path | Sequence[Result]) -> dict[str, Path]:
     newest: dict[str, tuple[str, Path]] = {}
     for root, record in _records(results):
         if record.task.suite is None and record.task.folder:
-            found = (record.created, (root / record.task.folder).resolve())
-            newest[record.task.name] = max(found, newest.get(record.task.name, found))
+            place = (record.created, (root / record.task.folder).resolve())
+            newest[record.task.name] = max(place, newest.get(record.task.name, place))
     return {name: path for name, (_, path) in newest.items()}
 
 
@@ -116,7 +126,7 @@ def find_named(
     raise MissingError(
         f"system {spec!r} has no stored result{where} in {folder}."
         f"{f' {nearest(spec, stored)}' if stored else ''}\n"
-        f"Run it first: r2med eval {quoted(spec)} --task {quoted(task) if task else 'TASK'}"
+        f"Run it first: r2med eval {quote(spec)} --task {quote(task) if task else 'TASK'}"
     )
 
 
@@ -151,7 +161,7 @@ def find_ranking(
     named = find_named(text, results, folder, task=task.name)
     if named.file is not None:
         return Ranking(text, ordered(file_run(named.file, task, tell)))
-    same = [result for result in named.results if result.record.task.hash == task.hash]
+    same = [result for result in named.results if result.data == task.hash]
     if not same:
         record = named.results[0].record.task
         raise DataError(
@@ -196,48 +206,62 @@ def newest(results: Sequence[Result], tell: Tell) -> Result:
 
 def newest_by_system(results: Sequence[Result], tell: Tell) -> dict[str, Result]:
     """The newest result of every system among results on one task, newest first."""
-    return {name: newest(own, tell) for name, own in _by_system(results).items()}
+    by_system: dict[str, list[Result]] = {}
+    for result in results:
+        by_system.setdefault(result.system, []).append(result)
+    return {system: newest(own, tell) for system, own in by_system.items()}
 
 
 def shared_names(results: Sequence[Result]) -> list[str]:
     """A note for every name that several stored systems share on the same data of a task."""
-    notes = []
-    by_data: dict[tuple[str, str], list[Result]] = {}
+    groups: dict[tuple[str, str, str], dict[str, Result]] = {}
     for result in results:
-        by_data.setdefault((result.task, result.record.task.hash), []).append(result)
-    for (task, _), group in by_data.items():
-        for name, own in _by_system(group).items():
-            keys = {result.record.key: result for result in own}
-            if len(keys) > 1:
-                first, *others = keys.values()
-                notes += [
-                    f"{name} on {task}, {first.key} and {other.key}: {difference(first, other)}"
-                    for other in others
-                ]
+        name = (result.task, result.data, result.system)
+        groups.setdefault(name, {})[result.record.key] = result
+    notes = []
+    for (task, _, system), by_key in groups.items():
+        first, *others = by_key.values()
+        notes += [
+            f"{system} on {task}, {first.key} and {other.key}: {difference(first, other)}"
+            for other in others
+        ]
     return notes
+
+
+def other_data(result: Result) -> str | None:
+    """Why a result may not be held against published figures; None when its data is the task's."""
+    record = result.record.task
+    try:
+        entry = find_task(result.task) if result.suite else None
+    except R2MedError:
+        entry = None
+    if entry is None:
+        return f"{result.task} is a folder of your own, not verified data"
+    sizes = {"documents": record.documents, "queries": record.queries}
+    differing = record.differences or tuple(
+        f"{name} {sizes[name]:,} instead of {wanted:,}"
+        for name, wanted in entry.counts.items()
+        if sizes.get(name, wanted) != wanted
+    )
+    if not differing and entry.data not in (None, record.hash):
+        differing = (f"other data than edition {entry.edition}",)
+    if not differing:
+        return None
+    return f"The data differs from the manifest of {entry.name}: {'; '.join(differing)}"
 
 
 def difference(first: Result, other: Result) -> str:
     """What sets apart two systems that share a name, as a sentence."""
     ours, theirs = (dict(leaves(each.record.system.identity)) for each in (first, other))
-    names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
-    told = [f"{name} ({_value(ours, name)} and {_value(theirs, name)})" for name in names]
-    more = f" and {len(told) - _LISTED} more" if len(told) > _LISTED else ""
-    if not told:
+    differing = [
+        f"{name} ({_value(ours, name)} and {_value(theirs, name)})"
+        for name in ours | theirs
+        if ours.get(name) != theirs.get(name)
+    ]
+    if not differing:
         return "They differ in the order of ties."
-    return f"They differ in {', '.join(told[:_LISTED])}{more}."
-
-
-def quoted(text: str) -> str:
-    """A text as a shell takes it for one word."""
-    return f"'{text}'" if any(mark in text for mark in ' |[](),+"') else text
-
-
-def _by_system(results: Sequence[Result]) -> dict[str, list[Result]]:
-    groups: dict[str, list[Result]] = {}
-    for result in results:
-        groups.setdefault(result.system, []).append(result)
-    return groups
+    more = f" and {len(differing) - _LISTED} more" if len(differing) > _LISTED else ""
+    return f"They differ in {', '.join(differing[:_LISTED])}{more}."
 
 
 def _is_file(path: Path) -> bool:

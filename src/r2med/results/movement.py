@@ -1,16 +1,19 @@
-"""What moved: the queries on which two systems differ, over any number of tasks."""
+"""Queries across systems: what moved between two, and what is hard for all or divides them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Literal
 
 from r2med.errors import UsageError
 from r2med.measure import measure, parse_metric
+from r2med.measure.intervals import TIE
 from r2med.results.compare import aligned
 from r2med.results.lookup import Ranking, find_ranking, own_tasks, stored_results
+from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
 from r2med.runs import Run
@@ -21,8 +24,6 @@ from r2med.tasks.task import Task
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: A change of a score that is only rounding.
-_STILL = 1e-12
 _NOT_LISTED = 1 << 30
 
 
@@ -84,13 +85,13 @@ class Movement(Tabular):
     @property
     def moved(self) -> tuple[QueryMovement, ...]:
         """The queries whose scores differ."""
-        return tuple(query for query in self.queries if abs(query.difference) > _STILL)
+        return tuple(query for query in self.queries if abs(query.difference) > TIE)
 
     @property
     def counts(self) -> tuple[int, int, int]:
         """Queries that A won, tied and lost."""
-        won = sum(query.difference > _STILL for query in self.queries)
-        lost = sum(query.difference < -_STILL for query in self.queries)
+        won = sum(query.difference > TIE for query in self.queries)
+        lost = sum(query.difference < -TIE for query in self.queries)
         return won, len(self.queries) - won - lost, lost
 
     def to_arrow(self) -> pa.Table:
@@ -117,7 +118,7 @@ def what_moved(
     if len(systems) != 2:
         raise UsageError(f"what moved is between two systems, A and B; {len(systems)} are given.")
     name, folder = str(parse_metric(metric)), Path(results)
-    stored = stored_results(folder, tell) if folder.is_dir() else []
+    stored = stored_results(folder, tell)
     if task is None:
         shared = aligned(systems, metric=name, results=results, root=root, tell=tell)
         task = ",".join(shared.tasks)
@@ -138,15 +139,18 @@ def movement(tasks: Sequence[tuple[Ranking, Ranking, Task]], metric: str = "ndcg
 
 def _movements(a: Ranking, b: Ranking, task: Task, metric: str) -> list[QueryMovement]:
     """The judged queries of a task under both rankings, in the task's order."""
-    scores_a, scores_b = (_by_query(each.run, task, metric) for each in (a, b))
-    positives = {
-        query: [name for name, grade in own.items() if grade > 0]
-        for query, own in task.judgements.by_query().items()
-    }
+    scores_a, scores_b = (
+        measure(each.run, task.judgements, [metric], ties="list").by_query(metric)
+        for each in (a, b)
+    )
+    judged = task.judgements.by_query()
     queries = []
-    for query in [query for query in task.queries.ids.to_pylist() if positives.get(query)]:
+    for query in task.queries.ids.to_pylist():
+        positives = [name for name, grade in judged.get(query, {}).items() if grade > 0]
+        if not positives:
+            continue
         ranks_a, ranks_b = _ranks(a.run, query), _ranks(b.run, query)
-        shifts = [Shift(name, ranks_a.get(name), ranks_b.get(name)) for name in positives[query]]
+        shifts = [Shift(name, ranks_a.get(name), ranks_b.get(name)) for name in positives]
         shifts.sort(key=lambda shift: min(shift.rank_a or _NOT_LISTED, shift.rank_b or _NOT_LISTED))
         queries.append(
             QueryMovement(
@@ -160,11 +164,6 @@ def _movements(a: Ranking, b: Ranking, task: Task, metric: str) -> list[QueryMov
             )
         )
     return queries
-
-
-def _by_query(run: Run, task: Task, metric: str) -> Mapping[str, float]:
-    scores = measure(run, task.judgements, [metric], ties="list")
-    return dict(zip(scores.query_ids.to_pylist(), scores[metric].tolist(), strict=True))
 
 
 def _ranks(run: Run, query: str) -> dict[str, int]:
@@ -184,3 +183,61 @@ def _row(query: QueryMovement) -> dict[str, Any]:
         "first_b": query.first_b,
         "positives": [asdict(shift) for shift in query.positives],
     }
+
+
+Order = Literal["task", "difficulty", "division", "gain", "loss"]
+ORDERS: Mapping[Order, str] = {
+    "difficulty": "hardest first",
+    "division": "most divided first",
+    "gain": "largest gain of the first system over the second",
+    "loss": "largest loss of the first system to the second",
+    "task": "as the task lists them",
+}
+
+
+@dataclass(frozen=True)
+class QueryScores:
+    """One query under several systems; scores are in the order of the systems."""
+
+    query_id: str
+    scores: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Low where the query is hard for all."""
+        return fmean(self.scores)
+
+    @property
+    def division(self) -> float:
+        """The best score minus the worst."""
+        return max(self.scores) - min(self.scores)
+
+    @property
+    def gain(self) -> float:
+        """The first system's score minus the second's; 0 where there is one."""
+        return self.scores[0] - self.scores[1] if len(self.scores) > 1 else 0.0
+
+
+def query_scores(results: Sequence[Result], metric: str) -> list[QueryScores]:
+    """The judged queries that all results scored, in the first one's order.
+
+    The results are of one task's same data.
+    """
+    tables = [each.scores.by_query(metric) for each in results]
+    return [
+        QueryScores(query, tuple(table[query] for table in tables))
+        for query in (tables[0] if tables else {})
+        if all(query in table for table in tables)
+    ]
+
+
+def in_order(queries: Sequence[QueryScores], order: Order) -> list[QueryScores]:
+    """Queries by difficulty, division, gain or loss; of equals, in the task's order."""
+    keys: Mapping[Order, Callable[[QueryScores], float]] = {
+        "difficulty": lambda query: query.mean,
+        "division": lambda query: -query.division,
+        "gain": lambda query: -query.gain,
+        "loss": lambda query: query.gain,
+        "task": lambda query: 0.0,
+    }
+    return sorted(queries, key=keys[order])

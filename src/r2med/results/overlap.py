@@ -3,18 +3,83 @@
 A task carries the names that its questions have in other collections, a registered model what its
 authors declare; where the two meet, a row is flagged, as where a stored audit of such a collection
 calls the task contaminated. A model that declares nothing is not cleared.
+
+Outcomes of leakage audits are stored beside the results, one per task and training set: the room
+`audit` makes them, cards and leaderboards read them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from r2med.errors import UsageError
-from r2med.results.audits import StoredAudit
-from r2med.systems.registry import entries
-from r2med.systems.spec import parse, units_of
+from r2med.atomic import atomic_file, seal, unseal
+from r2med.errors import DamagedError, UsageError
+from r2med.home import slug
+from r2med.retrieve.conditions import Tell
+from r2med.systems.registry import parts_of
 from r2med.tasks.registry import TaskEntry
+
+AUDITS = "audit"
+_SCHEMA = 1
+_NOT_PLAIN = ("findings", "path")
+
+
+@dataclass(frozen=True)
+class StoredAudit:
+    """What an audit of one training set said of one task."""
+
+    task: str
+    hash: str
+    """Of the task's data."""
+    training: str
+    verdict: str
+    reason: str
+    rows: int
+    """Training rows looked at."""
+    created: str
+    findings: Sequence[Mapping[str, Any]]
+    """The strongest of every query, positive and document, strongest first, with evidence."""
+    path: Path
+
+    def sentence(self) -> str:
+        """The outcome in words."""
+        rows = f"{self.rows:,} {'row' if self.rows == 1 else 'rows'}"
+        return f"{self.training} ({rows}): {self.verdict}; {self.reason}."
+
+
+def write_audit(results: Path, values: Mapping[str, Any]) -> Path:
+    """Store an outcome; it replaces the one of the same task's data and training set."""
+    key = hashlib.sha256(f"{values['hash']}/{values['training']}".encode()).hexdigest()[:12]
+    name = f"{slug(values['training'])}-{key}.json"
+    path = results / AUDITS / slug(values["task"]) / name
+    with atomic_file(path) as draft:
+        draft.write_text(seal({"schema": _SCHEMA, **values}), encoding="utf-8")
+    return path
+
+
+def stored_audits(results: Path, tell: Tell) -> list[StoredAudit]:
+    """Every readable outcome under a results folder, newest first; a damaged one is named."""
+    audits = []
+    for path in sorted((results / AUDITS).glob("*/*.json")):
+        try:
+            audits.append(_read(path))
+        except DamagedError as problem:
+            tell(f"{problem} It is left out; audit again to rebuild it.")
+    return sorted(audits, key=lambda audit: audit.created, reverse=True)
+
+
+def _read(path: Path) -> StoredAudit:
+    try:
+        record = unseal(path.read_bytes(), path)
+        plain = [name for name in StoredAudit.__dataclass_fields__ if name not in _NOT_PLAIN]
+        values = {name: record[name] for name in plain}
+        return StoredAudit(**values, findings=record.get("findings", ()), path=path)
+    except (OSError, KeyError) as problem:
+        raise DamagedError(f"{path}: not a readable audit ({problem}).") from None
 
 
 @dataclass(frozen=True)
@@ -45,33 +110,33 @@ class Flag:
 def declared_training(system: str) -> tuple[Training, ...]:
     """What the models of a system declare, first stage to last; none for a text of no system."""
     try:
-        units = units_of(parse(system))
+        known = [entry for _, entry in parts_of(system) if entry]
     except UsageError:
         return ()
-    named = [entries()[unit.name.lower()] for unit in units if unit.name.lower() in entries()]
     return tuple(
         Training(entry.name, collection, entry.trained_on_source)
-        for entry in named
+        for entry in known
         for collection in entry.trained_on
     )
 
 
 def flags_of(
-    system: str, tasks: Iterable[TaskEntry], audits: Iterable[StoredAudit] = ()
+    system: str, tasks: Sequence[TaskEntry], audits: Iterable[StoredAudit] = ()
 ) -> tuple[Flag, ...]:
     """Where the tasks meet what the models of a system declare."""
     declared = declared_training(system)
     if not declared:
         return ()
-    found = [(task.name, name, f"is {name}") for task in tasks for name in task.elsewhere]
-    found += [
+    names = {task.name for task in tasks}
+    meetings = [(task.name, name, f"is {name}") for task in tasks for name in task.elsewhere]
+    meetings += [
         (audit.task, audit.training, f"is contaminated by it: {audit.reason}")
         for audit in audits
-        if audit.verdict == "contaminated" and audit.task in [task.name for task in tasks]
+        if audit.verdict == "contaminated" and audit.task in names
     ]
     return tuple(
         Flag(task, each.model, each.collection, each.source, why)
-        for task, name, why in found
+        for task, name, why in meetings
         for each in declared
         if _same(name, each.collection)
     )

@@ -13,17 +13,15 @@ from typing import Any
 import pyarrow as pa
 
 from r2med.errors import UsageError
-from r2med.results.published.printed import METRIC, Printed, printed_figures
+from r2med.results.published import METRIC, Printed, printed_figures
 from r2med.systems.build import read_settings
-from r2med.systems.registry import Entry, configured, entries, registered
+from r2med.systems.registry import Entry, configured, entries, parts_of, registered
 from r2med.systems.spec import Spec, Unit, parse, units_of
 from r2med.tabular import Tabular, table_of
 
 Fields = Mapping[str, str]
 """By setting its value in words."""
 
-#: Never part of what is compared: names of files, which a revision may follow.
-_NOT_PROTOCOL = ("revision",)
 _LENGTHS = ("query_max_length", "document_max_length")
 _NOT_PINNED = "not pinned"
 UNKNOWN = "unknown"
@@ -88,25 +86,27 @@ def compare_figures(system: str) -> ProtocolComparison:
 
 def printed_beside(system: str) -> tuple[Printed, ...]:
     """The printed figures whose protocol is known and the same as a system's."""
-    spec = parse(system)
+    spec, figures = parse(system), printed_figures("full", METRIC)
     unit = spec.fused[0]
     if spec.stages or len(spec.fused) > 1 or not isinstance(unit, Unit):
-        figures = printed_figures("full", METRIC).get(_as_printed(system), ())
-        return tuple(figure for figure in figures if figure.works[0].id == "r2med")
+        of_pipeline = figures.get(system.replace("[generations=published]", ""), ())
+        return tuple(figure for figure in of_pipeline if figure.works[0].id == "r2med")
     entry = entries().get(unit.name.lower())
     if entry is None or unit.argument is not None or unit.depth is not None:
         return ()
-    own = _settings(configured(unit))
+    own = _compared_settings(configured(unit))
     return tuple(
         figure
-        for figure in printed_figures("full", METRIC).get(entry.name, ())
-        if (theirs := _entry_of_figure(figure)) is not None
-        and _without(_settings(theirs), _NOT_PROTOCOL) == _without(own, _NOT_PROTOCOL)
+        for figure in figures.get(entry.name, ())
+        if (theirs := _entry_of_figure(figure)) is not None and _compared_settings(theirs) == own
     )
 
 
-def _as_printed(system: str) -> str:
-    return system.replace("[generations=published]", "")
+def _compared_settings(entry: Entry) -> dict[str, object]:
+    """The settings that decide whether two protocols are the same; a revision names files only."""
+    settings = _settings(entry)
+    settings.pop("revision", None)
+    return settings
 
 
 def _compared(names: Sequence[str], protocols: Sequence[Fields]) -> ProtocolComparison:
@@ -127,44 +127,40 @@ def _compared(names: Sequence[str], protocols: Sequence[Fields]) -> ProtocolComp
 
 
 def _unverified(systems: Sequence[str]) -> tuple[str, ...]:
-    units = [unit for system in systems for unit in units_of(parse(system))]
-    known = [entries()[unit.name.lower()] for unit in units if unit.name.lower() in entries()]
-    found = [f"{entry.name}: {entry.unverified}" for entry in known if entry.unverified]
-    return tuple(dict.fromkeys(found))
+    known = [entry for system in systems for _, entry in parts_of(system) if entry]
+    notes = [f"{entry.name}: {entry.unverified}" for entry in known if entry.unverified]
+    return tuple(dict.fromkeys(notes))
 
 
 def _fields_of_system(spec: Spec) -> Fields:
     """The settings of every stage; a field is prefixed by its stage where there are several."""
     units = units_of(spec)
-    found: dict[str, str] = {}
+    every: dict[str, str] = {}
     for place, unit in enumerate(units, start=1):
         entry = configured(unit)
-        fields = _in_words(entry)
+        fields = {"name": entry.name} if len(units) > 1 else {}
+        fields |= _in_words(entry)
         if unit.depth is not None:
             fields["depth"] = str(unit.depth)
         prefix = f"{place}. " if len(units) > 1 else ""
-        found |= {f"{prefix}name": entry.name} if prefix else {}
-        found |= {prefix + field: value for field, value in fields.items()}
-    return found
+        every |= {prefix + field: value for field, value in fields.items()}
+    return every
 
 
 def _fields_of_figure(figure: Printed) -> Fields:
     """What is known of a printed figure's protocol."""
     entry = _entry_of_figure(figure)
     if entry is not None:
-        found = _in_words(entry)
+        fields = _in_words(entry)
     else:
-        found = {
-            name: _worded(name, value)
-            for work in figure.works
-            for name, value in work.protocol.items()
-        }
+        said = {name: value for work in figure.works for name, value in work.protocol.items()}
+        fields = {name: _worded(name, value) for name, value in said.items()}
     named = entries().get(figure.system)
     if named is not None and named.fields.get("checkpoint"):
-        found["checkpoint"] = str(named.fields["checkpoint"])
-    if figure.revision or found.get("revision") == _NOT_PINNED:
-        found["revision"] = figure.revision or UNKNOWN
-    return found
+        fields["checkpoint"] = str(named.fields["checkpoint"])
+    if figure.revision or fields.get("revision") == _NOT_PINNED:
+        fields["revision"] = figure.revision or UNKNOWN
+    return fields
 
 
 def _entry_of_figure(figure: Printed) -> Entry | None:
@@ -182,11 +178,11 @@ def _entry_of_figure(figure: Printed) -> Entry | None:
 
 def _settings(entry: Entry) -> dict[str, object]:
     """An entry's settings with one length per side."""
-    found = asdict(read_settings(entry))
-    if "max_length" in found and _LENGTHS[0] in found:
-        longest = found.pop("max_length")
-        found |= {name: found[name] or longest for name in _LENGTHS}
-    return found
+    settings = asdict(read_settings(entry))
+    if "max_length" in settings and _LENGTHS[0] in settings:
+        longest = settings.pop("max_length")
+        settings |= {name: settings[name] or longest for name in _LENGTHS}
+    return settings
 
 
 def _in_words(entry: Entry) -> dict[str, str]:
@@ -201,7 +197,3 @@ def _worded(name: str, value: object) -> str:
     if name == "revision":
         return str(value) or _NOT_PINNED
     return repr(value) if name.endswith("instruction") and value else str(value) or "none"
-
-
-def _without(fields: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if name not in names}

@@ -27,7 +27,7 @@ from r2med.measure.metrics import HEADLINE
 from r2med.measure.scores import Scores
 from r2med.runs import Run
 from r2med.runs.files import read_run
-from r2med.runs.ties import TieOrder, ordered
+from r2med.runs.run import TieOrder, ordered
 from r2med.tabular import html_table
 
 SCHEMA = 2
@@ -38,8 +38,6 @@ _LIBRARIES = ("r2med", "numpy", "pyarrow", "scipy")
 RECORD_FILE = "result.json"
 RUN_FILE = "run.parquet"
 SCORES_FILE = "scores.parquet"
-
-
 #: Characters of a key that tables show.
 _KEY_SHOWN = 8
 
@@ -192,6 +190,11 @@ class Result:
         return self.record.task.suite
 
     @property
+    def data(self) -> str:
+        """The hash that says exactly which data was searched."""
+        return self.record.task.hash
+
+    @property
     def metrics(self) -> Mapping[str, float]:
         """Mean over the judged queries, by metric name."""
         return self.record.metrics
@@ -271,41 +274,33 @@ def machine() -> dict[str, object]:
 
 def _typed(hint: Any, value: Any, where: str) -> Any:
     """A JSON value as the declared type; ValueError names the field that is something else."""
+    origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any or (hint is float and isinstance(value, int) and not isinstance(value, bool)):
         return value
-    if is_dataclass(hint):
-        return _dataclass(hint, value, where)
-    origin, arguments = get_origin(hint), get_args(hint)
     if NoneType in arguments:
         return None if value is None else _typed(arguments[0], value, where)
+    if is_dataclass(hint) and isinstance(value, dict):
+        return _dataclass(hint, value, where)
     if origin is tuple and isinstance(value, list):
         return tuple(_typed(arguments[0], item, f"an item of {where}") for item in value)
     if origin is not None and issubclass(origin, Mapping) and isinstance(value, dict):
         return {key: _typed(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
     if origin is None and isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
-    raise ValueError(f"{where} is {_shown(value)}, expected {_name(hint)}")
+    raise ValueError(
+        f"{where} is {json.dumps(value)[:40]}, expected {_KINDS.get(origin or hint, 'an object')}"
+    )
 
 
-def _dataclass(hint: Any, value: Any, where: str) -> Any:
-    if not isinstance(value, dict):
-        raise ValueError(f"{where} is {_shown(value)}, expected an object")
+_KINDS = {str: "a text", int: "a whole number", float: "a number", tuple: "a list"}
+
+
+def _dataclass(hint: Any, value: Mapping[str, Any], where: str) -> Any:
     hints = get_type_hints(hint)
     values = {}
     for each in fields(hint):
         if each.name in value:
             values[each.name] = _typed(hints[each.name], value[each.name], each.name)
-        elif each.default is MISSING and each.default_factory is MISSING:
+        elif each.default is each.default_factory is MISSING:
             raise ValueError(f"{where} lacks {each.name!r}")
     return hint(**values)
-
-
-def _shown(value: object) -> str:
-    return json.dumps(value)[:40]
-
-
-def _name(hint: Any) -> str:
-    origin = get_origin(hint)
-    if origin is not None:
-        return "a list" if origin is tuple else "an object"
-    return {str: "a text", int: "a whole number", float: "a number"}.get(hint, str(hint))

@@ -6,7 +6,6 @@ beyond that. A verdict on other data than the published is marked as such.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, cast
 
@@ -15,15 +14,14 @@ import pyarrow as pa
 from r2med.errors import R2MedError, UsageError, nearest
 from r2med.measure import parse_metric
 from r2med.measure.bounds import tie_bounds
+from r2med.results.lookup import other_data
 from r2med.results.protocols import printed_beside
-from r2med.results.published import PublishedSystem, is_micro, published_systems
-from r2med.results.published.printed import METRIC, Printed
+from r2med.results.published import METRIC, PublishedSystem, is_micro, published_systems
 from r2med.results.record import Result
-from r2med.runs.ties import TieOrder
-from r2med.systems.registry import Entry, entries, registered
-from r2med.systems.spec import Spec, Unit, mapped, parse, units_of
+from r2med.runs.run import TieOrder
+from r2med.systems.registry import entries, parts_of, registered
+from r2med.systems.spec import Unit, mapped, parse
 from r2med.tabular import Tabular, columns_of, table_of
-from r2med.tasks.registry import find_task
 from r2med.tasks.task import Judgements
 
 Verdict = Literal["equal", "close", "different"]
@@ -32,8 +30,8 @@ Bounds = tuple[float, float]
 #: Scores are 0 to 1: half a point of the 100 in which they are published.
 CLOSE = 0.005
 _NOISE = 1e-9
-#: Options that choose where a published system's inputs come from, and change nothing else.
-_PUBLISHED_OPTIONS = {("generations", "published")}
+#: The option that says where a published system's inputs come from, and changes nothing else.
+_PUBLISHED_GENERATIONS = ("generations", "published")
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,47 +102,48 @@ def find_published(text: str, suite: str) -> PublishedSystem:
     """The published system that a text runs; the error says why there is none."""
     known = published_systems(suite)
     spec = registered(parse(text))
-    name = str(_as_published(spec))
-    for system in known.values():
-        if name == system.spec or name in system.runs_as:
-            return system
-    if suite == "full" and (figures := printed_beside(name)):
-        return _as_published_system(name, figures[0])
+    name = str(mapped(spec, _without_published_generations))
+    if system := _running(name, suite):
+        return system
+    if suite == "full" and (printed := printed_beside(name)):
+        values = printed[0].values
+        return PublishedSystem(
+            name,
+            printed[0].kind,
+            printed[0].decimals,
+            figures={task: {METRIC: value} for task, value in values.items()},
+            origins=dict.fromkeys(values, "; ".join(map(str, printed[0].works))),
+        )
     if not known:
         raise UsageError(
             f"Nothing is published for the {suite} suite, so there is nothing to meet."
         )
-    plain = str(_without_options(spec))
+    plain = str(mapped(spec, lambda unit: replace(unit, options=())))
     if plain != name and plain in known:
         raise UsageError(
             f"{spec}: options change the published protocol of {plain}; reproduce it as it was: "
             f"r2med reproduce '{plain}'. `r2med leaderboard --only {plain}` lists other works."
         )
-    alike = [other for other in known if other.count("|") == name.count("|")]
+    other = "nano" if suite == "full" else "full"
+    if _running(name, other):
+        hint = f"There are figures of {other}: add --task {other}."
+    else:
+        hint = nearest(name, [each for each in known if each.count("|") == name.count("|")])
     raise UsageError(
-        f"No figures of {suite} are published for {name!r}. {_elsewhere(name, suite, alike)}\n"
+        f"No figures of {suite} are published for {name!r}. {hint}\n"
         "`r2med leaderboard` lists the published systems."
     )
 
 
-def _as_published_system(name: str, figures: Printed) -> PublishedSystem:
-    """Figures of a later work as those of a published system."""
-    origin = "; ".join(map(str, figures.works))
-    return PublishedSystem(
-        name,
-        figures.kind,
-        figures.decimals,
-        figures={task: {METRIC: value} for task, value in figures.values.items()},
-        origins=dict.fromkeys(figures.values, origin),
-    )
+def _running(name: str, suite: str) -> PublishedSystem | None:
+    """The published system of a suite that a text without options runs."""
+    known = published_systems(suite).values()
+    return next((each for each in known if name == each.spec or name in each.runs_as), None)
 
 
-def _elsewhere(name: str, suite: str, alike: Sequence[str]) -> str:
-    for other in {"full", "nano"} - {suite}:
-        for system in published_systems(other).values():
-            if name == system.spec or name in system.runs_as:
-                return f"There are figures of {other}: add --task {other}."
-    return nearest(name, alike)
+def _without_published_generations(unit: Unit) -> Unit:
+    options = tuple(option for option in unit.options if option != _PUBLISHED_GENERATIONS)
+    return replace(unit, options=options)
 
 
 def runnable(text: str) -> str:
@@ -152,14 +151,21 @@ def runnable(text: str) -> str:
     return str(mapped(parse(text), _with_published_generations))
 
 
+def _with_published_generations(unit: Unit) -> Unit:
+    entry = entries().get(unit.name.lower())
+    takes = entry is not None and "generations" in entry.fields
+    if not takes or any(key == "generations" for key, _ in unit.options):
+        return unit
+    return replace(unit, options=tuple(sorted([*unit.options, _PUBLISHED_GENERATIONS])))
+
+
 def check_names(text: str) -> str | None:
     """Why this version cannot run a published system; None when every name is registered."""
-    unknown = [unit.name for unit in units_of(parse(text)) if unit.name.lower() not in entries()]
+    unknown = dict.fromkeys(unit.name for unit, entry in parts_of(text) if entry is None)
     if not unknown:
         return None
-    names = ", ".join(dict.fromkeys(unknown))
     return (
-        f"{names}: not registered in this version, so it cannot be run. "
+        f"{', '.join(unknown)}: not registered in this version, so it cannot be run. "
         "`r2med info systems` lists names."
     )
 
@@ -218,28 +224,6 @@ def tie_range(result: Result, judgements: Judgements, metric: str) -> Bounds:
     return bounds.worst.means()[metric], bounds.best.means()[metric]
 
 
-def other_data(result: Result) -> str | None:
-    """Why a result may not be held against published figures; None when its data is the task's."""
-    record = result.record.task
-    try:
-        entry = find_task(result.task) if result.suite else None
-    except R2MedError:
-        entry = None
-    if entry is None:
-        return f"{result.task} is a folder of your own, not verified data"
-    sizes = {"documents": record.documents, "queries": record.queries}
-    differing = record.differences or tuple(
-        f"{name} {sizes[name]:,} instead of {wanted:,}"
-        for name, wanted in entry.counts.items()
-        if sizes.get(name, wanted) != wanted
-    )
-    if not differing and entry.data not in (None, record.hash):
-        differing = (f"other data than edition {entry.edition}",)
-    if not differing:
-        return None
-    return f"The data differs from the manifest of {entry.name}: {'; '.join(differing)}"
-
-
 def verdict(ours: float, published: float, decimals: int) -> Verdict:
     """Equal when ours rounds to the published digits, whichever way a last 5 was rounded."""
     gap = abs(ours - published)
@@ -249,23 +233,20 @@ def verdict(ours: float, published: float, decimals: int) -> Verdict:
 
 
 def _reasons(
-    result: Result,
-    judged: Verdict | None,
-    published: float | None,
-    ties: Bounds | None,
+    result: Result, judged: Verdict | None, published: float | None, ties: Bounds | None
 ) -> tuple[str, ...]:
     """What can explain a difference; equal figures need no explanation, unless by chance."""
     data = other_data(result)
-    found = [data] if data else []
+    reasons = [data] if data else []
     if judged in ("close", "different"):
         if ties and published is not None and ties[0] - _NOISE <= published <= ties[1] + _NOISE:
             low, high = (f"{100 * bound:.2f}" for bound in ties)
-            found.append(
+            reasons.append(
                 f"the order of equal scores alone moves {result.task} from {low} to {high}"
             )
-        for entry in _entries_of(result.system):
-            found += [f"{entry.name}: {deviation}" for deviation in entry.deviations]
-    return tuple(found)
+        for _, entry in parts_of(result.system):
+            reasons += [f"{entry.name}: {text}" for text in entry.deviations] if entry else []
+    return tuple(reasons)
 
 
 def _published_task(result: Result, published: PublishedSystem) -> str:
@@ -274,29 +255,3 @@ def _published_task(result: Result, published: PublishedSystem) -> str:
         return result.task
     names = {task.lower(): task for task in published.figures}
     return names.get(result.task.lower(), result.task)
-
-
-def _entries_of(text: str) -> list[Entry]:
-    return [entries()[u.name.lower()] for u in units_of(parse(text)) if u.name.lower() in entries()]
-
-
-def _as_published(spec: Spec) -> Spec:
-    return mapped(
-        spec, lambda unit: _keeping(unit, lambda option: option not in _PUBLISHED_OPTIONS)
-    )
-
-
-def _without_options(spec: Spec) -> Spec:
-    return mapped(spec, lambda unit: _keeping(unit, lambda option: False))
-
-
-def _keeping(unit: Unit, wanted: Callable[[tuple[str, str]], bool]) -> Unit:
-    return replace(unit, options=tuple(option for option in unit.options if wanted(option)))
-
-
-def _with_published_generations(unit: Unit) -> Unit:
-    entry = entries().get(unit.name.lower())
-    takes = entry is not None and "generations" in entry.fields
-    if not takes or any(key == "generations" for key, _ in unit.options):
-        return unit
-    return replace(unit, options=tuple(sorted([*unit.options, ("generations", "published")])))

@@ -11,22 +11,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from r2med.errors import UsageError
 from r2med.measure.intervals import Averaging, Interval, pooled_interval
 from r2med.measure.scores import Aggregates, aggregate
-from r2med.results.audits import StoredAudit
 from r2med.results.cost import Cost, cost_of
 from r2med.results.entrants import Entrant
-from r2med.results.overlap import Flag, flags_of
+from r2med.results.overlap import Flag, StoredAudit, flags_of
 from r2med.results.protocols import printed_beside
-from r2med.results.published import is_micro, published_systems
-from r2med.results.published.printed import (
+from r2med.results.published import (
     METRIC,
     Printed,
     RerankerClass,
-    Work,
+    is_micro,
     models,
     printed_figures,
+    published_systems,
 )
 from r2med.results.record import Result
 from r2med.results.reproduction import measured_value
@@ -53,7 +51,7 @@ BoundsOf = Callable[[Result], Bounds | None]
 
 @dataclass(frozen=True)
 class Source:
-    """Where a figure was printed."""
+    """Where a figure was printed: the part of a `Work` that a row carries."""
 
     work: str
     name: str
@@ -62,11 +60,6 @@ class Source:
     table: str
     date: str
     """As far as it is known: 2025-08; empty where it is not."""
-
-    @classmethod
-    def of(cls, work: Work) -> Source:
-        """The part of a work that a row carries."""
-        return cls(work.id, work.name, work.short, work.revision, work.table, work.date)
 
 
 @dataclass(frozen=True)
@@ -150,66 +143,24 @@ class Frame:
     tasks: tuple[TaskEntry, ...]
     audits: tuple[StoredAudit, ...] = ()
 
-    def standing(
-        self,
-        system: str,
-        kind: Kind,
-        origin: Origin,
-        source: str,
-        values: Mapping[str, float],
-        queries: Mapping[str, int] | None = None,
-    ) -> Standing:
-        """A row with its means; `queries` are the counts of measured tasks."""
-        asked = {
-            task.name: (queries or {}).get(task.name, task.counts.get("queries", 1))
-            for task in self.tasks
-        }
-        known = {task.name: values[task.name] for task in self.tasks if task.name in values}
-        flags = flags_of(system, self.tasks, self.audits)
-        flagged = {flag.task for flag in flags}
-        found = self._aggregates(self.tasks, known, asked)
-        left = [task for task in self.tasks if task.name not in flagged]
-        clean = self._mean(self._aggregates(left, known, asked)) if flags and left else None
-        below, depth = _below(system, kind)
-        return Standing(
-            system=system,
-            kind=kind,
-            origin=origin,
-            source=source,
-            values=known,
-            aggregates=found,
-            mean=self._mean(found),
-            first_stage=below,
-            depth=depth,
-            flags=flags,
-            clean=clean,
-        )
-
-    def _aggregates(
-        self, tasks: Sequence[TaskEntry], values: Mapping[str, float], asked: Mapping[str, int]
-    ) -> Aggregates:
-        positives = {task.name: task.counts.get("judgements", 1) for task in tasks}
-        weights = positives if is_micro(self.suite.name, self.metric) else asked
-        present = {task.name: values[task.name] for task in tasks if task.name in values}
-        found = aggregate(present, weights, {task.name: task.family for task in tasks})
-        return replace(found, queries=sum(asked[task] for task in present))
-
-    def _mean(self, found: Aggregates) -> float | None:
-        return found.task_mean if self.averaging == "task" else found.weighted_mean
+    @property
+    def is_micro(self) -> bool:
+        """Whether figures are over all positives at once, not means over queries."""
+        return is_micro(self.suite.name, self.metric)
 
     def printed(self) -> tuple[list[Standing], list[str]]:
         """The rows of all works, and a note on published systems without this metric."""
-        rows: list[Standing] = []
-        if not published_systems(self.suite.name):
-            return rows, []
+        known = published_systems(self.suite.name)
+        if not known:
+            return [], []
+        rows = []
         for figures in printed_figures(self.suite.name, self.metric).values():
             first, *others = (self._printed(each) for each in figures)
             means = [row.mean for row in (first, *others) if row.mean is not None]
             spread = Spread(min(means), max(means), len(means)) if len(means) > 1 else None
             rows.append(replace(first, others=tuple(others), spread=spread))
-        known = published_systems(self.suite.name)
-        without = len(known) - len(known.keys() & {row.system for row in rows})
         notes = []
+        without = len(known.keys() - {row.system for row in rows})
         if without and self.metric != METRIC:
             notes.append(
                 f"{without} of {len(known)} published systems have no figure for {self.metric}."
@@ -222,13 +173,12 @@ class Frame:
         work = figures.works[0]
         origin: Origin = "published" if work.id in ("r2med", "page", "nano") else "later"
         cited = "; ".join(map(str, figures.works))
-        row = self.standing(figures.system, figures.kind, origin, cited, figures.values)
-        return replace(
-            row,
-            sources=tuple(map(Source.of, figures.works)),
-            variant=figures.variant,
-            date=work.date,
-        )
+        row = self._standing(figures.system, figures.kind, origin, cited, figures.values)
+        sources = [
+            Source(each.id, each.name, each.short, each.revision, each.table, each.date)
+            for each in figures.works
+        ]
+        return replace(row, sources=tuple(sources), variant=figures.variant, date=work.date)
 
     def measured(self, entrant: Entrant) -> Standing:
         """The row of a measured system, marked where its data is not the suite's."""
@@ -239,38 +189,78 @@ class Frame:
         }
         results = entrant.results.values()
         source = str(Path(*next(iter(results)).folder.parts[:-3]))
-        row = self.standing(
+        row = self._standing(
             entrant.system, entrant.kind, "measured", source, values, entrant.queries
         )
+        comparable = self.suite.name == "full" and self.metric == METRIC
+        beside = printed_beside(entrant.system) if comparable else ()
         return replace(
             row,
             marks=entrant.marks,
             cost=cost_of(results),
             date=max(result.record.created for result in results)[:10],
-            beside=self._beside(entrant.system),
+            beside=tuple(str(work) for figure in beside for work in figure.works),
             label=entrant.label,
         )
 
-    def _beside(self, system: str) -> tuple[str, ...]:
-        if self.suite.name != "full" or self.metric != METRIC:
-            return ()
-        return tuple(str(work) for figure in printed_beside(system) for work in figure.works)
+    def _standing(
+        self,
+        system: str,
+        kind: Kind,
+        origin: Origin,
+        source: str,
+        values: Mapping[str, float],
+        queries: Mapping[str, int] | None = None,
+    ) -> Standing:
+        """A row with its means; `queries` are the counts of measured tasks."""
+        flags = flags_of(system, self.tasks, self.audits)
+        flagged = {flag.task for flag in flags}
+        left = replace(self, tasks=tuple(each for each in self.tasks if each.name not in flagged))
+        below, depth = _below(system, kind)
+        return Standing(
+            system=system,
+            kind=kind,
+            origin=origin,
+            source=source,
+            values={task.name: values[task.name] for task in self.tasks if task.name in values},
+            aggregates=self._aggregates(values, queries),
+            mean=self._mean(values, queries),
+            first_stage=below,
+            depth=depth,
+            flags=flags,
+            clean=left._mean(values, queries) if flags and left.tasks else None,
+        )
+
+    def _aggregates(
+        self, values: Mapping[str, float], queries: Mapping[str, int] | None = None
+    ) -> Aggregates:
+        asked = {task.name: task.counts.get("queries", 1) for task in self.tasks}
+        asked.update(queries or {})
+        positives = {task.name: task.counts.get("judgements", 1) for task in self.tasks}
+        families = {task.name: task.family for task in self.tasks}
+        means = aggregate(values, positives if self.is_micro else asked, families)
+        return replace(means, queries=sum(asked[task] for task in families if task in values))
+
+    def _mean(
+        self, values: Mapping[str, float], queries: Mapping[str, int] | None = None
+    ) -> float | None:
+        means = self._aggregates(values, queries)
+        return means.task_mean if self.averaging == "task" else means.weighted_mean
 
     def with_doubt(self, row: Standing, entrant: Entrant, bounds: BoundsOf | None) -> Standing:
         """A measured row with its interval, which micro recall has not, and its tie bounds."""
         if row.mean is None:
             return row
-        if not is_micro(self.suite.name, self.metric):
+        if not self.is_micro:
             columns = entrant.columns(self.metric)
             row = replace(row, interval=pooled_interval(columns, by=self.averaging))
         return row if bounds is None else replace(row, ties=self._tie_bounds(entrant, bounds))
 
     def _tie_bounds(self, entrant: Entrant, bounds: BoundsOf) -> Bounds | None:
-        found = {task: bounds(result) for task, result in entrant.results.items()}
-        sides = [{task: bound[side] for task, bound in found.items() if bound} for side in (0, 1)]
+        known = {task: bounds(result) for task, result in entrant.results.items()}
         worst, best = (
-            self.standing("", "base", "measured", "", values, entrant.queries).mean
-            for values in sides
+            self._mean({task: pair[side] for task, pair in known.items() if pair}, entrant.queries)
+            for side in (0, 1)
         )
         return None if worst is None or best is None else (worst, best)
 
@@ -280,17 +270,13 @@ class Frame:
             return row
         own = replace(self, tasks=tuple(task for task in self.tasks if task.name in row.values))
         few = f"{row.aggregates.tasks} of {len(self.tasks)} tasks measured: no mean, no rank"
-        others = [
-            mean
-            for other in rows
-            if other is not row
-            and (mean := own.standing("", "base", "later", "", other.values).mean) is not None
-        ]
-        mean = own.standing("", "base", "later", "", row.values).mean
-        if mean is not None and others:
-            place = 1 + sum(other > mean for other in others)
+        others = [own._mean(other.values) for other in rows if other is not row]
+        means = [mean for mean in others if mean is not None]
+        mean = own._mean(row.values)
+        if mean is not None and means:
+            place = 1 + sum(other > mean for other in means)
             few += (
-                f"; on these alone {100 * mean:.2f}, rank {place} of {len(others) + 1} "
+                f"; on these alone {100 * mean:.2f}, rank {place} of {len(means) + 1} "
                 f"(--task {','.join(row.values)})"
             )
         return replace(row, marks=(*row.marks, few))
@@ -300,13 +286,9 @@ def _below(system: str, kind: Kind) -> tuple[str, int | None]:
     """What the outermost stage stands on, and how deep a reranker goes."""
     if kind == "base":
         return "", None
-    try:
-        spec = parse(system)
-    except UsageError:
-        return "", None
-    last = spec.stages[-1] if kind == "reranker" and spec.stages else None
-    depth = last.depth if isinstance(last, Unit) else None
-    return str(first_stage(spec, kind) or ""), depth
+    spec = parse(system)
+    last = spec.stages[-1] if kind == "reranker" else None
+    return str(first_stage(spec, kind) or ""), last.depth if isinstance(last, Unit) else None
 
 
 def with_gains(rows: Sequence[Standing]) -> list[Standing]:

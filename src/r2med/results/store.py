@@ -75,8 +75,8 @@ class Store:
         """Every folder that holds, or claims to hold, a result."""
         if self.root.is_file():
             raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(self.root))
-        pattern = f"*/*/*/{RECORD_FILE}"
-        return (path.parent for path in sorted(self.root.glob(pattern)) if _visible(path))
+        folders = [path.parent for path in sorted(self.root.glob(f"*/*/*/{RECORD_FILE}"))]
+        return (folder for folder in folders if not folder.name.startswith("."))
 
     def sweep(self, task: str, suite: str | None) -> None:
         """Remove what killed writers of a task's results left behind."""
@@ -104,7 +104,3 @@ def _read(folder: Path) -> Result:
     checked_bytes(folder / RUN_FILE, record.files.get(RUN_FILE))
     scores = checked_bytes(folder / SCORES_FILE, record.files.get(SCORES_FILE))
     return Result(folder, record, reused=True, held={SCORES_FILE: scores})
-
-
-def _visible(path: Path) -> bool:
-    return not path.parent.name.startswith(".")

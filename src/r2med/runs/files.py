@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from r2med.atomic import atomic_file
 from r2med.errors import DataError, MissingError
-from r2med.runs.run import Run, offsets_of
-from r2med.runs.ties import trec_scores
+from r2med.runs.run import Run, distinct, offsets_of, trec_scores
 from r2med.tasks.reading.fields import Field
 from r2med.tasks.reading.lines import lines
 from r2med.tasks.reading.parquet import read_parquet
@@ -74,7 +73,14 @@ def read_run(
     kept = _without_repeats(listing, repeats)
     repeated = len(listing.queries) - len(kept)
     listing = listing.take(kept)
-    run = _run(listing)
+    order = np.argsort(listing.queries, kind="stable")
+    run = Run(
+        query_ids=listing.query_ids,
+        document_ids=listing.document_ids,
+        offsets=offsets_of(np.bincount(listing.queries, minlength=len(listing.query_ids))),
+        documents=listing.documents[order],
+        scores=(-listing.ranks if listing.scores is None else listing.scores)[order],
+    )
     if form == "trec":
         run = run.take(np.lexsort((-trec_scores(run.scores), run.query_rows)))
     return run, Oddities(repeated, *_rank_oddities(listing))
@@ -127,18 +133,6 @@ class _Listing:
             scores=None if self.scores is None else self.scores[rows],
             place=lambda row: self.place(int(rows[row])),
         )
-
-
-def _run(listing: _Listing) -> Run:
-    scores = -listing.ranks if listing.scores is None else listing.scores
-    order = np.argsort(listing.queries, kind="stable")
-    return Run(
-        query_ids=listing.query_ids,
-        document_ids=listing.document_ids,
-        offsets=offsets_of(np.bincount(listing.queries, minlength=len(listing.query_ids))),
-        documents=listing.documents[order],
-        scores=scores[order],
-    )
 
 
 def _trec_listing(path: Path) -> _Listing:
@@ -252,12 +246,10 @@ def _every_query(
 
 def _without_repeats(listing: _Listing, repeats: Repeats) -> NDArray[np.int64]:
     """The rows to keep, in file order."""
-    pairs = listing.queries.astype(np.int64) * len(listing.document_ids) + listing.documents
-    step = -1 if repeats == "last" else 1
-    _, kept = np.unique(pairs[::step], return_index=True)
-    kept = np.sort(kept if step > 0 else len(pairs) - 1 - kept)
-    if repeats == "refuse" and len(kept) < len(pairs):
-        row = int(np.setdiff1d(np.arange(len(pairs)), kept)[0])
+    count, width = len(listing.queries), len(listing.document_ids)
+    kept = distinct(listing.queries, listing.documents, width, last=repeats == "last")
+    if repeats == "refuse" and len(kept) < count:
+        row = int(np.setdiff1d(np.arange(count), kept)[0])
         document = listing.document_ids[int(listing.documents[row])].as_py()
         query = listing.query_ids[int(listing.queries[row])].as_py()
         raise DataError(

@@ -1,17 +1,21 @@
-"""Ranked lists with scores, as arrays: what every retriever returns and every measure reads."""
+"""Ranked lists with scores, as arrays: what every retriever returns and every measure reads.
+
+A tie order says how a list is sorted before it is measured; the protocols differ in it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from r2med.errors import DataError
+from r2med.errors import DataError, UsageError, nearest
 from r2med.tabular import html_table
 
 _SHOWN_QUERIES, _SHOWN_DOCUMENTS = 5, 5
@@ -87,14 +91,7 @@ class Run:
 
         Entries are places in `documents` and `scores`, of one query after the other.
         """
-        lengths = np.bincount(self.query_rows[entries], minlength=len(self))
-        return Run(
-            query_ids=self.query_ids,
-            document_ids=self.document_ids,
-            offsets=offsets_of(lengths),
-            documents=self.documents[entries],
-            scores=self.scores[entries],
-        )
+        return self._of(self.query_ids, self.query_rows[entries], entries)
 
     def over(self, query_ids: pa.LargeStringArray, rows: NDArray[np.int64]) -> Run:
         """The run over other queries: `rows` says where among them each of its own stands.
@@ -103,10 +100,16 @@ class Run:
         """
         places = rows[self.query_rows]
         entries = np.argsort(places, kind="stable")[int((places < 0).sum()) :]
-        return Run(
+        return self._of(query_ids, places[entries], entries)
+
+    def _of(
+        self, query_ids: pa.LargeStringArray, rows: NDArray[np.int64], entries: NDArray[np.int64]
+    ) -> Run:
+        """Some of the entries; `rows` has for each the position of its query."""
+        return replace(
+            self,
             query_ids=query_ids,
-            document_ids=self.document_ids,
-            offsets=offsets_of(np.bincount(places[entries], minlength=len(query_ids))),
+            offsets=offsets_of(np.bincount(rows, minlength=len(query_ids))),
             documents=self.documents[entries],
             scores=self.scores[entries],
         )
@@ -146,18 +149,11 @@ class Run:
     @classmethod
     def from_lists(cls, lists: Mapping[str, Iterable[tuple[str, float]]]) -> Run:
         """From a mapping of query id to (document id, score) pairs, best first."""
-        pairs = {query: list(ranked) for query, ranked in lists.items()}
-        lengths = [len(ranked) for ranked in pairs.values()]
-        flat = [pair for ranked in pairs.values() for pair in ranked]
-        documents = _strings([document for document, _ in flat]).dictionary_encode()
-        run = cls(
-            query_ids=_strings(list(pairs)),
-            document_ids=documents.dictionary,
-            offsets=offsets_of(lengths),
-            documents=documents.indices.to_numpy(zero_copy_only=False).astype(np.int32),
-            scores=np.array([score for _, score in flat], dtype=np.float64),
-        )
-        return run._checked()
+        flat = [(query, *pair) for query, ranked in lists.items() for pair in ranked]
+        queries, documents, scores = zip(*flat, strict=True) if flat else ((), (), ())
+        run = cls.from_columns(queries, documents, scores)
+        every = _strings(list(lists))
+        return run.over(every, places_of(run.query_ids, every))
 
     @classmethod
     def from_trec(cls, path: str | Path) -> Run:
@@ -186,17 +182,33 @@ class Run:
         write_parquet(self, Path(path))
 
     def _checked(self) -> Run:
-        pairs = self.query_rows * max(len(self.document_ids), 1) + self.documents
-        _, first = np.unique(pairs, return_index=True)
-        if len(first) == len(pairs):
+        kept = distinct(self.query_rows, self.documents, len(self.document_ids))
+        if len(kept) == len(self.documents):
             return self
-        entry = int(np.setdiff1d(np.arange(len(pairs)), first)[0])
+        entry = int(np.setdiff1d(np.arange(len(self.documents)), kept)[0])
         document = self.document_ids[int(self.documents[entry])].as_py()
         query = self.query_ids[int(self.query_rows[entry])].as_py()
         raise DataError(
             f"document {document!r} appears twice for query {query!r}; "
             "a ranking holds each document once."
         )
+
+
+def distinct(
+    queries: NDArray[np.integer[Any]],
+    documents: NDArray[np.int32],
+    width: int,
+    *,
+    last: bool = False,
+) -> NDArray[np.int64]:
+    """The entries that are the first, or the last, of their query and document; in order.
+
+    `width` is more than the largest code of a document.
+    """
+    pairs = queries.astype(np.int64) * max(width, 1) + documents
+    _, kept = np.unique(pairs[::-1] if last else pairs, return_index=True)
+    entries: NDArray[np.int64] = np.sort(len(pairs) - 1 - kept if last else kept)
+    return entries
 
 
 def places_of(wanted: pa.Array, known: pa.Array) -> NDArray[np.int64]:
@@ -219,3 +231,45 @@ def _strings(values: pa.Array | Sequence[str]) -> pa.LargeStringArray:
     if isinstance(values, pa.Array):
         return values.cast(pa.large_string())
     return pa.array(values, type=pa.large_string())
+
+
+TieOrder = Literal["trec", "id-ascending", "list"]
+"""`trec`: score as float32 descending, then document id descending, as trec_eval does.
+`id-ascending`: score descending, then id ascending (dense runs of the Nano protocol).
+`list`: as the run has it, scores unread (candidate lists of the Nano protocol)."""
+
+
+def ordered(run: Run, ties: TieOrder = "trec") -> Run:
+    """The run with every list in the given order."""
+    if ties not in get_args(TieOrder):
+        raise UsageError(f"tie order {ties!r} is not known. {nearest(ties, get_args(TieOrder))}")
+    scores = trec_scores(run.scores) if ties == "trec" else run.scores
+    if ties == "list" or _falls(run, scores):
+        return run
+    names = name_places(run)
+    if ties == "trec":
+        return run.take(np.lexsort((-names, -scores, run.query_rows)))
+    return run.take(np.lexsort((names, -scores, run.query_rows)))
+
+
+def _falls(run: Run, scores: NDArray[Any]) -> bool:
+    """Whether every list is in order and without ties already; sorting would take most time."""
+    falling = np.append(scores[1:] < scores[:-1], True)
+    falling[run.offsets[1:][run.lengths > 0] - 1] = True
+    return bool(falling.all())
+
+
+def trec_scores(scores: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Scores as trec_eval holds them: what float32 cannot tell apart is tied."""
+    with np.errstate(over="ignore"):
+        return scores.astype(np.float32)
+
+
+def name_places(run: Run) -> NDArray[np.int64]:
+    """For every entry, the place of its document id among the run's ids in byte order."""
+    used, inverse = np.unique(run.documents, return_inverse=True)
+    names = run.document_ids.take(pa.array(used)).cast(pa.large_binary())
+    places = np.empty(len(used), dtype=np.int64)
+    places[pc.sort_indices(names).to_numpy()] = np.arange(len(used))
+    entries: NDArray[np.int64] = places[inverse]
+    return entries

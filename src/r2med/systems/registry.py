@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from r2med.errors import UsageError, nearest
-from r2med.runs.ties import TieOrder
-from r2med.systems.spec import Spec, Unit, mapped
+from r2med.runs.run import TieOrder
+from r2med.systems.spec import Spec, Unit, mapped, parse, units_of
 
 _PACKAGE = Path(__file__).parents[1]
 _CLASS = re.compile(r"[A-Z]\w*")
@@ -162,6 +162,11 @@ def _registered(unit: Unit) -> Unit:
 
         argument = find_llm(argument, anything=True).name
     return replace(unit, name=entry.name, argument=argument)
+
+
+def parts_of(system: str) -> list[tuple[Unit, Entry | None]]:
+    """Every unit of a system's text with its entry; None for a name that is not registered."""
+    return [(unit, entries().get(unit.name.lower())) for unit in units_of(parse(system))]
 
 
 def kind_of(spec: Spec) -> Kind:

@@ -19,7 +19,7 @@ from r2med.retrieve.fusion import Fusion, reciprocal_rank_fusion
 from r2med.retrieve.interface import QueryForm, Retriever, Searcher, search_forms
 from r2med.retrieve.run_files import Findings, RunFile, RunSettings, fitted
 from r2med.runs import Run
-from r2med.runs.ties import TieOrder, ordered
+from r2med.runs.run import TieOrder, ordered
 from r2med.settings import identity_of
 from r2med.systems.registry import Entry
 from r2med.systems.work import Part, Stage, Work

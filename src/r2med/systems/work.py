@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from r2med.retrieve.conditions import Conditions
 from r2med.runs import Run
-from r2med.runs.ties import TieOrder
+from r2med.runs.run import TieOrder
 from r2med.tasks.task import Task
 
 #: The facts of a stage that are costs, wherever a stage can tell them.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from r2med.results.lookup import Ranking
 from r2med.runs import Run
-from r2med.runs.ties import ordered
+from r2med.runs.run import ordered
 from r2med.tasks.load import load_task
 from r2med.tasks.task import Task
 

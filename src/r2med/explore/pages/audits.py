@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from r2med.explore.render import Link, plural, render
 from r2med.report.table import task_label
-from r2med.results.audits import StoredAudit
+from r2med.results.overlap import StoredAudit
 
 _FINDINGS = 25
 

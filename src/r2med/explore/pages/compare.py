@@ -11,7 +11,7 @@ from r2med.explore.render import Link, plural, points, render, signed
 from r2med.measure.significance import SIGNIFICANT, Difference, Pair
 from r2med.report.table import p_value, snippet, task_label
 from r2med.results.compare import Comparison, compare
-from r2med.results.difficulty import QueryScores, query_scores
+from r2med.results.movement import QueryScores, query_scores
 from r2med.results.record import Result
 from r2med.tasks.registry import suites
 

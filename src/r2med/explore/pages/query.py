@@ -21,8 +21,8 @@ from r2med.results.diagnosis.findings import (
     label_of,
 )
 from r2med.results.diagnosis.lexicon import Piece
-from r2med.results.difficulty import ORDERS, Order, QueryScores, in_order, query_scores
 from r2med.results.lookup import Ranking
+from r2med.results.movement import ORDERS, Order, QueryScores, in_order, query_scores
 from r2med.results.record import Result
 from r2med.tasks.task import Task
 

@@ -15,7 +15,7 @@ from r2med.nano.profiles import data_profile
 from r2med.report.cards.facts import Prose, prose_of
 from r2med.report.profiles import data_rows
 from r2med.report.table import snippet, task_label
-from r2med.results.difficulty import QueryScores, in_order, query_scores
+from r2med.results.movement import QueryScores, in_order, query_scores
 from r2med.results.record import Result
 from r2med.tasks.registry import TaskEntry, suites
 from r2med.tasks.task import Task

@@ -13,7 +13,7 @@ from r2med.nano.candidates import HYBRID_DEPTH, TITLES, CandidateList, positives
 from r2med.nano.folder import read_record
 from r2med.nano.profiles import Profile, RetrievalProfile, profiled
 from r2med.report.cards.failures import Failures, find_failures
-from r2med.results.audits import StoredAudit
+from r2med.results.overlap import StoredAudit
 from r2med.results.record import Result
 from r2med.retrieve.candidates import split_of
 from r2med.runs import Run

@@ -27,7 +27,7 @@ from r2med.report.cards.render import (
     markdown,
 )
 from r2med.report.profiles import data_rows, figure
-from r2med.results.audits import StoredAudit
+from r2med.results.overlap import StoredAudit
 from r2med.results.record import Result
 from r2med.tasks.task import Task
 

@@ -23,76 +23,6 @@ FAR_LESS = 1 / 3
 
 
 @dataclass(frozen=True)
-class Cause:
-    """A name for data, a title for tables, and what it means."""
-
-    name: str
-    title: str
-    meaning: str
-
-
-_ALL = (
-    Cause(
-        "not-in-corpus",
-        "not in the corpus",
-        "it is judged relevant but the corpus does not hold it",
-    ),
-    Cause(
-        "twin-retrieved",
-        "unjudged twin found",
-        f"the top {TOP} hold an unjudged document with nearly the same terms",
-    ),
-    Cause(
-        "not-offered",
-        "never a candidate",
-        "the first stage did not offer it, so no reranker could help",
-    ),
-    Cause(
-        "demoted",
-        "demoted",
-        f"the first stage alone had it in the top {TOP}; the reranker or expansion lost it",
-    ),
-    Cause(
-        "query-cut",
-        "query cut short",
-        "the query has more words than the encoder reads tokens",
-    ),
-    Cause(
-        "document-cut",
-        "document cut short",
-        "the positive has more words than the encoder reads tokens",
-    ),
-    Cause(
-        "same-source",
-        "wrong passage, same source",
-        f"the top {TOP} hold another passage of the positive's source document",
-    ),
-    Cause(
-        "same-subject",
-        "right subject, other text",
-        f"a document in the top {TOP} shares the positive's key terms, which the query lacks",
-    ),
-    Cause(
-        "few-shared-terms",
-        "few shared terms",
-        "it hardly shares terms with the query: the link is knowledge, not words",
-    ),
-    Cause(
-        "surface-match",
-        "surface match ahead",
-        "it shares some terms, but documents on other subjects share more",
-    ),
-    Cause(
-        "outranked",
-        "not explained by words",
-        f"it shares as much of the query as the top {TOP} do, yet stands below them",
-    ),
-)
-
-CAUSES: Mapping[str, Cause] = MappingProxyType({cause.name: cause for cause in _ALL})
-
-
-@dataclass(frozen=True)
 class Case:
     """All numbers about one positive that the rules read; a `*_witness` names a document."""
 
@@ -116,26 +46,24 @@ class Case:
     first_stage_rank: int | None
 
 
+@dataclass(frozen=True)
+class Cause:
+    """A name for data, a title for tables, what it means, and the rule that decides it."""
+
+    name: str
+    title: str
+    meaning: str
+    holds: Callable[[Case], bool]
+    witness: Callable[[Case], str | None] = lambda case: None
+    """The document that shows the cause."""
+
+
 def cause_of(case: Case) -> tuple[str | None, str | None]:
     """The cause and the document that shows it; (None, None) for a positive that is found."""
     if case.rank is not None and case.rank <= TOP:
         return None, None
-    for name, holds, witness in _RULES:
-        if holds(case):
-            return name, witness(case)
-    return "outranked", case.surface_witness
-
-
-def _nobody(case: Case) -> None:
-    return None
-
-
-def _not_offered(case: Case) -> bool:
-    return case.reranked is not None and (case.rank is None or case.rank > case.reranked)
-
-
-def _demoted(case: Case) -> bool:
-    return case.first_stage_rank is not None and case.first_stage_rank <= TOP
+    cause = next(cause for cause in CAUSES.values() if cause.holds(case))
+    return cause.name, cause.witness(case)
 
 
 def _few_terms(case: Case) -> bool:
@@ -144,28 +72,83 @@ def _few_terms(case: Case) -> bool:
     return case.as_well >= BY_CHANCE and case.coverage < case.top_coverage
 
 
-_Rule = tuple[str, Callable[[Case], bool], Callable[[Case], str | None]]
-_RULES: tuple[_Rule, ...] = (
-    ("not-in-corpus", lambda case: not case.in_corpus, _nobody),
-    ("twin-retrieved", lambda case: case.likeness >= TWIN, lambda case: case.twin_witness),
-    ("not-offered", _not_offered, _nobody),
-    ("demoted", _demoted, _nobody),
-    (
-        "query-cut",
-        lambda case: case.query_limit is not None and case.query_words > case.query_limit,
-        _nobody,
+def _surface(case: Case) -> str | None:
+    return case.surface_witness
+
+
+_ALL = (
+    Cause(
+        "not-in-corpus",
+        "not in the corpus",
+        "it is judged relevant but the corpus does not hold it",
+        lambda case: not case.in_corpus,
     ),
-    ("document-cut", lambda case: case.limit is not None and case.words > case.limit, _nobody),
-    (
+    Cause(
+        "twin-retrieved",
+        "unjudged twin found",
+        f"the top {TOP} hold an unjudged document with nearly the same terms",
+        lambda case: case.likeness >= TWIN,
+        lambda case: case.twin_witness,
+    ),
+    Cause(
+        "not-offered",
+        "never a candidate",
+        "the first stage did not offer it, so no reranker could help",
+        lambda case: case.reranked is not None and (case.rank is None or case.rank > case.reranked),
+    ),
+    Cause(
+        "demoted",
+        "demoted",
+        f"the first stage alone had it in the top {TOP}; the reranker or expansion lost it",
+        lambda case: case.first_stage_rank is not None and case.first_stage_rank <= TOP,
+    ),
+    Cause(
+        "query-cut",
+        "query cut short",
+        "the query has more words than the encoder reads tokens",
+        lambda case: case.query_limit is not None and case.query_words > case.query_limit,
+    ),
+    Cause(
+        "document-cut",
+        "document cut short",
+        "the positive has more words than the encoder reads tokens",
+        lambda case: case.limit is not None and case.words > case.limit,
+    ),
+    Cause(
         "same-source",
+        "wrong passage, same source",
+        f"the top {TOP} hold another passage of the positive's source document",
         lambda case: case.source_witness is not None,
         lambda case: case.source_witness,
     ),
-    ("same-subject", lambda case: case.subject >= SAME_SUBJECT, lambda case: case.subject_witness),
-    ("few-shared-terms", _few_terms, lambda case: case.surface_witness),
-    (
+    Cause(
+        "same-subject",
+        "right subject, other text",
+        f"a document in the top {TOP} shares the positive's key terms, which the query lacks",
+        lambda case: case.subject >= SAME_SUBJECT,
+        lambda case: case.subject_witness,
+    ),
+    Cause(
+        "few-shared-terms",
+        "few shared terms",
+        "it hardly shares terms with the query: the link is knowledge, not words",
+        _few_terms,
+        _surface,
+    ),
+    Cause(
         "surface-match",
+        "surface match ahead",
+        "it shares some terms, but documents on other subjects share more",
         lambda case: case.coverage < case.top_coverage,
-        lambda case: case.surface_witness,
+        _surface,
+    ),
+    Cause(
+        "outranked",
+        "not explained by words",
+        f"it shares as much of the query as the top {TOP} do, yet stands below them",
+        lambda case: True,
+        _surface,
     ),
 )
+
+CAUSES: Mapping[str, Cause] = MappingProxyType({cause.name: cause for cause in _ALL})

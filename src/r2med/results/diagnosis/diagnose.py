@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError
 from r2med.measure import measure
@@ -23,7 +22,7 @@ from r2med.results.diagnosis.findings import (
     TaskDiagnosis,
     label_of,
 )
-from r2med.results.diagnosis.lexicon import Lexicon, Numbers, Piece, QueryTerms, Weights, matched
+from r2med.results.diagnosis.lexicon import Lexicon, Piece, Weights, matched
 from r2med.results.lookup import Ranking, find_ranking, own_tasks, stored_results
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
@@ -59,7 +58,7 @@ def diagnose(
         raise UsageError("diagnose needs a task or a suite, e.g. diagnose('bm25', 'demo').")
     own = own_tasks(system.root if isinstance(system, Result) else folder)
     loaded = [task] if isinstance(task, Task) else load_tasks(str(task), root=root, own=own)
-    stored = stored_results(folder, tell) if folder.is_dir() else []
+    stored = stored_results(folder, tell)
     found = []
     for each in loaded:
         ranking = (
@@ -89,20 +88,21 @@ def diagnose_ranking(
     if below is None:
         below, missing = _first_stage(ranking, task, results)
     scene = scene or Scene(task)
-    act = _Act(scene, ranking, below)
     scores = measure(ranking.run, task.judgements, [METRIC, f"hit@{TOP}"], ties="list")
     by_query = {row["query_id"]: row for row in scores.to_arrow().to_pylist()}
     findings = [
-        act.query(query, terms, row=place, scores=by_query[query])
-        for place, (query, terms) in enumerate(
-            zip(task.queries.ids.to_pylist(), scene.query_terms, strict=True)
-        )
+        _View(scene, row, ranking, below).finding(by_query[query])
+        for row, query in enumerate(task.queries.ids.to_pylist())
         if only in (None, query)
         and any(relevance > 0 for relevance in scene.judged.get(query, {}).values())
     ]
     if not findings:
         which = "no query has a positive" if only is None else f"query {only!r} has no positive"
         raise DataError(f"{task.name}: {which}, so there is nothing to diagnose.")
+    if not scene.sources:
+        missing.append("same-source: the document ids do not name source documents.")
+    if ranking.result is None and below is None:
+        missing.append("cut texts, demotions: a run file does not say which system made it.")
     return TaskDiagnosis(
         system=ranking.name,
         task=task.name,
@@ -112,44 +112,34 @@ def diagnose_ranking(
         metric=METRIC,
         depth=int(ranking.run.lengths.max(initial=0)),
         queries=tuple(findings),
-        open=(*missing, *act.undetectable()),
+        open=tuple(missing),
     )
 
 
-@dataclass(eq=False)
 class Scene:
     """A task with everything looked up once that does not depend on a ranking."""
 
-    task: Task
-    lexicon: Lexicon = field(init=False)
-    judged: dict[str, dict[str, int]] = field(init=False)
-    evidence: dict[str, list[str]] = field(init=False)
-    """By document, the queries that it is a positive of."""
-    answers: Mapping[str, str | None] = field(init=False)
-    systems: Mapping[str, str | None] = field(init=False)
-    query_terms: list[QueryTerms] = field(init=False)
-    spellings: list[Mapping[str, str]] = field(init=False)
-    sources: Mapping[str, str] = field(init=False)
-    _last: tuple[str, Weights] | None = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        queries = self.task.queries
-        self.lexicon = Lexicon(self.task.corpus)
-        self.judged = self.task.judgements.by_query()
-        self.evidence = _evidence(self.judged)
-        ids = queries.ids.to_pylist()
+    def __init__(self, task: Task) -> None:
+        queries, ids = task.queries, task.queries.ids.to_pylist()
+        self.task = task
+        self.lexicon = Lexicon(task.corpus)
+        self.judged = task.judgements.by_query()
         self.answers = dict(zip(ids, queries.answers.to_pylist(), strict=True))
-        self.systems = dict(zip(ids, queries.body_systems.to_pylist(), strict=True))
         self.query_terms = self.lexicon.queries(queries.texts)
         self.spellings = self.lexicon.spellings(queries.texts.fill_null("").to_pylist())
-        self.sources = sources_of(self.task.corpus.document_ids.to_pylist())
+        self.sources = sources_of(task.corpus.document_ids.to_pylist())
+        self.evidence: dict[str, list[str]] = {}
+        """By document, the queries that it is a positive of."""
+        for query, own in self.judged.items():
+            for document in (name for name, grade in own.items() if grade > 0):
+                self.evidence.setdefault(document, []).append(query)
+        self._last: tuple[int, Weights] | None = None
 
-    def coverage(self, query_id: str, terms: QueryTerms) -> Weights:
+    def coverage(self, row: int) -> Weights:
         """As `Lexicon.coverage`; that of the last query is kept for the next ranking of it."""
-        last = self._last
-        if last is None or last[0] != query_id:
-            last = self._last = (query_id, self.lexicon.coverage(terms))
-        return last[1]
+        if self._last is None or self._last[0] != row:
+            self._last = (row, self.lexicon.coverage(self.query_terms[row]))
+        return self._last[1]
 
     def matched(self, query_id: str, texts: Sequence[str]) -> list[tuple[Piece, ...]]:
         """Texts with the words marked that they share with a query, common ones left out."""
@@ -161,105 +151,62 @@ class Scene:
         return matched(query, texts, common=self.lexicon.common(terms))
 
 
-@dataclass(eq=False)
-class _Act:
-    """A ranking of a task, and the limits of the system that made it."""
-
-    scene: Scene
-    ranking: Ranking
-    below: Run | None
-    limits: Limits = field(init=False)
-    reranked: int | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        result = self.ranking.result
-        self.limits = limits_of(result.record.system.identity) if result else Limits()
-        reranking = result.record.reranking if result else None
-        self.reranked = reranking.depth if reranking else None
-
-    def undetectable(self) -> list[str]:
-        """Causes that this data or result does not allow to see."""
-        causes = []
-        if not self.scene.sources:
-            causes.append("same-source: the document ids do not name source documents.")
-        if self.ranking.result is None and self.below is None:
-            causes.append("cut texts, demotions: a run file does not say which system made it.")
-        return causes
-
-    def query(
-        self, query: str, terms: QueryTerms, *, row: int, scores: Mapping[str, float]
-    ) -> QueryFinding:
-        """All that is to say of one query."""
-        scene = self.scene
-        text = scene.task.queries.texts[row].as_py() or ""
-        coverage = scene.coverage(query, terms)
-        ranked = self.ranking.run.listed(query)
-        earlier = self.below.listed(query) if self.below is not None else []
-        view = _View(self, query, terms, len(text.split()), coverage, ranked, earlier)
-        judged = scene.judged[query]
-        positives = [view.positive(name) for name, grade in judged.items() if grade > 0]
-        positives.sort(key=lambda each: (each.rank is None, each.rank or 0, each.document_id))
-        return QueryFinding(
-            query_id=query,
-            text=text,
-            score=float(scores[METRIC]),
-            hit=scores[f"hit@{TOP}"] > 0,
-            words=len(text.split()),
-            terms=len(terms.known),
-            answer=scene.answers.get(query) or None,
-            body_system=scene.systems.get(query) or None,
-            overlap=max(each.coverage for each in positives),
-            positives=tuple(positives),
-            top=tuple(view.ranked(scene.spellings[row])),
-        )
-
-
-@dataclass(eq=False)
 class _View:
-    """One query's list, held against its positives."""
+    """One query's list, held against its positives; `below` is the run of the first stage alone."""
 
-    act: _Act
-    query: str
-    terms: QueryTerms
-    query_words: int
-    coverage: NDArray[np.float64]
-    listed: list[str]
-    earlier: list[str]
-    """The list of the first stage alone."""
-    scene: Scene = field(init=False)
-    places: Mapping[str, int] = field(init=False)
-    others: list[tuple[str, int]] = field(init=False)
-    """Non-positives of the top, with their rows in the corpus."""
-    covered: list[tuple[float, str]] = field(init=False)
-    """How much of the query each of them covers."""
-    usual: float = field(init=False)
-    """Their median."""
-
-    def __post_init__(self) -> None:
-        self.scene = self.act.scene
-        self.places = {name: rank for rank, name in enumerate(self.listed, start=1)}
-        judged, row = self.scene.judged[self.query], self.scene.lexicon.row
+    def __init__(self, scene: Scene, row: int, ranking: Ranking, below: Run | None) -> None:
+        queries, result = scene.task.queries, ranking.result
+        self.scene, self.row = scene, row
+        self.query: str = queries.ids[row].as_py()
+        self.text: str = queries.texts[row].as_py() or ""
+        self.terms = scene.query_terms[row]
+        self.judged = scene.judged[self.query]
+        self.coverage = scene.coverage(row)
+        self.limits = limits_of(result.record.system.identity) if result else Limits()
+        self.reranking = result.record.reranking if result else None
+        self.listed = ranking.run.listed(self.query)
+        self.earlier = below.listed(self.query) if below is not None else []
         self.others = [
             (name, place)
             for name in self.listed[:TOP]
-            if judged.get(name, 0) <= 0 and (place := row(name)) is not None
+            if self.judged.get(name, 0) <= 0 and (place := scene.lexicon.row(name)) is not None
         ]
+        """Non-positives of the top, with their rows in the corpus."""
         self.covered = [(float(self.coverage[place]), name) for name, place in self.others]
-        self.usual = median([share for share, _ in self.covered]) if self.covered else 0.0
+        """How much of the query each of them covers."""
 
-    def positive(self, name: str) -> PositiveFinding:
+    def finding(self, scores: Mapping[str, float]) -> QueryFinding:
+        """All that is to say of the query."""
+        positives = [self._positive(name) for name, grade in self.judged.items() if grade > 0]
+        positives.sort(key=lambda each: (each.rank is None, each.rank or 0, each.document_id))
+        top = enumerate(self.listed[:TOP], start=1)
+        return QueryFinding(
+            query_id=self.query,
+            text=self.text,
+            score=float(scores[METRIC]),
+            hit=scores[f"hit@{TOP}"] > 0,
+            words=len(self.text.split()),
+            terms=len(self.terms.known),
+            answer=self.scene.answers.get(self.query) or None,
+            body_system=self.scene.task.queries.body_systems[self.row].as_py() or None,
+            overlap=max(each.coverage for each in positives),
+            positives=tuple(positives),
+            top=tuple(self._ranked(rank, name) for rank, name in top),
+        )
+
+    def _positive(self, name: str) -> PositiveFinding:
         """Where a positive stands and why."""
-        lexicon, row = self.scene.lexicon, self.scene.lexicon.row(name)
+        row = self.scene.lexicon.row(name)
         case = self._case(name, row)
         cause, witness = cause_of(case)
         return PositiveFinding(
             document_id=name,
-            relevance=self.scene.judged[self.query][name],
+            relevance=self.judged[name],
             rank=case.rank,
             cause=cause,
             witness=witness,
             coverage=case.coverage,
-            shared_terms=0 if row is None else len(lexicon.shared(self.terms, row)),
+            shared_terms=0 if row is None else len(self.scene.lexicon.shared(self.terms, row)),
             as_well=case.as_well,
             top_coverage=case.top_coverage,
             subject=case.subject,
@@ -269,52 +216,47 @@ class _View:
             first_stage_rank=case.first_stage_rank,
         )
 
-    def ranked(self, spelling: Mapping[str, str]) -> list[RankedFinding]:
-        """The top of the list, its shared words as the query spells them."""
-        top = enumerate(self.listed[:TOP], start=1)
-        return [self._ranked(rank, name, spelling) for rank, name in top]
-
     def _case(self, name: str, row: int | None) -> Case:
-        lexicon, limits = self.scene.lexicon, self.act.limits
+        lexicon, limits, query_words = self.scene.lexicon, self.limits, len(self.text.split())
         own = 0.0 if row is None else float(self.coverage[row])
-        keys = np.empty(0, np.int64) if row is None else lexicon.key_terms(row, self.terms)
         likeness, twin = self._closest_unjudged(row)
-        subject, same = self._closest_subject(keys)
-        limit = limits.document
-        if limits.pair is not None:
-            limit = max(0, limits.pair - self.query_words)
+        subject, same = self._closest_subject(row)
+        limit = limits.document if limits.pair is None else max(0, limits.pair - query_words)
         return Case(
-            rank=self.places.get(name),
+            rank=_place(name, self.listed),
             in_corpus=row is not None,
             coverage=own,
             as_well=float(np.mean(self.coverage >= own)) if len(self.coverage) else 0.0,
-            top_coverage=self.usual,
+            top_coverage=median([share for share, _ in self.covered]) if self.covered else 0.0,
             likeness=likeness,
             twin_witness=twin,
             subject=subject,
             subject_witness=same,
             source_witness=self._same_source(name),
             surface_witness=max(self.covered)[1] if self.covered else None,
-            query_words=self.query_words,
+            query_words=query_words,
             words=0 if row is None else lexicon.words(row),
             query_limit=limits.query if limits.pair is None else limits.pair,
             limit=limit,
-            reranked=self.act.reranked,
-            first_stage_rank=self.earlier.index(name) + 1 if name in self.earlier else None,
+            reranked=self.reranking.depth if self.reranking else None,
+            first_stage_rank=_place(name, self.earlier),
         )
 
     def _closest_unjudged(self, row: int | None) -> tuple[float, str | None]:
-        judged = self.scene.judged[self.query]
-        found = [
-            (self.scene.lexicon.likeness(row, place), name)
-            for name, place in self.others
-            if row is not None and name not in judged
-        ]
-        return max(found) if found else (0.0, None)
+        likeness = self.scene.lexicon.likeness
+        unjudged = [(name, place) for name, place in self.others if name not in self.judged]
+        if row is None or not unjudged:
+            return 0.0, None
+        return max((likeness(row, place), name) for name, place in unjudged)
 
-    def _closest_subject(self, keys: Numbers) -> tuple[float, str | None]:
-        found = [(self.scene.lexicon.share(keys, place), name) for name, place in self.others]
-        return max(found) if found and len(keys) else (0.0, None)
+    def _closest_subject(self, row: int | None) -> tuple[float, str | None]:
+        lexicon = self.scene.lexicon
+        if row is None or not self.others:
+            return 0.0, None
+        keys = lexicon.key_terms(row, self.terms)
+        if not len(keys):
+            return 0.0, None
+        return max((lexicon.share(keys, place), name) for name, place in self.others)
 
     def _same_source(self, name: str) -> str | None:
         sources = self.scene.sources
@@ -322,55 +264,40 @@ class _View:
         same = (other for other, _ in self.others if own and sources.get(other) == own)
         return next(same, None)
 
-    def _ranked(self, rank: int, name: str, spelling: Mapping[str, str]) -> RankedFinding:
-        lexicon, row = self.scene.lexicon, self.scene.lexicon.row(name)
-        none = np.empty(0, np.int64)
-        shared = none if row is None else lexicon.shared(self.terms, row)[:_SHARED_WORDS]
+    def _ranked(self, rank: int, name: str) -> RankedFinding:
+        """A document of the top, its shared words as the query spells them."""
+        scene, lexicon, row = self.scene, self.scene.lexicon, self.scene.lexicon.row(name)
+        other = dict.fromkeys(scene.answers.get(query) for query in scene.evidence.get(name, []))
+        own = scene.answers.get(self.query)
+        shared = [] if row is None else lexicon.shared(self.terms, row)[:_SHARED_WORDS].tolist()
         return RankedFinding(
             rank=rank,
             document_id=name,
-            label=label_of(self.scene.judged[self.query].get(name)),
+            label=label_of(self.judged.get(name)),
             coverage=0.0 if row is None else float(self.coverage[row]),
-            shared=tuple(lexicon.spelled(shared, spelling)),
-            answers=self._evidence_for(name),
+            shared=tuple(lexicon.spelled(shared, scene.spellings[self.row])),
+            answers=tuple(answer for answer in other if answer and answer != own),
         )
 
-    def _evidence_for(self, name: str) -> tuple[str, ...]:
-        """Answers of other queries that this document is a positive of."""
-        own = self.scene.answers.get(self.query)
-        other = [self.scene.answers.get(q) for q in self.scene.evidence.get(name, [])]
-        return tuple(dict.fromkeys(answer for answer in other if answer and answer != own))
 
-
-def _evidence(judged: Mapping[str, Mapping[str, int]]) -> dict[str, list[str]]:
-    """By document, the queries that it is a positive of."""
-    found: dict[str, list[str]] = {}
-    for query, own in judged.items():
-        for document in (name for name, grade in own.items() if grade > 0):
-            found.setdefault(document, []).append(query)
-    return found
+def _place(name: str, listed: Sequence[str]) -> int | None:
+    return listed.index(name) + 1 if name in listed else None
 
 
 def _first_stage(
     ranking: Ranking, task: Task, results: Sequence[Result]
 ) -> tuple[Run | None, list[str]]:
     """The run of the system without its outermost stage, or why it is not here."""
-    below = _below(ranking.result) if ranking.result else None
-    if below is None:
+    if ranking.result is None:
         return None, []
-    same = [result for result in results if result.record.task.hash == task.hash]
+    spec, reranking = parse(ranking.result.system), ranking.result.record.reranking
+    below = reranking.first if reranking else str(first_stage(spec, kind_of(spec)) or "")
+    if not below:
+        return None, []
+    same = [result for result in results if result.data == task.hash]
     if not any(result.system == below for result in same):
         return None, [f"demoted: {below} alone has no stored result (r2med eval '{below}')."]
     return find_ranking(below, same, task, task.source).run, []
-
-
-def _below(result: Result) -> str | None:
-    """What the outermost stage stands upon: a reranker's record says, an expander's text does."""
-    if result.record.reranking:
-        return result.record.reranking.first
-    spec = parse(result.system)
-    below = first_stage(spec, kind_of(spec))
-    return None if below is None else str(below)
 
 
 @dataclass(frozen=True)

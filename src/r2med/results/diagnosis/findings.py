@@ -259,12 +259,7 @@ class Diagnosis(Tabular):
 
 
 _QUERY_COLUMNS: dict[str, type] = {
-    "system": str,
-    "task": str,
-    "family": str,
-    "query_id": str,
-    "text": str,
-    "outcome": str,
+    **dict.fromkeys(("system", "task", "family", "query_id", "text", "outcome"), str),
     "query_cause": str,
     "query_words": int,
     "query_terms": int,
@@ -294,9 +289,12 @@ class Slice:
 
 
 def slices(diagnoses: Sequence[TaskDiagnosis]) -> list[Slice]:
-    """All slices of one system's diagnoses; a slicing that says nothing is left out."""
+    """All slices of one system's diagnoses.
+
+    A slicing is left out unless it has several groups, one of them of several queries.
+    """
     members = [(each, query) for each in diagnoses for query in each.queries]
-    found = [
+    every = [
         *_thirds("query length", members, lambda m: m[1].words, lambda n: f"{n:.0f}", "words"),
         *_grouped("positives", members, lambda m: _count(len(m[1].positives))),
         *_thirds(
@@ -310,16 +308,12 @@ def slices(diagnoses: Sequence[TaskDiagnosis]) -> list[Slice]:
         *_grouped("family", members, lambda m: m[0].family or "not known"),
     ]
     if len(diagnoses) > 1:
-        found += _grouped("task", members, lambda m: m[0].task)
+        every += _grouped("task", members, lambda m: m[0].task)
     sizes: dict[str, list[int]] = {}
-    for each in found:
+    for each in every:
         sizes.setdefault(each.by, []).append(each.queries)
-    return [each for each in found if each.by == "family" or _telling(sizes[each.by])]
-
-
-def _telling(sizes: Sequence[int]) -> bool:
-    """Whether a slicing has several groups and at least one with more than a single query."""
-    return len(sizes) > 1 and max(sizes) > 1
+    telling = {by for by, own in sizes.items() if len(own) > 1 and max(own) > 1} | {"family"}
+    return [each for each in every if each.by in telling]
 
 
 def _count(positives: int) -> str:
@@ -348,8 +342,7 @@ def _thirds(
             least, most = written(values[chosen].min()), written(values[chosen].max())
             span = least if least == most else f"{least} to {most}"
             queries = [members[place][1] for place in np.flatnonzero(chosen).tolist()]
-            one = span == "1"
-            yield _slice(by, f"{span} {unit.removesuffix('s') if one else unit}", queries)
+            yield _slice(by, f"{span} {unit.removesuffix('s') if span == '1' else unit}", queries)
 
 
 def _slice(by: str, value: str, queries: Sequence[QueryFinding]) -> Slice:

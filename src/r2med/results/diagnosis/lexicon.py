@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,7 +128,7 @@ class Lexicon:
         row = self.row(document_id)
         return None if row is None else self._texts[row].as_py() or ""
 
-    def spelled(self, terms: Numbers, spelling: Mapping[str, str]) -> list[str]:
+    def spelled(self, terms: Iterable[int], spelling: Mapping[str, str]) -> list[str]:
         """Terms as a text spells them, so that a reader meets words and not stems."""
         stems = [self._words.text(int(term)) for term in terms]
         return [spelling.get(stem, stem) for stem in stems]
@@ -136,10 +136,8 @@ class Lexicon:
     def spellings(self, texts: Sequence[str]) -> list[Mapping[str, str]]:
         """For every text, its terms with the first word that each was spelled as."""
         words = [_WORD.findall(text) for text in texts]
-        distinct = list(dict.fromkeys(word for row in words for word in row))
-        tokens = self._analyzer.analyze(pa.array(distinct, type=pa.large_string()))
-        stems = {word: tokens.row(place) for place, word in enumerate(distinct)}
-        return [_first_spellings(row, stems) for row in words]
+        stems = _stems(word for row in words for word in row)
+        return [{stem: word for word in reversed(row) for stem in stems[word]} for row in words]
 
 
 @dataclass(frozen=True)
@@ -158,9 +156,7 @@ def matched(
     Terms that are `common` are not worth marking: see `Lexicon.common`.
     """
     words = [list(_WORD.finditer(text)) for text in (query, *texts)]
-    distinct = list(dict.fromkeys(match[0] for row in words for match in row))
-    tokens = find_analyzer("lucene").analyze(pa.array(distinct, type=pa.large_string()))
-    stems = {word: tokens.row(place) for place, word in enumerate(distinct)}
+    stems = _stems(match[0] for row in words for match in row)
     asked = {stem for match in words[0] for stem in stems[match[0]]}.difference(common)
     hits = {word for word, own in stems.items() if not asked.isdisjoint(own)}
     return [
@@ -180,12 +176,11 @@ def _pieces(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[Piece]:
         yield Piece(text[end:])
 
 
-def _first_spellings(words: Sequence[str], stems: Mapping[str, list[str]]) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for word in words:
-        for stem in stems[word]:
-            found.setdefault(stem, word)
-    return found
+def _stems(words: Iterable[str]) -> dict[str, list[str]]:
+    """The terms of every distinct word."""
+    distinct = list(dict.fromkeys(words))
+    tokens = find_analyzer("lucene").analyze(pa.array(distinct, type=pa.large_string()))
+    return {word: tokens.row(place) for place, word in enumerate(distinct)}
 
 
 def _counts(terms: Sequence[int] | NDArray[np.int32], offsets: Numbers, width: int) -> csr_array:

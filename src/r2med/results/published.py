@@ -1,8 +1,12 @@
-"""Figures as their works printed them: R2MED's result files and everything reported since.
+"""Printed figures: R2MED's result files, NanoR2MED's profiles and everything reported since.
+
+`figures.csv` has one row per system and task of R2MED; an empty cell was not published. NanoR2MED's
+figures are those of its candidate profiles, kept in the task manifest. `later.tsv` has the figures
+of other works, and `models.toml` says which system a row of it is of; rows that it does not know
+are returned as they stand, never dropped.
 
 Figures of one system that agree at two decimals are one `Printed` with several works; figures that
-differ stand beside each other, in the order of `works.toml`. `models.toml` says which system a row
-of `later.tsv` is of; rows that it does not know are returned as they stand, never dropped.
+differ stand beside each other, in the order of `works.toml`.
 """
 
 from __future__ import annotations
@@ -15,19 +19,70 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from r2med.results.published.figures import published_systems
 from r2med.systems.registry import Kind
 from r2med.tasks.registry import find_suite
 
+#: Collections of another benchmark, run for contrast; never part of a mean.
+CONTRAST = ("NFCorpus",)
 #: All that later works report.
 METRIC = "ndcg@10"
 RerankerClass = Literal["classical", "reasoning", "prompted"]
 
+_NANO_ORIGIN = "hakari-bench/NanoR2MED"
+_NANO_RUNS_AS = {"bm25": ("bm25-nano",), "harrier_oss_v1_270m": ("harrier",)}
+_NANO_METRICS = {"ndcg_at_10": "ndcg@10", "hit_at_10": "hit@10", "recall_at_100": "recall@100"}
 _RERANKED = re.compile(r"rerank (?P<first>.+) top(?P<depth>\d+)")
 #: Half of the last digit that counts when two works are compared: two decimals of 100.
 _EQUAL = 0.5e-4 + 1e-9
+
+
+@dataclass(frozen=True)
+class PublishedSystem:
+    """One system's published figures: by task, then by metric, 0 to 1."""
+
+    spec: str
+    kind: Kind
+    decimals: int
+    """How many digits were published; ours are equal when they round to the same."""
+    runs_as: tuple[str, ...] = ()
+    """Further names under which the system can be run here."""
+    figures: dict[str, dict[str, float]] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+
+    def value(self, task: str, metric: str) -> float | None:
+        """One figure; None when it was not published."""
+        return self.figures.get(task, {}).get(metric)
+
+
+@cache
+def published_systems(suite: str) -> Mapping[str, PublishedSystem]:
+    """The published systems of a suite by their text; none for the demo suite."""
+    systems: dict[str, PublishedSystem] = {}
+    if suite == "full":
+        for row in csv.DictReader(_text("figures.csv").splitlines()):
+            kind, spec = cast(Kind, row.pop("kind")), row.pop("system")
+            task, origin = row.pop("task"), row.pop("origin")
+            system = systems.setdefault(spec, PublishedSystem(spec, kind, decimals=5))
+            system.figures[task] = {metric: float(value) for metric, value in row.items() if value}
+            system.origins[task] = origin
+    elif suite == "nano":
+        for entry in find_suite("nano").entries:
+            for profile in entry.candidates.values():
+                config = str(profile["config"])
+                spec, others = f"candidates:{config}", _NANO_RUNS_AS.get(config, ())
+                system = systems.setdefault(spec, PublishedSystem(spec, "base", 10, others))
+                system.figures[entry.name] = {
+                    ours: float(profile[theirs]) for theirs, ours in _NANO_METRICS.items()
+                }
+                system.origins[entry.name] = _NANO_ORIGIN
+    return MappingProxyType(systems)
+
+
+def is_micro(suite: str | None, metric: str) -> bool:
+    """Whether a suite publishes this metric over all positives at once, not a mean over queries."""
+    return suite == "nano" and metric.startswith("recall@")
 
 
 @dataclass(frozen=True)
@@ -60,8 +115,6 @@ class Printed:
     works: tuple[Work, ...]
     values: Mapping[str, float] = field(hash=False)
     decimals: int = 4
-    spelling: str = ""
-    """How the first work calls the system."""
     revision: str = ""
     """Of the checkpoint, where the work gives it."""
     variant: str = ""
@@ -89,8 +142,7 @@ def works() -> Mapping[str, Work]:
 @cache
 def later_rows() -> tuple[tuple[Printed, ...], tuple[str, ...]]:
     """The rows of later.tsv, and the spellings among them that stand for no known model."""
-    text = (files(__package__) / "later.tsv").read_text(encoding="utf-8")
-    return read_rows(text.splitlines(), _aliases())
+    return read_rows(_text("later.tsv").splitlines(), _aliases())
 
 
 def read_rows(
@@ -132,18 +184,15 @@ def _merged(rows: list[Printed]) -> tuple[Printed, ...]:
     merged: list[Printed] = []
     for row in rows:
         for place, other in enumerate(merged):
-            if not row.variant and not other.variant and _alike(row.values, other.values):
+            alike = row.values.keys() == other.values.keys() and all(
+                abs(value - other.values[task]) <= _EQUAL for task, value in row.values.items()
+            )
+            if alike and not row.variant and not other.variant:
                 merged[place] = replace(other, works=(*other.works, *row.works))
                 break
         else:
             merged.append(row)
     return tuple(merged)
-
-
-def _alike(some: Mapping[str, float], others: Mapping[str, float]) -> bool:
-    return some.keys() == others.keys() and all(
-        abs(value - others[task]) <= _EQUAL for task, value in some.items()
-    )
 
 
 def _published(suite: str, metric: str) -> Iterator[Printed]:
@@ -159,7 +208,6 @@ def _published(suite: str, metric: str) -> Iterator[Printed]:
 
 
 def _printed(row: Mapping[str, str], work: Work, system: str, kind: Kind, variant: str) -> Printed:
-    spelling, _, revision = row["system"].partition("@")
     cells = {task.name: row[task.name.lower()] for task in find_suite("full").entries}
     digits = max(len(cell.partition(".")[2]) for cell in cells.values())
     return Printed(
@@ -168,8 +216,7 @@ def _printed(row: Mapping[str, str], work: Work, system: str, kind: Kind, varian
         works=(work,),
         values={task: float(cell) / 100 for task, cell in cells.items()},
         decimals=2 + digits,
-        spelling=spelling,
-        revision=revision,
+        revision=row["system"].partition("@")[2],
         variant=variant,
     )
 
@@ -205,4 +252,8 @@ def _aliases() -> Mapping[str, tuple[str, str]]:
 
 @cache
 def _toml(name: str) -> dict[str, Any]:
-    return tomllib.loads((files(__package__) / name).read_text(encoding="utf-8"))
+    return tomllib.loads(_text(name))
+
+
+def _text(name: str) -> str:
+    return (files("r2med.results") / "figures" / name).read_text(encoding="utf-8")
