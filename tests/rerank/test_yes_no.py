@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from r2med.errors import DataError, UsageError
+from r2med.rerank.cross_encoder import YesNoSettings, build
 from r2med.rerank.scores import Candidates
-from r2med.rerank.yes_no import YesNoSettings, build
 from r2med.retrieve.conditions import Conditions
 from r2med.settings import read
 from r2med.systems.registry import find_entry

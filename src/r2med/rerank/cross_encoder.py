@@ -1,24 +1,47 @@
-"""Cross-encoders: a sequence classifier reads query and document together; its logit is the score.
+"""Local models that read query and document together: classifiers, and models that say yes or no.
 
-Raw logits are used, never probabilities: the order is the same, and none saturate into ties.
+Scores are raw logits, never probabilities: the order is the same, and none saturate into ties.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError
-from r2med.models.batching import Rows, TokenInputs
-from r2med.models.loading import load_classifier
-from r2med.rerank.pair_model import PairModel, PairModelSettings
+from r2med.expand.prompts import filled
+from r2med.models.batching import Batches, Rows, TokenInputs
+from r2med.models.checkpoint import Checkpoint, locate
+from r2med.models.loading import (
+    chosen_device,
+    load_causal,
+    load_classifier,
+    load_tokenizer,
+    named_failures,
+    need,
+)
+from r2med.models.vectors import Computed
 from r2med.rerank.scores import Pair, PairReranker
 from r2med.retrieve.conditions import Conditions
+from r2med.settings import identity_of, setting
+
+Tokens = list[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairModelSettings:
+    """What entries of all such models say; rerankers.toml documents each field."""
+
+    dtype: Literal["auto", "float32", "float16", "bfloat16"]
+    checkpoint: str = setting(identity="content")
+    base: str = setting(identity="content")
+    max_length: int = setting(least=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,21 +53,159 @@ class CrossEncoderSettings(PairModelSettings):
     document_prefix: str
 
 
-def build(name: str, settings: CrossEncoderSettings, conditions: Conditions) -> PairReranker:
-    """A cross-encoder as an entry describes it."""
-    if settings.logit != "auto" and not settings.logit.isdecimal():
-        raise UsageError(f"{name}[logit={settings.logit}]: expected auto or a number from 0.")
-    return PairReranker(name, CrossEncoder(name, settings, conditions), conditions)
+@dataclass(frozen=True, kw_only=True)
+class YesNoSettings(PairModelSettings):
+    """All that an entry of a language model that says yes or no may say."""
+
+    prefix: str
+    query_part: str
+    separator: str
+    document_part: str
+    suffix: str
+    suffix_counts: bool
+    query_share: float = setting(least=0, most=1)
+    instruction: str
+    yes: str
+    no: str
+
+
+def build(name: str, settings: PairModelSettings, conditions: Conditions) -> PairReranker:
+    """A reranker as an entry describes it."""
+    if not settings.checkpoint:
+        raise UsageError(f"{name}: no model is given. Name one as in ce:PATH_OR_HUB_NAME.")
+    kind = YesNo if isinstance(settings, YesNoSettings) else CrossEncoder
+    logit = getattr(settings, "logit", "auto")
+    if logit != "auto" and not logit.isdecimal():
+        raise UsageError(f"{name}[logit={logit}]: expected auto or a number from 0.")
+    return PairReranker(name, kind(settings, conditions), conditions)
+
+
+class PairModel:
+    """A model and its tokeniser, as a scorer of pairs.
+
+    A subclass says how it is loaded, which tokens it reads for a pair, and which number of its
+    output is the score.
+    """
+
+    kind: ClassVar[str]
+    """Names the architecture in the identity."""
+    settings: PairModelSettings
+
+    def __init__(self, settings: PairModelSettings, conditions: Conditions) -> None:
+        self.settings = settings
+        self.conditions = conditions
+        self._batches = Batches(conditions.batch_tokens, conditions.tell)
+        self._first_seen: str | None = None
+
+    def load(self, folder: Path) -> Any:
+        """The whole model in a folder; an adapter's base, where the checkpoint is an adapter."""
+        raise NotImplementedError
+
+    def inputs(self, pairs: Sequence[Pair]) -> TokenInputs:
+        """What the model reads for each pair."""
+        raise NotImplementedError
+
+    def forward(self, inputs: TokenInputs, rows: Rows) -> NDArray[np.float32]:
+        """The scores of some inputs, computed as one batch."""
+        raise NotImplementedError
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint:
+        """The model's files, or those of the adapter."""
+        return locate(self.settings.checkpoint)
+
+    @cached_property
+    def base(self) -> Checkpoint | None:
+        """The model that an adapter changes; None when the checkpoint is a whole model."""
+        adapter = self.checkpoint.json("adapter_config.json")
+        if adapter is None:
+            return None
+        named = adapter.get("base_model_name_or_path")
+        return locate(self.settings.base or str(named or ""), option="base")
+
+    @cached_property
+    def identity(self) -> Mapping[str, object]:
+        """The files' content and how they are used."""
+        return {
+            "reranker": self.kind,
+            "checkpoint": self.checkpoint.fingerprint(),
+            "base": self.base.fingerprint() if self.base else None,
+            **identity_of(self.settings),
+        }
+
+    def score(self, pairs: Sequence[Pair]) -> Iterator[Computed]:
+        """Batches of like length, longest first."""
+        inputs = self.inputs(pairs)
+        if self._first_seen is None and pairs:
+            self._first_seen = inputs.seen(0)
+        batches = self._batches.run(
+            inputs.lengths,
+            lambda rows: self.forward(inputs, rows),
+            lambda row: f"{self.checkpoint.name}: the pair of query {pairs[row][0][:80]!r}",
+        )
+        for rows, scores in batches:
+            yield Computed(rows, scores[:, None], inputs.lengths[rows], inputs.truncated[rows])
+
+    def facts(self) -> Mapping[str, object]:
+        """Where the weights came from, and the first pair as the model saw it."""
+        facts = self.checkpoint.facts()
+        if self.base:
+            facts["base"] = self.base.name
+        if self._first_seen is not None:
+            facts["device"] = str(self.model.device)
+            facts["dtype"] = str(self.model.dtype).removeprefix("torch.")
+            facts["first"] = self._first_seen
+        return facts
+
+    @cached_property
+    def model(self) -> Any:
+        """The model in evaluation mode, on its device; an adapter is merged into its base."""
+        need("torch", "transformers", extra="rerank")
+        model = self.load((self.base or self.checkpoint).folder)
+        if self.base:
+            need("peft", extra="rankllama")
+            from peft import PeftModel
+
+            with named_failures(self.checkpoint.folder):
+                model = PeftModel.from_pretrained(model, str(self.checkpoint.folder))
+                model = model.merge_and_unload()
+        if model.config.pad_token_id is None:
+            model.config.pad_token_id = self.tokenizer.pad_token_id
+        return model.to(chosen_device(self.conditions.device)).eval()
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The tokeniser of the whole model."""
+        folder = (self.base or self.checkpoint).folder
+        tokenizer = load_tokenizer(folder, trust_remote_code=self.conditions.trust_remote_code)
+        if tokenizer.pad_token is None:
+            tokenizer.pad_token = tokenizer.unk_token or tokenizer.eos_token
+        tokenizer.padding_side = "right"
+        return tokenizer
+
+    @cached_property
+    def limit(self) -> int:
+        """Tokens per pair: as set, else the tokeniser's own limit within the model's positions."""
+        if self.settings.max_length:
+            return int(self.settings.max_length)
+        positions = getattr(self.model.config, "max_position_embeddings", None) or 512
+        return min(int(self.tokenizer.model_max_length), int(positions))
+
+    def logits(self, features: Mapping[str, NDArray[np.int64]], **options: Any) -> Any:
+        """What the model gives for a batch, in float32 on the processor."""
+        import torch
+
+        device = self.model.device
+        tensors = {name: torch.from_numpy(part).to(device) for name, part in features.items()}
+        with torch.inference_mode():
+            return self.model(**tensors, **options).logits.float().cpu().numpy()
 
 
 class CrossEncoder(PairModel):
-    """A classifier, and which of its logits is the score."""
+    """A sequence classifier, and which of its logits is the score."""
 
     kind = "cross-encoder"
-
-    def __init__(self, name: str, settings: CrossEncoderSettings, conditions: Conditions) -> None:
-        super().__init__(name, settings, conditions)
-        self.settings = settings
+    settings: CrossEncoderSettings
 
     def load(self, folder: Path) -> Any:
         """The classifier; under an adapter, with the one label that the adapter's head gives."""
@@ -83,3 +244,85 @@ class CrossEncoder(PairModel):
             )
         chosen: NDArray[np.float32] = np.ascontiguousarray(logits[:, column])
         return chosen
+
+
+class YesNo(PairModel):
+    """A language model that is asked whether a document fits; its next token is the score.
+
+    The score is the logit of "yes", less that of "no" where an entry names one: the log-odds of
+    yes.
+    """
+
+    kind = "yes-no"
+    settings: YesNoSettings
+
+    def load(self, folder: Path) -> Any:
+        """The model with the head that predicts tokens."""
+        trusted = self.conditions.trust_remote_code
+        return load_causal(folder, dtype=self.settings.dtype, trust_remote_code=trusted)
+
+    def inputs(self, pairs: Sequence[Pair]) -> TokenInputs:
+        """Prefix, query, document and suffix, each part tokenised by itself; the document is cut.
+
+        Where `query_part` is empty, `document_part` holds both texts and is cut at its end.
+        """
+        settings = self.settings
+        prefix, separator = self._ids(settings.prefix), self._ids(settings.separator)
+        suffix = separator + self._ids(settings.suffix)
+        room = self.limit - len(prefix) - (len(suffix) if settings.suffix_counts else 0)
+        if room <= 0:
+            raise UsageError(
+                f"{self.checkpoint.name}: max_length={self.limit} is no longer than the template "
+                "itself, so no text would be read."
+            )
+        most = min(int(self.limit * settings.query_share), room)
+        heads = self._parts(settings.query_part, pairs)
+        rows, truncated = [], []
+        for head, body in zip(heads, self._parts(settings.document_part, pairs), strict=True):
+            second = separator + body if settings.query_part else body
+            kept = [*head[:most], *second[: room - len(head[:most])]]
+            rows.append([*prefix, *kept, *suffix])
+            truncated.append(len(kept) < len(head) + len(second))
+        return TokenInputs.of(
+            self.tokenizer, {"input_ids": rows}, limit=0, truncated=np.array(truncated)
+        )
+
+    def forward(self, inputs: TokenInputs, rows: Rows) -> NDArray[np.float32]:
+        """Padded on the left, so that the last position of every row is the one that answers."""
+        features = inputs.features(rows, left=True)
+        features["position_ids"] = np.maximum(features["attention_mask"].cumsum(axis=1) - 1, 0)
+        logits = self.logits(features, logits_to_keep=1)[:, -1]
+        scores: NDArray[np.float32] = logits[:, self._answers[0]]
+        for token in self._answers[1:]:
+            scores = scores - logits[:, token]
+        return scores
+
+    @cached_property
+    def _answers(self) -> Tokens:
+        """The tokens of yes and, where there is one, of no."""
+        tokens = []
+        for word in filter(None, (self.settings.yes, self.settings.no)):
+            ids = self._ids(word)
+            if len(ids) != 1 or ids[0] == self.tokenizer.unk_token_id:
+                raise DataError(
+                    f"{self.checkpoint.name}: {word!r} is not one token of this model, so it "
+                    "cannot answer with it. Is it a reranker of another kind?"
+                )
+            tokens += ids
+        return tokens
+
+    def _parts(self, template: str, pairs: Sequence[Pair]) -> list[Tokens]:
+        """A part of the template for every pair."""
+        instruction = self.settings.instruction
+        return self._tokenised(
+            filled(template, instruction=instruction, query=query, document=document)
+            for query, document in pairs
+        )
+
+    def _ids(self, text: str) -> Tokens:
+        return self._tokenised([text])[0]
+
+    def _tokenised(self, texts: Iterable[str]) -> list[Tokens]:
+        options = {"add_special_tokens": False, "return_attention_mask": False}
+        tokens: list[Tokens] = self.tokenizer(list(texts), **options)["input_ids"]
+        return tokens

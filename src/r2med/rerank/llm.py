@@ -29,7 +29,7 @@ from r2med.remote.budget import Estimate
 from r2med.remote.chat import Chat, ChatAnswer, ChatRequest, Message
 from r2med.remote.registry import find_llm
 from r2med.rerank.llm_answers import Order, Parted, parted
-from r2med.rerank.scores import Candidates, ListScores
+from r2med.rerank.scores import Candidates, ListScores, in_order
 from r2med.retrieve.conditions import Conditions, Progress
 from r2med.settings import setting
 from r2med.tasks.task import Task
@@ -333,13 +333,6 @@ def in_step(rankings: Sequence[Ranking], ask: Ask) -> list[ListScores]:
     return [scores[place] for place in range(len(rankings))]
 
 
-def in_order(order: Sequence[int]) -> ListScores:
-    """Scores of places: the first in the order scores the length of the list, the last one 1."""
-    scores = np.zeros(len(order), dtype=np.float32)
-    scores[list(order)] = np.arange(len(order), 0, -1)
-    return scores
-
-
 def by_value(values: Sequence[float] | ListScores) -> ListScores:
     """Scores by falling value; equal values keep the order of the first stage."""
     return in_order(sorted(range(len(values)), key=lambda place: -values[place]))
@@ -348,11 +341,11 @@ def by_value(values: Sequence[float] | ListScores) -> ListScores:
 def read_prompt(name: str, folder: Path | None) -> Prompt:
     """A prompt by name: the file of a folder of the user's where it is there, else ours."""
     file = f"{name}.toml"
-    ours = {path.name for path in files("r2med.rerank.prompts").iterdir()}
+    ours = {path.name: path for path in (files("r2med.rerank") / "prompts").iterdir()}
     if file not in ours:
-        known = [each.removesuffix(".toml") for each in ours if each.endswith(".toml")]
+        known = [each.removesuffix(".toml") for each in ours]
         raise UsageError(f"prompt {name!r} is not known. {nearest(name, known)}")
-    shipped = (files("r2med.rerank.prompts") / file).read_text(encoding="utf-8")
+    shipped = ours[file].read_text(encoding="utf-8")
     shape = Shape.of(name, shipped)
     if folder and (folder / f"{name}.txt").exists():
         raise DataError(f"{folder / name}.txt is not read: prompts are TOML, write {file}.")

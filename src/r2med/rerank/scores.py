@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -122,8 +122,10 @@ class PairReranker:
     def scores(self, lists: Sequence[Candidates]) -> list[ListScores]:
         """Look every pair up and score the missing ones."""
         start = time.perf_counter()
-        pairs = _Pairs(lists)
-        addresses, firsts, inside = distinct(pairs.addresses())
+        pairs = [(one.query, text) for one in lists for text in one.documents]
+        names = [(one.query_id, name) for one in lists for name in one.document_ids]
+        sizes = np.array([len(query) + len(text) for query, text in pairs], dtype=np.int64)
+        addresses, firsts, inside = distinct(_addresses(lists))
         store = open_shelf(
             "rerank-scores",
             self.scorer.identity,
@@ -131,11 +133,17 @@ class PairReranker:
             tell=self.conditions.tell,
             what="scores",
         )
+
+        def piece(chosen: Rows) -> Piece:
+            rows = firsts[chosen].tolist()
+            texts, named = [pairs[row] for row in rows], [names[row] for row in rows]
+            return Piece(self.name, texts, named, addresses[chosen])
+
         count = fill(
             store,
             addresses,
-            pairs.sizes[firsts],
-            lambda parts: self._computed(pairs, addresses, firsts, parts, store.depot),
+            sizes[firsts],
+            lambda parts: self._computed(((rows, piece(rows)) for rows in parts), store.depot),
             progress=self._progress,
         )
         places = store.find(addresses)[inside]
@@ -148,7 +156,8 @@ class PairReranker:
             **self.scorer.facts(),
             **self._ran,
         }
-        return np.split(flat, pairs.starts[1:-1]) if lists else []
+        ends = np.cumsum([len(one.documents) for one in lists])
+        return np.split(flat, ends[:-1]) if lists else []
 
     def facts(self) -> Mapping[str, object]:
         """Pairs, how many of them were known, tokens, and what the scorer says."""
@@ -158,30 +167,28 @@ class PairReranker:
         self.conditions.progress(Progress(f"reranking with {self.name}", done, total, seconds))
 
     def _computed(
-        self,
-        pairs: _Pairs,
-        addresses: NDArray[np.uint8],
-        firsts: Rows,
-        parts: Iterator[Rows],
-        depot: Depot | None,
+        self, pieces: Iterator[tuple[Rows, Piece]], depot: Depot | None
     ) -> Iterator[tuple[Rows, Computed]]:
         """Scores of some distinct pairs, batch by batch: on workers where there are any."""
-
-        def pieces(depot: Depot | None) -> Iterator[tuple[Rows, Piece]]:
-            for chosen in parts:
-                rows = firsts[chosen].tolist()
-                texts, names = map(pairs.texts, rows), map(pairs.names, rows)
-                yield chosen, Piece(self.name, [*texts], [*names], addresses[chosen], depot)
-
         workers, recipe = self.conditions.workers, self.conditions.recipe
         if workers is None or recipe is None:
-            for chosen, piece in pieces(None):
-                yield from ((chosen, scored.computed) for scored in score(self.scorer, piece))
+            for chosen, piece in pieces:
+                yield from ((chosen, computed) for computed, _ in score(self.scorer, piece))
             return
         source = recipe.source("scorer", _scorer, self.scorer.identity)
-        for chosen, scored in workers.each(source, score, pieces(depot)):
-            self._ran = {**scored.facts, "engine": workers.name}
-            yield chosen, scored.computed
+        sent = ((chosen, replace(piece, depot=depot)) for chosen, piece in pieces)
+        for chosen, (computed, facts) in workers.each(source, score, sent):
+            self._ran = {**facts, "engine": workers.name}
+            yield chosen, computed
+
+
+def _addresses(lists: Sequence[Candidates]) -> NDArray[np.uint8]:
+    """A hash of each pair's exact texts, with a boundary that no text can move."""
+    parts = [hashed(b"", [])]
+    for one in lists:
+        query = one.query.encode("utf-8", "surrogatepass")
+        parts.append(hashed(f"{len(query)}:".encode() + query, one.documents))
+    return np.concatenate(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +200,7 @@ class Piece:
     names: Sequence[tuple[str, str]]
     """The ids of each pair's query and document."""
     addresses: NDArray[np.uint8]
-    depot: Depot | None
+    depot: Depot | None = None
     """Where a worker leaves the scores; None hands them back."""
 
     def __str__(self) -> str:
@@ -201,20 +208,12 @@ class Piece:
         return f"{len(self.names):,} pairs from query {query} and document {document} on"
 
 
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """What a scorer gave for some pairs of a piece."""
-
-    computed: Computed
-    facts: Mapping[str, object]
-
-
 def _scorer(reranker: PairReranker, tell: Tell) -> PairScorer:
     return reranker.scorer
 
 
-def score(scorer: PairScorer, piece: Piece) -> Iterator[Scored]:
-    """The scores of a piece, batch by batch, all of them finite."""
+def score(scorer: PairScorer, piece: Piece) -> Iterator[tuple[Computed, Mapping[str, object]]]:
+    """The scores of a piece, batch by batch, all of them finite, and the scorer's facts."""
     for computed in scorer.score(piece.pairs):
         bad = np.flatnonzero(~np.isfinite(computed.vectors[:, 0]))
         if len(bad):
@@ -226,41 +225,9 @@ def score(scorer: PairScorer, piece: Piece) -> Iterator[Scored]:
             )
         if piece.depot:
             computed = piece.depot.leave(piece.addresses, computed)
-        yield Scored(computed, scorer.facts())
+        yield computed, scorer.facts()
     if piece.depot:
         piece.depot.sync()
-
-
-class _Pairs:
-    """The pairs of all lists under one numbering."""
-
-    def __init__(self, lists: Sequence[Candidates]) -> None:
-        self.lists = lists
-        lengths = [len(one.documents) for one in lists]
-        self.starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        self.sizes = np.array(
-            [len(one.query) + len(text) for one in lists for text in one.documents], dtype=np.int64
-        )
-
-    def texts(self, row: int) -> Pair:
-        one, place = self._place(row)
-        return one.query, one.documents[place]
-
-    def names(self, row: int) -> tuple[str, str]:
-        one, place = self._place(row)
-        return one.query_id, one.document_ids[place]
-
-    def addresses(self) -> NDArray[np.uint8]:
-        """A hash of each pair's exact texts, with a boundary that no text can move."""
-        parts = [hashed(b"", [])]
-        for one in self.lists:
-            query = one.query.encode("utf-8", "surrogatepass")
-            parts.append(hashed(f"{len(query)}:".encode() + query, one.documents))
-        return np.concatenate(parts)
-
-    def _place(self, row: int) -> tuple[Candidates, int]:
-        owner = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return self.lists[owner], row - int(self.starts[owner])
 
 
 def unidentified(thing: object) -> Mapping[str, object]:
@@ -277,6 +244,13 @@ def _token_facts(store: Shelf, places: Rows) -> dict[str, object]:
     if not tokens.any():
         return {}
     return {"tokens": int(tokens.sum()), "truncated": round(float(truncated.mean()), 6)}
+
+
+def in_order(order: Sequence[int]) -> ListScores:
+    """Scores of places: the first in the order scores the length of the list, the last one 1."""
+    scores = np.zeros(len(order), dtype=np.float32)
+    scores[list(order)] = np.arange(len(order), 0, -1)
+    return scores
 
 
 def reordered(first: Run, scores: Sequence[ListScores], reranked: int, tail: Tail) -> Run:

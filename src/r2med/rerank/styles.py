@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from r2med.errors import UsageError
 from r2med.expand.prompts import Prompt
 from r2med.remote.chat import ChatAnswer, ChatRequest, Message
-from r2med.rerank.llm import LlmReranker, Log, Ranking, Style, by_value, in_order
+from r2med.rerank.llm import LlmReranker, Log, Ranking, Style, by_value
 from r2med.rerank.llm_answers import Parted, read_grade, read_order, read_scores
+from r2med.rerank.scores import in_order
 from r2med.retrieve.conditions import Conditions
 from r2med.settings import setting
 

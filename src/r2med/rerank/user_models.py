@@ -1,16 +1,22 @@
-"""Rerankers of the user's own: an object with predict(pairs) or rank(query, documents)."""
+"""Rerankers with code of their own: an object of the user's, or what a checkpoint brings along.
+
+An object has predict(pairs) or rank(query, documents). A checkpoint's model has rerank(query,
+documents); its code runs only where the caller trusts it.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError
+from r2med.models.checkpoint import Checkpoint, locate
+from r2med.models.loading import chosen_device, foreign_code, load_encoder, need
 from r2med.models.vectors import Computed
 from r2med.rerank.scores import (
     Candidates,
@@ -18,16 +24,46 @@ from r2med.rerank.scores import (
     Pair,
     PairReranker,
     Reranker,
+    in_order,
     unidentified,
 )
 from r2med.retrieve.conditions import Conditions, Progress
-from r2med.retrieve.user_models import identity_of, load_target, running
-from r2med.settings import setting
+from r2med.retrieve.user_models import identity_of as own_identity
+from r2med.retrieve.user_models import load_target, running
+from r2med.settings import identity_of, setting
 
 _FORM = (
     "A reranker has predict(pairs), which takes (query, document) pairs and gives a number for "
     "each, or rank(query, documents), which gives the documents' positions, best first."
 )
+
+
+@dataclass(frozen=True)
+class UserRerankerSettings:
+    """What `own:package.module:Class` may say; the reranker is known by its own identity."""
+
+    target: str = setting(identity="content")
+
+
+@dataclass(frozen=True)
+class OwnCodeSettings:
+    """All that an entry may say whose checkpoint brings its own code."""
+
+    dtype: Literal["auto", "float32", "float16", "bfloat16"]
+    checkpoint: str = setting(identity="content")
+
+
+def build(
+    name: str, settings: UserRerankerSettings | OwnCodeSettings, conditions: Conditions
+) -> Reranker:
+    """A reranker of `own:package.module:Class`, made without arguments, or of a checkpoint."""
+    if isinstance(settings, UserRerankerSettings):
+        return reranker_of(name, load_target(settings.target), conditions)
+    if not conditions.trust_remote_code:
+        raise UsageError(foreign_code(f"{name}: {settings.checkpoint}"))
+    model = OwnCode(locate(settings.checkpoint), settings.dtype, conditions.device)
+    identity = {"checkpoint": model.checkpoint.fingerprint(), **identity_of(settings)}
+    return ListReranker(name, model, identity, conditions)
 
 
 def is_reranker(thing: object) -> bool:
@@ -39,7 +75,7 @@ def reranker_of(name: str, thing: object, conditions: Conditions) -> Reranker:
     """A reranker around an object; its scores are kept when it has an `identity`."""
     if not is_reranker(thing):
         raise UsageError(f"{name}: {type(thing).__name__} is no reranker. {_FORM}")
-    own = identity_of(thing, f"{name}: {type(thing).__name__}.identity")
+    own = own_identity(thing, f"{name}: {type(thing).__name__}.identity")
     identity = None if own is None else {"own": own if isinstance(own, Mapping) else str(own)}
     if not callable(getattr(thing, "predict", None)):
         return ListReranker(name, thing, identity, conditions)
@@ -51,34 +87,28 @@ def reranker_of(name: str, thing: object, conditions: Conditions) -> Reranker:
 
 
 @dataclass(frozen=True)
-class UserRerankerSettings:
-    """What `own:package.module:Class` may say; the reranker is known by its own identity."""
-
-    target: str = setting(identity="content")
-
-
-def build(name: str, settings: UserRerankerSettings, conditions: Conditions) -> Reranker:
-    """A reranker from `own:package.module:Class`, made without arguments."""
-    return reranker_of(name, load_target(settings.target), conditions)
-
-
 class _Predictor:
     """predict(pairs) as a pair scorer."""
 
-    def __init__(self, name: str, thing: Any, identity: Mapping[str, object] | None) -> None:
-        self.name = name
-        self.own = thing
-        self.predict: Callable[[list[Pair]], Any] = thing.predict
-        self.identity = identity
+    name: str
+    own: Any
+    identity: Mapping[str, object] | None
 
     def score(self, pairs: Sequence[Pair]) -> Iterator[Computed]:
         """All at once, in the order given."""
         with running(f"{self.name}: predict"):
-            output = self.predict(list(pairs))
-        scores = _numbers(output, self.name)
-        if scores.shape != (len(pairs),):
+            output = self.own.predict(list(pairs))
+        try:
+            scores = np.asarray(output, dtype=np.float32)
+        except (TypeError, ValueError):
             raise DataError(
-                f"{self.name}: predict gave {_shape(scores)} for {len(pairs)} pairs, expected "
+                f"{self.name}: predict gave no numbers ({output!r:.80}).\n{_FORM}"
+            ) from None
+        if scores.shape != (len(pairs),):
+            flat = scores.ndim == 1
+            shape = f"{len(scores)} scores" if flat else f"an array of shape {scores.shape}"
+            raise DataError(
+                f"{self.name}: predict gave {shape} for {len(pairs)} pairs, expected "
                 f"one score for each pair.\nThe first pair's query is {pairs[0][0][:80]!r}."
             )
         rows = np.arange(len(pairs), dtype=np.int64)
@@ -90,14 +120,16 @@ class _Predictor:
 
 
 class ListReranker:
-    """rank(query, documents): the object sees a whole list and gives its order."""
+    """rank(query, documents): the object sees a whole list and gives its order.
+
+    Scores of one list say nothing about another, so they are not kept by pair.
+    """
 
     def __init__(
         self, name: str, thing: Any, identity: Mapping[str, object] | None, conditions: Conditions
     ) -> None:
         self.name = name
         self.own = thing
-        self.rank: Callable[[str, list[str]], Any] = thing.rank
         self.identity: Mapping[str, object] = identity or unidentified(thing)
         self.conditions = conditions
         self._facts: dict[str, object] = {"identified": identity is not None}
@@ -106,7 +138,7 @@ class ListReranker:
         """The first place scores the length of the list, the last one 1."""
         start, scores = time.perf_counter(), []
         for number, one in enumerate(lists, start=1):
-            scores.append(self._one(one))
+            scores.append(in_order(self._order(one)))
             spent = time.perf_counter() - start
             self.conditions.progress(
                 Progress(f"reranking with {self.name}", number, len(lists), spent)
@@ -118,13 +150,12 @@ class ListReranker:
         """Lists and documents put in order."""
         return self._facts
 
-    def _one(self, one: Candidates) -> ListScores:
+    def _order(self, one: Candidates) -> list[int]:
         count = len(one.documents)
-        scores = np.zeros(count, dtype=np.float32)
         if not count:
-            return scores
+            return []
         with running(f"{self.name}: rank"):
-            output = list(self.rank(one.query, list(one.documents)))
+            output = list(self.own.rank(one.query, list(one.documents)))
         order = [_position(item, self.name) for item in output]
         if sorted(order) != list(range(count)):
             raise DataError(
@@ -132,8 +163,7 @@ class ListReranker:
                 f"the {count} documents of query {one.query_id!r}, expected each of 0 to "
                 f"{count - 1} once."
             )
-        scores[order] = np.arange(count, 0, -1)
-        return scores
+        return order
 
 
 def _position(item: Any, name: str) -> int:
@@ -145,12 +175,32 @@ def _position(item: Any, name: str) -> int:
         raise DataError(f"{name}: rank gave {item!r}, expected positions.\n{_FORM}") from None
 
 
-def _numbers(output: Any, name: str) -> NDArray[np.float32]:
-    try:
-        return np.asarray(output, dtype=np.float32)
-    except (TypeError, ValueError):
-        raise DataError(f"{name}: predict gave no numbers ({output!r:.80}).\n{_FORM}") from None
+@dataclass(frozen=True)
+class OwnCode:
+    """A checkpoint's model with its own code, loaded when the first list is ranked."""
 
+    checkpoint: Checkpoint
+    dtype: str
+    device: str | None
 
-def _shape(scores: NDArray[np.float32]) -> str:
-    return f"{len(scores)} scores" if scores.ndim == 1 else f"an array of shape {scores.shape}"
+    def rank(self, query: str, documents: Sequence[str]) -> list[int]:
+        """Positions, best first, by the `index` of each row that the model gives."""
+        rows = self._model.rerank(query, list(documents))
+        try:
+            ordered = sorted(rows, key=lambda row: -float(row["relevance_score"]))
+            return [int(row["index"]) for row in ordered]
+        except (TypeError, KeyError, ValueError):
+            raise DataError(
+                f"{self.checkpoint.name}: rerank gave {rows!r:.80}, expected rows with an index "
+                "and a relevance_score."
+            ) from None
+
+    @cached_property
+    def _model(self) -> Any:
+        need("torch", "transformers", extra="rerank")
+        model = load_encoder(self.checkpoint.folder, dtype=self.dtype, trust_remote_code=True)
+        if not callable(getattr(model, "rerank", None)):
+            raise DataError(
+                f"{self.checkpoint.name}: {type(model).__name__} has no rerank(query, documents)."
+            )
+        return model.to(chosen_device(self.device)).eval()

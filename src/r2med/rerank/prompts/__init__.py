@@ -1,1 +1,0 @@
-"""Prompts of the rerankers that ask a language model, one file per style."""
