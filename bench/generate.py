@@ -86,13 +86,16 @@ def median(client: str, work: Callable[[], object]) -> Measured:
 
 def ours(url: str, home: str | None = None) -> None:
     """A chat in a home of its own, so that nothing is reused: cache writes are part of the time."""
-    from r2med.remote.chat import ChatRequest, Limits, Message, open_chat
+    from r2med.remote.budget import Limits
+    from r2med.remote.chat import Remote
+    from r2med.remote.completions import ChatRequest, Message
 
     requests = [ChatRequest((Message("user", f"{i} {PROMPT}"),)) for i in range(REQUESTS)]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["R2MED_HOME"] = home or folder
-        with open_chat("qwen-7b", url=url, limits=Limits(concurrency=CONCURRENCY)) as chat:
-            answers = chat.complete(requests)
+        remote = Remote(Limits(concurrency=CONCURRENCY), url=url)
+        answers = remote.chat("qwen-7b").complete(requests)
+        remote.close()
     assert len(answers) == REQUESTS
 
 

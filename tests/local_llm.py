@@ -10,8 +10,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from r2med.remote.local import LocalServer
 from r2med.remote.registry import find_llm
+from r2med.remote.server import LocalServer
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from r2med.expand.agents import (
     Turn,
 )
 from r2med.expand.prompts import read_prompt
-from r2med.remote.chat import ChatAnswer, ChatRequest
+from r2med.remote.completions import ChatAnswer, ChatRequest
 
 BEGIN, END = "<|begin_search_query|>", "<|end_search_query|>"
 LIBRARY = {"ferritin": [Passage("iron", "one two three four five"), Passage("copper", "six")]}

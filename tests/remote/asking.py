@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from types import MappingProxyType
 
-from r2med.remote.chat import Chat, ChatRequest, Limits, Message, open_chat
+from r2med.remote.budget import Limits
+from r2med.remote.chat import Chat, Remote
+from r2med.remote.completions import ChatRequest, Message
 
 #: Retries at once, so that no test waits for a clock.
 QUICK = Limits(concurrency=4, timeout=10, backoff=0.001)
@@ -13,6 +16,24 @@ QUICK = Limits(concurrency=4, timeout=10, backoff=0.001)
 
 def ask(text: str, *, sample: int = 0) -> ChatRequest:
     return ChatRequest((Message("user", text),), sample=sample)
+
+
+@contextmanager
+def open_chat(
+    name: str,
+    *,
+    url: str | None = None,
+    options: Mapping[str, str] = MappingProxyType({}),
+    limits: Limits | None = None,
+    fresh: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Iterator[Chat]:
+    """A model with a budget of its own, closed at the end."""
+    remote = Remote(limits, url=url, fresh=fresh, tell=tell)
+    try:
+        yield remote.chat(name, options)
+    finally:
+        remote.close()
 
 
 def chat_at(

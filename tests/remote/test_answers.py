@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r2med.remote.answers import SUFFIX, Answers
-from r2med.remote.chat import open_chat
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message
 from tests.llm_server import LLMServer, says, slow
-from tests.remote.asking import QUICK, ask, chat_at
+from tests.remote.asking import QUICK, ask, chat_at, open_chat
 
 IDENTITY = {"model": "Some/Model", "server": {"kind": "x"}, "parameters": {"seed": 1}}
 ANSWER = ChatAnswer("words", "stop", 3, 1, 0.5, cached=False)

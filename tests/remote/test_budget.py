@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from r2med.errors import LimitError, MissingError, UsageError
 from r2med.remote.budget import Budget, Cost, Limits, Price, Tokens
-from r2med.remote.chat import Chat, ChatRequest, Remote
+from r2med.remote.chat import Chat, Remote
+from r2med.remote.completions import ChatRequest
 from tests.llm_server import LLMServer, cut, fails, garbled, slow
 from tests.remote.asking import QUICK, ask, chat_at
 

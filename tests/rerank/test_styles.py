@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.remote.chat import ChatAnswer
+from r2med.remote.completions import ChatAnswer
 from r2med.rerank.llm import LlmReranker, Tally
 from r2med.rerank.scores import Candidates
 from r2med.retrieve.conditions import Conditions

@@ -59,8 +59,8 @@ def systems(as_json: Json = False) -> None:
 @info.command()
 def llms(as_json: Json = False) -> None:
     """List the language models known by name; docs/llms.md tells how to add one."""
-    from r2med.remote.local import install_line
     from r2med.remote.registry import llms as known
+    from r2med.remote.server import install_line
     from r2med.report.console import echo
 
     _list({name: llm.description or llm.model for name, llm in known().items()}, as_json)

@@ -15,8 +15,7 @@ from typing import Literal, cast, get_args
 from r2med.errors import DataError
 from r2med.expand.prompts import Prompt, longest
 from r2med.remote.budget import most_tokens_of
-from r2med.remote.chat import ChatAnswer, ChatRequest, Message
-from r2med.remote.completions import MOST_FRAME
+from r2med.remote.completions import MOST_FRAME, ChatAnswer, ChatRequest, Message
 
 StepKind = Literal["thought", "search", "passages", "reminder", "answer"]
 Stop = Literal["answer", "turns", "tokens", "silence"]

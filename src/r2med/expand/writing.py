@@ -31,7 +31,8 @@ from r2med.expand.method import Method
 from r2med.expand.prompts import Prompt, called, kind_of, read_prompt
 from r2med.home import shelf
 from r2med.remote.budget import Estimate, Tokens
-from r2med.remote.chat import Chat, ChatAnswer, ChatProgress, ChatRequest, Message
+from r2med.remote.chat import Chat, ChatProgress
+from r2med.remote.completions import ChatAnswer, ChatRequest, Message
 from r2med.retrieve.conditions import Conditions, Progress
 from r2med.retrieve.interface import Retriever, Searcher
 from r2med.settings import identity_of

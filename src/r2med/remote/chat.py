@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +23,6 @@ from r2med.remote.budget import (
 from r2med.remote.completions import (
     ChatAnswer,
     ChatRequest,
-    Message,
     as_written,
     declined,
     most_tokens,
@@ -32,23 +30,9 @@ from r2med.remote.completions import (
     read_answer,
     to_job,
 )
-from r2med.remote.local import LocalServer
 from r2med.remote.registry import LLM, find_llm
 from r2med.remote.requests import Failure, Job, Reply, Session
-from r2med.remote.server import Home, Server, find_server
-
-__all__ = [
-    "Chat",
-    "ChatAnswer",
-    "ChatProgress",
-    "ChatRequest",
-    "Estimate",
-    "Limits",
-    "Message",
-    "Remote",
-    "Usage",
-    "open_chat",
-]
+from r2med.remote.server import Home, LocalServer, Server, find_server
 
 _ENVIRONMENT = "R2MED_LLM"
 #: Seconds between two looks for answers that another process is asking for.
@@ -252,34 +236,27 @@ class Chat:
         return self._session
 
 
+@dataclass
 class _Batch:
     """Requests that the disk cannot answer, on their way."""
 
-    def __init__(
-        self,
-        chat: Chat,
-        wanted: Mapping[str, ChatRequest],
-        answers: dict[str, ChatAnswer],
-        tell: Callable[[ChatProgress], None] | None,
-    ) -> None:
-        self.chat = chat
-        self.llm = chat.llm
-        self.store = chat._answers
-        self.wanted = wanted
-        self.answers = answers
-        self.new_tokens, self.money = 0, 0.0
-        self.failures: list[Failure] = []
-        self.reserved: set[str] = set()
-        self.tell = tell
-        self.started = time.monotonic()
+    chat: Chat
+    wanted: Mapping[str, ChatRequest]
+    answers: dict[str, ChatAnswer]
+    tell: Callable[[ChatProgress], None] | None
+    new_tokens: int = 0
+    money: float = 0.0
+    failures: list[Failure] = field(default_factory=list)
+    reserved: set[str] = field(default_factory=set)
+    started: float = field(default_factory=time.monotonic)
 
     def run(self, session: Session) -> None:
         """Ask, and keep every answer on disk as it arrives; fail if one is missing in the end."""
-        budget = self.chat.budget
+        llm, budget = self.chat.llm, self.chat.budget
         todo = [key for key in self.wanted if key not in self.answers]
-        jobs = {key: to_job(self.llm, self.wanted[key], limited=budget.limited) for key in todo}
+        jobs = {key: to_job(llm, self.wanted[key], limited=budget.limited) for key in todo}
         most = [Cost.of(job.most, self.chat.price) for job in jobs.values()]
-        budget.check_one(most, self.llm.name)
+        budget.check_one(most, llm.name)
         try:
             while todo:
                 self._ask(session, todo, [jobs[key] for key in todo])
@@ -291,13 +268,13 @@ class _Batch:
         finally:
             for key in list(self.reserved):
                 self._release(key)
-            self.store.sync(at_once=True)
+            self.chat._answers.sync(at_once=True)
 
     def _ask(self, session: Session, keys: Sequence[str], jobs: Sequence[Job]) -> None:
         def read(place: int, value: dict[str, Any], seconds: float) -> ChatAnswer:
             key = keys[place]
-            answer = read_answer(self.llm, self.wanted[key], value, seconds)
-            self.store.put(key, answer)
+            answer = read_answer(self.chat.llm, self.wanted[key], value, seconds)
+            self.chat._answers.put(key, answer)
             self._release(key)
             return answer
 
@@ -307,14 +284,14 @@ class _Batch:
         path = self.wanted[keys[0]].path
         for outcome in session.each(path, jobs, read, start=start):
             self._take(keys[outcome.place], outcome)
-            self.store.sync()
+            self.chat._answers.sync()
 
     def _reserve(self, key: str) -> bool:
         """Whether to ask: nobody else is asking, and nobody has answered in the meantime."""
-        if not self.store.reserve(key):
+        if not self.chat._answers.reserve(key):
             return False
         self.reserved.add(key)
-        answer = self.store.get(key, since=self.chat._since)
+        answer = self.chat._answers.get(key, since=self.chat._since)
         if answer is None:
             return True
         self.answers[key] = answer
@@ -322,7 +299,7 @@ class _Batch:
         return False
 
     def _release(self, key: str) -> None:
-        self.store.release(key)
+        self.chat._answers.release(key)
         self.reserved.discard(key)
 
     def _take(self, key: str, outcome: Reply[ChatAnswer] | Failure) -> None:
@@ -337,23 +314,22 @@ class _Batch:
             else:
                 self.failures.append(outcome)
         if self.tell is not None:
-            self.tell(self._progress())
-
-    def _progress(self) -> ChatProgress:
-        return ChatProgress(
-            done=len(self.answers),
-            total=len(self.wanted),
-            seconds=time.monotonic() - self.started,
-            completion_tokens=self.new_tokens,
-            money=self.money if self.chat.price else None,
-        )
+            seconds = time.monotonic() - self.started
+            money = self.money if self.chat.price else None
+            done, total = len(self.answers), len(self.wanted)
+            self.tell(ChatProgress(done, total, seconds, self.new_tokens, money))
 
     def _failed(self, session: Session) -> str:
-        first = self.failures[0]
+        llm, first = self.chat.llm, self.failures[0]
         done, total = len(self.answers), len(self.wanted)
-        advice = first.advice(unknown=_unknown(self.llm))
+        advice = first.advice(
+            unknown="check the server's address (--llm-url or R2MED_LLM_URL) and that it serves "
+            f"{llm.model!r}.\nIf it calls the model otherwise, write its name in place of "
+            f"{llm.name}, or set model under [{llm.name}] in a file of your own "
+            "(R2MED_LLM_CONFIG); see docs/llms.md."
+        )
         return (
-            f"{self.llm.name} at {session.server.url}: {total - done:,} of {total:,} requests "
+            f"{llm.name} at {session.server.url}: {total - done:,} of {total:,} requests "
             f"have no answer. The first: {first.why}.\n{done:,} of {total:,} answers are here and "
             f"kept; {advice}"
         )
@@ -385,7 +361,13 @@ class Remote:
         if key not in self._chats:
             somewhere = bool(self.url or os.environ.get(f"{_ENVIRONMENT}_URL"))
             llm = find_llm(name, anything=somewhere).overridden(options)
-            server = self._server(llm, options.get("key_env", ""))
+            server: Server | LocalServer
+            if llm.local and not self.url:
+                server = LocalServer(llm)
+            else:
+                home = Home(llm.url, llm.key_env, _ENVIRONMENT)
+                key_env = options.get("key_env", "")
+                server = find_server(llm.name, home, url=self.url, key_env=key_env)
             self._chats[key] = Chat(llm, server, self.budget, fresh=self.fresh, tell=self._tell)
         return self._chats[key]
 
@@ -393,40 +375,3 @@ class Remote:
         """End what the chats started; they start it again when they are asked again."""
         for chat in self._chats.values():
             chat.close()
-
-    def _server(self, llm: LLM, key_env: str) -> Server | LocalServer:
-        if llm.local and not self.url:
-            return LocalServer(llm)
-        home = Home(llm.url, llm.key_env, _ENVIRONMENT)
-        return find_server(llm.name, home, url=self.url, key_env=key_env)
-
-
-@contextmanager
-def open_chat(
-    name: str,
-    *,
-    url: str | None = None,
-    options: Mapping[str, str] = MappingProxyType({}),
-    limits: Limits | None = None,
-    fresh: bool = False,
-    tell: Tell = lambda _: None,
-) -> Iterator[Chat]:
-    """Open a model with a budget of its own.
-
-    `url` (or R2MED_LLM_URL) names the server; `limits` are the environment's by default; `fresh`
-    asks again for what earlier runs have on disk; `tell` hears of damaged answers.
-    """
-    remote = Remote(limits, url=url, fresh=fresh, tell=tell)
-    try:
-        yield remote.chat(name, options)
-    finally:
-        remote.close()
-
-
-def _unknown(llm: LLM) -> str:
-    return (
-        f"check the server's address (--llm-url or R2MED_LLM_URL) and that it serves "
-        f"{llm.model!r}.\nIf it calls the model otherwise, write its name in place of "
-        f"{llm.name}, or set model under [{llm.name}] in a file of your own "
-        "(R2MED_LLM_CONFIG); see docs/llms.md."
-    )

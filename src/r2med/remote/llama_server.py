@@ -1,6 +1,6 @@
 """The local server's own process: llama.cpp over HTTP on loopback, for as long as its parent lives.
 
-Run as a script by `local.py`; it imports nothing of this package, so that it starts quickly.
+Run as a script by `server.py`; it imports nothing of this package, so that it starts quickly.
 """
 
 from __future__ import annotations

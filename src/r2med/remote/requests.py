@@ -16,7 +16,7 @@ import time
 import weakref
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -363,17 +363,13 @@ def _end(
 
 def asked_wait(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
     """Seconds that `Retry-After` (a number or an HTTP date) or `Retry-After-Ms` asks to wait."""
-    milliseconds = _number(headers.get("Retry-After-Ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    asked = headers.get("Retry-After")
-    if asked is None:
-        return None
-    seconds = _number(asked)
-    if seconds is not None:
-        return seconds
+    for name, unit in (("Retry-After-Ms", 1000.0), ("Retry-After", 1.0)):
+        with suppress(ValueError):
+            seconds = float(headers.get(name, "")) / unit
+            if 0 <= seconds < float("inf"):
+                return seconds
     try:
-        moment = parsedate_to_datetime(asked)
+        moment = parsedate_to_datetime(headers.get("Retry-After", ""))
     except ValueError:
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -384,14 +380,6 @@ def _backoff(attempt: int, first: float) -> float:
     """Seconds before the attempt after this one (from 1), varied so that clients do not march."""
     longest = min(_LONGEST_BACKOFF, first * 2.0 ** (attempt - 1))
     return longest * random.uniform(0.5, 1.0)
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text) if text is not None else None
-    except ValueError:
-        return None
-    return value if value is not None and 0 <= value < float("inf") else None
 
 
 def _object(content: bytes) -> dict[str, Any] | None:

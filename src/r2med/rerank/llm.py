@@ -26,7 +26,8 @@ from r2med.errors import DataError, UsageError, nearest
 from r2med.expand.prompts import Prompt, Shape, longest, read_file, trimmed
 from r2med.home import shelf
 from r2med.remote.budget import Estimate
-from r2med.remote.chat import Chat, ChatAnswer, ChatRequest, Message
+from r2med.remote.chat import Chat
+from r2med.remote.completions import ChatAnswer, ChatRequest, Message
 from r2med.remote.registry import find_llm
 from r2med.rerank.llm_answers import Order, Parted, parted
 from r2med.rerank.scores import Candidates, ListScores, in_order

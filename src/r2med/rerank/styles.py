@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from r2med.errors import UsageError
 from r2med.expand.prompts import Prompt
-from r2med.remote.chat import ChatAnswer, ChatRequest, Message
+from r2med.remote.completions import ChatAnswer, ChatRequest, Message
 from r2med.rerank.llm import LlmReranker, Log, Ranking, Style, by_value
 from r2med.rerank.llm_answers import Parted, read_grade, read_order, read_scores
 from r2med.rerank.scores import in_order

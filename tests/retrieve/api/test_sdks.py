@@ -58,7 +58,9 @@ def test_voyage(server: LLMServer) -> None:
 
 def test_openai_chat(server: LLMServer) -> None:
     openai = pytest.importorskip("openai")
-    from r2med.remote.chat import ChatRequest, Limits, Message, open_chat
+    from r2med.remote.budget import Limits
+    from r2med.remote.completions import ChatRequest, Message
+    from tests.remote.asking import open_chat
 
     with open_chat("gpt4", url=server.url, limits=Limits(concurrency=1)) as chat:
         text = chat.complete([ChatRequest((Message("user", "why?"),))])[0].text
