@@ -21,8 +21,10 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from r2med.errors import DamagedError
 
@@ -41,6 +43,7 @@ _ABANDONED_SECONDS = 24 * 3600
 _MAGIC = b"r2ck"
 _TRAILER = struct.Struct("<4sI")
 _swept: set[Path] = set()
+_mapped: WeakSet[mmap.mmap] = WeakSet()
 
 
 @contextmanager
@@ -141,10 +144,16 @@ def checksum(data: bytes | memoryview) -> int:
 
 def file_checksum(path: Path) -> int:
     """The checksum of a file's bytes."""
-    total = 0
     with path.open("rb", buffering=0) as handle:
-        while piece := handle.read(1 << 20):
-            total = zlib.crc32(piece, total)
+        return _checksum_of(handle, os.fstat(handle.fileno()).st_size)
+
+
+def _checksum_of(handle: FileIO, size: int) -> int:
+    """The checksum of the next `size` bytes, read in pieces."""
+    total = 0
+    while piece := handle.read(min(size, 1 << 20)):
+        total = zlib.crc32(piece, total)
+        size -= len(piece)
     return total
 
 
@@ -156,16 +165,36 @@ def seal_file(path: Path) -> None:
 
 
 def read_sealed(path: Path) -> memoryview:
-    """The content of a file that `seal_file` closed, mapped into memory once it is checked."""
-    with path.open("rb") as handle:
-        if os.fstat(handle.fileno()).st_size < _TRAILER.size:
+    """The content of a file that `seal_file` closed, mapped into memory once it is checked.
+
+    The check reads the file in pieces, so that a page takes memory only when it is used.
+    """
+    with path.open("rb", buffering=0) as handle:
+        size = os.fstat(handle.fileno()).st_size - _TRAILER.size
+        if size < 0:
             raise DamagedError(f"{path}: the file is cut off.")
-        mapped = memoryview(mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ))
-    body = mapped[: -_TRAILER.size]
-    magic, written = _TRAILER.unpack(mapped[-_TRAILER.size :])
-    if magic != _MAGIC or written != zlib.crc32(body):
-        raise DamagedError(f"{path}: its content does not match its checksum.")
-    return body
+        found = _checksum_of(handle, size)
+        magic, written = _TRAILER.unpack(handle.read(_TRAILER.size))
+        if magic != _MAGIC or written != found:
+            raise DamagedError(f"{path}: its content does not match its checksum.")
+        mapped = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+    _mapped.add(mapped)
+    return memoryview(mapped)[:size]
+
+
+def let_go() -> None:
+    """Give memory back to the system: pages of mapped files, and what was freed and kept for later.
+
+    What is used again of a mapped file is read again.
+    """
+    if hasattr(mmap, "MADV_DONTNEED"):
+        for mapped in list(_mapped):
+            mapped.madvise(mmap.MADV_DONTNEED)
+    if sys.platform != "win32":
+        import ctypes
+
+        if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
+            library.malloc_trim(0)
 
 
 def seal(record: Mapping[str, Any], *, indent: int | None = 1) -> str:

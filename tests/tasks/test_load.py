@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.load import describe, load_task, load_tasks, task_names
+from r2med.tasks.reading.collection import count_repeated
 from r2med.tasks.registry import find_task
 from tests.tasks.writing import Written, write_beir, write_lines, write_nano, write_r2med
 
@@ -170,6 +173,14 @@ def test_duplicate_documents_are_kept_and_told(tmp_path: Path) -> None:
         "1 of 4 documents repeat the text of an earlier one.",
         "1 document without text.",
     )
+
+
+@settings(deadline=None)
+@given(st.lists(st.text("aé", max_size=3) | st.text("ab", min_size=40, max_size=40), min_size=1))
+def test_texts_repeat_when_they_are_equal_letter_by_letter(many: list[str]) -> None:
+    column = pa.array(["before", *many], pa.large_string())[1:]
+
+    assert count_repeated(column) == len(many) - len(set(many))
 
 
 def test_queries_without_judgements_are_kept_and_counted(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import typer
 from r2med.cli.options import (
     RESULTS,
     DataRoot,
+    Engine,
     Format,
     Fresh,
     Json,
@@ -19,6 +20,7 @@ from r2med.cli.options import (
     Results,
     System,
     Task,
+    WorkerTimeout,
     conditions,
     format_of,
     out,
@@ -51,6 +53,8 @@ def diagnose(
     ] = None,
     results: Results = RESULTS,
     data_root: DataRoot = None,
+    engine: Engine = "local",
+    worker_timeout: WorkerTimeout = None,
     llm_url: LlmUrl = None,
     prompts: Prompts = None,
     fresh: Fresh = False,
@@ -76,8 +80,8 @@ def diagnose(
     if shown in ("csv", "json"):
         refuse_unread(context, f"on {shown.upper()}, which has everything", "limit", "full")
     if query is None:
-        asking = ("run", "full", "fresh", "llm_url", "prompts")
-        refuse_unread(context, "without --query", *asking)
+        of_query = ("run", "full", "fresh", "llm_url", "prompts", "engine", "worker_timeout")
+        refuse_unread(context, "without --query", *of_query)
         diagnosis = diagnosed(system, task, results=results, root=data_root, tell=notice)
         if file is not None:
             _write(diagnosis, file)
@@ -85,14 +89,17 @@ def diagnose(
         return
     refuse_unread(context, "with --query", "limit", "file")
     if not run:
-        refuse_unread(context, "without --run", "fresh", "llm_url")
+        refuse_unread(context, "without --run", "fresh", "llm_url", "engine", "worker_timeout")
+    allowed = conditions(
+        llm_url=llm_url, prompts=prompts, fresh=fresh, engine=engine, worker_timeout=worker_timeout
+    )
     page = explain(
         system,
         _holder(query, task, data_root, results),
         query,
         results=stored_results(results, notice),
         folder=results,
-        conditions=conditions(llm_url=llm_url, prompts=prompts, fresh=fresh),
+        conditions=allowed,
         run=run,
     )
     show(page, shown, full=full)

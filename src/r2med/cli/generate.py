@@ -11,6 +11,7 @@ from r2med.cli.options import (
     Concurrency,
     DataRoot,
     DryRun,
+    Engine,
     Fresh,
     Json,
     LlmUrl,
@@ -18,6 +19,7 @@ from r2med.cli.options import (
     MaxTokens,
     Prompts,
     Task,
+    WorkerTimeout,
     conditions,
     out,
     refuse_unread,
@@ -52,6 +54,8 @@ def generate(
     ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
+    engine: Engine = "local",
+    worker_timeout: WorkerTimeout = None,
     llm_url: LlmUrl = None,
     prompts: Prompts = None,
     fresh: Fresh = False,
@@ -69,15 +73,15 @@ def generate(
     from r2med.report.console import console, echo_json, progress
     from r2med.report.generation_table import estimate_table, generation_table
 
-    limits = ("max_tokens", "max_cost", "concurrency")
+    limits, where = ("max_tokens", "max_cost", "concurrency"), ("engine", "worker_timeout")
     if write_prompts is not None:
         find_method(method)
         others = ("llm", "task", "data_root", "folder", "n", "dry_run", "as_json", "llm_url")
-        refuse_unread(context, "with --write-prompts", *others, "prompts", "fresh", *limits)
+        refuse_unread(context, "with --write-prompts", *others, "prompts", "fresh", *limits, *where)
         _write_prompts(method, write_prompts)
         return
     if dry_run:
-        refuse_unread(context, "with --dry-run", "folder", *limits)
+        refuse_unread(context, "with --dry-run", "folder", *limits, *where)
     with progress() as bar:
         allowed = conditions(
             bar,
@@ -87,8 +91,13 @@ def generate(
             max_tokens=max_tokens,
             max_cost=max_cost,
             concurrency=concurrency,
+            engine=engine,
+            worker_timeout=worker_timeout,
         )
         generating = Generating.of(method, llm, samples=n, conditions=allowed)
+        if not generating.stage.expander.method.search:
+            mode = f"on {generating.name}: it searches nothing, and the language model is asked "
+            refuse_unread(context, f"{mode}from this process", *where)
         rows, tasks = [], _tasks(task, data_root)
         stopped: LimitError | None = None
         try:

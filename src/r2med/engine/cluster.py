@@ -151,9 +151,14 @@ class RayPool(Pool):
                 _knock(join)
                 ray.init(**options, log_to_driver=False, logging_level="ERROR")
             except (OSError, ValueError, RuntimeError) as problem:
+                said = str(problem).strip().splitlines()[0]
+                if isinstance(problem, OSError):
+                    why = (problem.strerror or said).lower()
+                    said = f"no Ray cluster answers at {join} ({why})."
                 raise MissingError(
-                    f"--engine {self.name}: {str(problem).strip().splitlines()[0]}\n"
-                    "Start a cluster with `ray start --head`, or leave the address out."
+                    f"--engine {self.name}: {said}\n"
+                    "Start one there with `ray start --head` and name the address that it prints, "
+                    "or leave the address out to start one on this machine."
                 ) from None
             self._started_here = True
         with suppress(ValueError):  # Ray has taken the signal over; only the main thread can

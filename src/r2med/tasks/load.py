@@ -246,9 +246,7 @@ def _collection(source: Source, *, use_copy: bool) -> Collection:
         return copied
     with file_errors(source.folder):
         state = arrow_copy.fingerprint(source)
-    collection = read_collection(source)
-    arrow_copy.store_in_background(source, collection, state)
-    return collection
+    return arrow_copy.keep_copy(source, read_collection(source), state)
 
 
 def _manifest_differences(collection: Collection, wanted: _Wanted) -> tuple[str, ...]:

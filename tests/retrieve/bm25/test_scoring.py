@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from r2med.retrieve.bm25 import index as index_module
+from r2med.retrieve.bm25 import words
 from r2med.retrieve.bm25.analyzers import find_analyzer
 from r2med.retrieve.bm25.index import build_index
 from r2med.retrieve.bm25.scoring import Scorer, Weighting
@@ -17,10 +20,19 @@ word = st.sampled_from(["aorta", "biopsy", "colon", "dose", "edema", "fever", "g
 text = st.lists(word, max_size=12).map(" ".join)
 
 
+@pytest.mark.parametrize(("rows", "bits"), [(1 << 14, 14), (3, 1), (1, 30)])
 @settings(deadline=None)
 @given(st.lists(text, max_size=8))
-def test_the_index_counts_every_term_of_every_document(documents: list[str]) -> None:
-    index = build_index(find_analyzer("nano").analyze(texts(*documents)))
+def test_the_index_counts_every_term_of_every_document_however_it_is_cut(
+    rows: int, bits: int, documents: list[str]
+) -> None:
+    with (
+        patch.object(words, "_BLOCK", 20),
+        patch.object(words, "_GROUP_ROWS", rows),
+        patch.object(index_module, "_PART_BITS", bits),
+        patch.object(index_module, "_LEAST_BITS", bits),
+    ):
+        index = build_index(find_analyzer("nano").grouped(texts(*documents)))
 
     found = {
         (index.words.text(term), int(index.rows[place])): int(index.counts[place])
@@ -83,7 +95,7 @@ def test_scores_follow_the_formula(documents: list[str], query: str, weighting: 
     plain = str.maketrans({"a": "o", "e": "o"})
     documents = [document.translate(plain) for document in documents]
     analyzer = find_analyzer("nano")
-    scorer = Scorer(build_index(analyzer.analyze(texts(*documents))), weighting)
+    scorer = Scorer(build_index(analyzer.grouped(texts(*documents))), weighting)
 
     asked = analyzer.analyze(texts(query.translate(plain)))
     ((rows, ranked),) = scorer.best(asked, len(documents))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from r2med.atomic import let_go
 from r2med.home import shelf
 from r2med.tasks.load import load_task
 from r2med.tasks.reading import arrow_copy
@@ -70,6 +71,19 @@ def test_a_copy_carries_the_hash_of_its_corpus(tmp_path: Path) -> None:
     corpus = load(tmp_path).corpus
 
     assert corpus.known_hash == column_hash([corpus.ids, corpus.texts])
+
+
+def test_a_large_task_is_mapped_by_the_process_that_parsed_it_and_its_memory_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow_copy, "LARGE_BYTES", 0)
+    write_r2med(tmp_path)
+
+    mapped = load_task(tmp_path)
+    let_go()
+
+    assert mapped.corpus.known_hash is not None, "the texts are not those of the copy"
+    assert columns(mapped) == columns(load_task(tmp_path, use_copy=False))
 
 
 def test_a_changed_file_is_read_again_and_its_old_copy_dropped(tmp_path: Path) -> None:

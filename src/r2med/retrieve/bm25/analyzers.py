@@ -5,7 +5,8 @@ Words are found in blocks of text and numbered, and each distinct word is analys
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,11 +22,14 @@ from r2med.retrieve.bm25.words import (
     PADDING,
     Block,
     ByteWords,
+    Group,
     Keys,
     Numbering,
     Texts,
     TokenColumns,
+    TokenGroups,
     in_threads,
+    joined,
     text_blocks,
     word_keys,
 )
@@ -56,16 +60,34 @@ class Analyzer:
 
     def analyze(self, texts: Texts) -> TokenColumns:
         """The terms of every text; a null is an empty text."""
+        tokens = self.grouped(texts)
+        groups = [tokens.terms(group) for group in tokens.taken()]
+        return TokenColumns(
+            words=tokens.words,
+            keys=tokens.keys,
+            terms=np.concatenate([np.empty(0, dtype=np.int32), *(terms for terms, _ in groups)]),
+            offsets=np.cumsum(
+                np.concatenate([np.zeros(1, np.int64), *(each for _, each in groups)])
+            ),
+        )
+
+    def grouped(self, texts: Texts) -> TokenGroups:
+        """The same for a whole corpus, of which no more than its words' numbers is held at once."""
         numbering = Numbering()
         distinct: list[ByteWords] = []
-        found: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
-        for words in in_threads(self._block_words, text_blocks(texts, padding=PADDING)):
-            numbers, fresh = numbering.number(words.keys)
-            distinct.append(
-                ByteWords.cut(words.text, words.spans.starts[fresh], words.spans.ends[fresh])
-            )
-            found.append((numbers, words.row_ends))
-        return _columns(self.to_terms(ByteWords.concatenated(distinct)), found)
+
+        def numbered() -> Iterator[Group]:
+            for words in in_threads(self._block_words, text_blocks(texts, padding=PADDING)):
+                numbers, fresh = numbering.number(words.keys)
+                starts, ends = words.spans.starts[fresh], words.spans.ends[fresh]
+                distinct.append(ByteWords.cut(words.text, starts, ends))
+                yield numbers, np.diff(words.row_ends, prepend=0)
+
+        groups = deque(joined(numbered()))
+        terms = self.to_terms(ByteWords.concatenated(distinct))
+        keys, first, inverse = np.unique(terms.words.keys, return_index=True, return_inverse=True)
+        number_of = np.append(inverse, -1).astype(np.int32)[terms.places]
+        return TokenGroups(terms.words.take(first), keys, number_of, groups)
 
     def _block_words(self, block: Block) -> _BlockWords:
         text, row_starts = block
@@ -88,28 +110,6 @@ class _BlockWords:
     spans: Spans
     keys: Keys
     row_ends: NDArray[np.int64]
-
-
-def _columns(
-    terms: Terms, found: list[tuple[NDArray[np.int32], NDArray[np.int64]]]
-) -> TokenColumns:
-    """Put terms in the place of words, leaving out what was dropped."""
-    keys, first, inverse = np.unique(terms.words.keys, return_index=True, return_inverse=True)
-    number_of = np.append(inverse, -1).astype(np.int32)[terms.places]
-    columns = [np.empty(0, dtype=np.int32)]
-    lengths = [np.zeros(1, dtype=np.int64)]
-    for numbers, row_ends in found:
-        column = number_of[numbers]
-        kept = column >= 0
-        before = np.concatenate([[0], np.cumsum(kept)])
-        columns.append(column[kept])
-        lengths.append(np.diff(before[row_ends], prepend=0))
-    return TokenColumns(
-        words=terms.words.take(first),
-        keys=keys,
-        terms=np.concatenate(columns),
-        offsets=np.cumsum(np.concatenate(lengths)),
-    )
 
 
 _POSSESSIVES = ("'s", "\u2019s", "\uff07s")

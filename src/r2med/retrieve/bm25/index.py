@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,15 +16,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from r2med.atomic import atomic_file
+from r2med.atomic import atomic_file, let_go
 from r2med.errors import DamagedError
 from r2med.home import shelf
-from r2med.retrieve.bm25.words import ByteWords, Keys, TokenColumns
+from r2med.retrieve.bm25.words import ByteWords, Group, Keys, TokenGroups, in_threads
 
 Values = TypeVar("Values", bound=np.integer[Any])
 
-_PART_BITS = 14
-"""Most documents a part, as a power of two: its pairs stay in the processor's cache."""
+_PART_BITS, _LEAST_BITS = 14, 11
+"""Most documents a part, as powers of two: its pairs stay in the processor's cache.
+
+There are fewer, down to the least, where a term and a document would not fit in 32 bits together.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,56 +66,96 @@ class Index:
         return np.where(self.keys[places] == keys, places, -1)
 
 
-def build_index(tokens: TokenColumns) -> Index:
+def build_index(tokens: TokenGroups) -> Index:
     """Count every term of every document: sort a part of the corpus at a time, then join them.
 
-    A part is so small that a term and a document fit in 32 bits together, which sort fastest.
+    What is held at once are the words' numbers, or the parts and the index; groups and parts are
+    forgotten as they are used.
     """
-    terms = len(tokens.words)
-    row_bits = 32 - max(terms - 1, 1).bit_length()
-    step = 1 << min(row_bits, _PART_BITS)
-    parts = [
-        _Part.of(tokens, slice(start, min(start + step, len(tokens))), row_bits)
-        for start in range(0, len(tokens), step)
-    ]
-    offsets = np.zeros(terms + 1, dtype=np.int64)
+    made = in_threads(lambda group: _parts(tokens, group), tokens.taken())
+    parts = deque(chain.from_iterable(made))
+    let_go()
+    offsets = np.zeros(len(tokens.words) + 1, dtype=np.int64)
     for part in parts:
-        offsets[1:] += part.frequencies
+        offsets[part.terms + 1] += part.frequencies
     np.cumsum(offsets, out=offsets)
     rows = np.empty(offsets[-1], dtype=np.int32)
-    largest = max((int(part.counts.max(initial=0)) for part in parts), default=0)
-    counts = np.empty(offsets[-1], dtype=np.min_scalar_type(largest))
-    following = offsets[:-1].copy()
-    for part in parts:
+    counts = np.empty(offsets[-1], np.result_type(np.uint8, *{part.counts.dtype for part in parts}))
+    lengths = np.concatenate([np.empty(0, np.int32), *(part.lengths for part in parts)])
+
+    def placed(item: tuple[_Part, int, NDArray[np.int64]]) -> None:
+        part, first, following = item
         places = part.places(following)
-        rows[places], counts[places] = part.rows, part.counts
-        following += part.frequencies
-    lengths = np.diff(tokens.offsets).astype(np.int32)
+        rows[places] = part.rows + np.int32(first)
+        counts[places] = part.counts
+
+    for _ in in_threads(placed, _following(parts, offsets[:-1].copy())):
+        pass
+    let_go()
     return Index(tokens.words, tokens.keys, offsets, rows, counts, lengths)
+
+
+def _following(
+    parts: deque[_Part], following: NDArray[np.int64]
+) -> Iterator[tuple[_Part, int, NDArray[np.int64]]]:
+    """Each part, its first row in the corpus, and where the postings of each of its terms begin."""
+    first = 0
+    while parts:
+        part = parts.popleft()
+        yield part, first, following[part.terms]
+        first += len(part.lengths)
+        following[part.terms] += part.frequencies
+
+
+def _parts(tokens: TokenGroups, group: Group) -> list[_Part]:
+    """A group's postings, of so few documents at a time that their numbers fit in few bits."""
+    terms, lengths = tokens.terms(group)
+    row_bits = min(max(32 - len(tokens.words).bit_length(), _LEAST_BITS), _PART_BITS)
+    starts = range(0, len(lengths), 1 << row_bits)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    wide = np.uint32 if len(tokens.words).bit_length() + row_bits <= 32 else np.uint64
+    return [
+        _Part.of(
+            terms[ends[start] : ends[min(start + (1 << row_bits), len(lengths))]].astype(wide),
+            lengths[start : start + (1 << row_bits)],
+            row_bits,
+        )
+        for start in starts
+    ]
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """The postings of some documents, ordered by term, then row."""
+    """The postings of some documents, ordered by term, then row; rows count from its first."""
 
-    frequencies: NDArray[np.int64]
-    rows: NDArray[np.int32]
-    counts: NDArray[np.int32]
+    terms: NDArray[np.int32]
+    frequencies: NDArray[np.int32]
+    rows: NDArray[np.uint16]
+    counts: NDArray[np.unsignedinteger]
+    lengths: NDArray[np.int32]
 
     @classmethod
-    def of(cls, tokens: TokenColumns, documents: slice, row_bits: int) -> _Part:
-        bounds = tokens.offsets[documents.start : documents.stop + 1]
-        pairs = tokens.terms[bounds[0] : bounds[-1]].astype(np.uint32)
-        pairs <<= np.uint32(row_bits)
-        pairs |= np.repeat(np.arange(len(bounds) - 1, dtype=np.uint32), np.diff(bounds))
+    def of(
+        cls, terms: NDArray[np.unsignedinteger], lengths: NDArray[np.int64], row_bits: int
+    ) -> _Part:
+        """Sort pairs of a term and a row; two that fit in 32 bits sort fastest."""
+        bits = terms.dtype.type(row_bits)
+        pairs = terms << bits
+        pairs |= np.repeat(np.arange(len(lengths), dtype=terms.dtype), lengths)
         pairs, counts = distinct(pairs)
-        frequencies = np.bincount(pairs >> np.uint32(row_bits), minlength=len(tokens.words))
-        pairs &= np.uint32((1 << row_bits) - 1)
-        rows = pairs.astype(np.int32) + np.int32(documents.start)
-        return cls(frequencies, rows, counts.astype(np.int32))
+        rows = (pairs & terms.dtype.type((1 << row_bits) - 1)).astype(np.uint16)
+        pairs >>= bits
+        first = _firsts(pairs)
+        return cls(
+            terms=pairs[first].astype(np.int32),
+            frequencies=np.diff(first, append=len(pairs)).astype(np.int32),
+            rows=rows,
+            counts=counts.astype(np.min_scalar_type(counts.max(initial=0))),
+            lengths=lengths.astype(np.int32),
+        )
 
     def places(self, following: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the postings go, when those of each term go to `following` and on."""
+        """Where the postings go, when those of its terms go to `following` and on."""
         starts = np.cumsum(self.frequencies) - self.frequencies
         moved = np.repeat(following - starts, self.frequencies)
         moved += np.arange(len(moved))
@@ -119,10 +165,15 @@ class _Part:
 def distinct(values: NDArray[Values]) -> tuple[NDArray[Values], NDArray[np.int64]]:
     """The distinct values in order, and how often each occurs; `values` is sorted in place."""
     values.sort()
-    fresh = np.ones(len(values), dtype=np.bool_)
-    np.not_equal(values[1:], values[:-1], out=fresh[1:])
-    first = np.flatnonzero(fresh)
+    first = _firsts(values)
     return values[first], np.diff(first, append=len(values))
+
+
+def _firsts(ordered: NDArray[Any]) -> NDArray[np.int64]:
+    """Where each distinct one of ordered values first stands."""
+    fresh = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
+    return np.flatnonzero(fresh)
 
 
 _FORMAT = 1

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from r2med.atomic import let_go
 from r2med.errors import DamagedError
 from r2med.retrieve.bm25.analyzers import ANALYZERS, find_analyzer
 from r2med.retrieve.bm25.index import Index, build_index, index_path, read_index, write_index
@@ -66,7 +67,9 @@ class Bm25Searcher:
             pass
         except DamagedError as problem:
             origin = f"rebuilt: {problem}"
-        index = build_index(self._analyzer.analyze(self._corpus.texts))
+        tokens = self._analyzer.grouped(self._corpus.texts)
+        let_go()
+        index = build_index(tokens)
         try:
             write_index(index, path)
         except OSError as problem:

@@ -45,6 +45,10 @@ _QUERIES_A_PART = 16
 """Queries that a thread takes at once: the fewer, the more evenly threads are loaded."""
 
 
+_BLOCK = 1 << 17
+"""Postings that are weighed at once."""
+
+
 _MOST_POSTINGS = np.iinfo(np.int32).max
 
 
@@ -65,8 +69,22 @@ class Scorer:
         self._index = index
         self._weighting = weighting
         self._idf = IDFS[weighting.idf](index.document_frequencies, len(index))
-        impacts = saturation(index.counts, self._norms(index.lengths)[index.rows])
-        self._postings = Postings(index.rows, impacts)
+        self._postings = Postings(index.rows, self._impacts())
+
+    def _impacts(self) -> Weights:
+        """The `saturation` of each posting, worked out in place and in blocks."""
+        index, norms = self._index, self._norms(self._index.lengths)
+        impacts = np.empty(len(index.rows))
+
+        def fill(start: int) -> None:
+            block = slice(start, start + _BLOCK)
+            counts, weights = index.counts[block].astype(np.float64), impacts[block]
+            norms.take(index.rows[block], out=weights, mode="clip")
+            np.divide(counts, np.add(counts, weights, out=weights), out=weights)
+
+        for _ in in_threads(fill, range(0, len(impacts), _BLOCK)):
+            pass
+        return impacts
 
     def _norms(self, lengths: ArrayLike) -> Weights:
         weighting = self._weighting

@@ -31,6 +31,10 @@ Texts: TypeAlias = pa.Array | pa.ChunkedArray
 Block: TypeAlias = tuple[bytes, NDArray[np.int64]]
 
 
+Group: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int64]]
+"""The numbers of the words or terms of some rows, and how many each row has."""
+
+
 #: Bytes that must follow the last word of a block, so that eight can be read from anywhere.
 PADDING = 16
 
@@ -49,6 +53,10 @@ _MASKS = np.array([(1 << 8 * kept) - 1 for kept in range(9)], dtype=np.uint64)
 
 _BLOCK = 1 << 20
 """Bytes of text a block: the arrays made of it stay in the processor's cache."""
+
+
+_GROUP_ROWS = 1 << 14
+"""Rows a group: enough that postings of one term lie together, few for the processor's cache."""
 
 
 _THREADS = 2
@@ -86,6 +94,49 @@ class TokenColumns:
         """The terms of one row, in order."""
         part = self.terms[self.offsets[place] : self.offsets[place + 1]]
         return [self.words.text(int(term)) for term in part]
+
+
+@dataclass(frozen=True, eq=False)
+class TokenGroups:
+    """The words of a corpus as numbers, some thousand rows at a time, and the term of each word.
+
+    `number_of[word]` is the number of its term in `words`, -1 where it has none.
+    """
+
+    words: ByteWords
+    keys: Keys
+    number_of: NDArray[np.int32]
+    groups: deque[Group]
+
+    def taken(self) -> Iterator[Group]:
+        """Every group, which is forgotten once it is taken."""
+        while self.groups:
+            yield self.groups.popleft()
+
+    def terms(self, group: Group) -> Group:
+        """The same rows with terms in the place of words, without those that have none."""
+        numbers, lengths = group
+        terms = self.number_of[numbers]
+        kept = terms >= 0
+        before = np.concatenate([[0], np.cumsum(kept)])
+        return terms[kept], np.diff(before[np.cumsum(lengths)], prepend=0)
+
+
+def joined(blocks: Iterable[Group]) -> Iterator[Group]:
+    """Blocks put together until they have enough rows."""
+    waiting: list[Group] = []
+    for block in blocks:
+        waiting.append(block)
+        if sum(len(lengths) for _, lengths in waiting) >= _GROUP_ROWS:
+            yield _concatenated(waiting)
+            waiting = []
+    if waiting:
+        yield _concatenated(waiting)
+
+
+def _concatenated(blocks: list[Group]) -> Group:
+    numbers, lengths = zip(*blocks, strict=True)
+    return np.concatenate(numbers), np.concatenate(lengths)
 
 
 @dataclass(frozen=True)

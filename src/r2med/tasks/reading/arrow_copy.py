@@ -29,6 +29,8 @@ from r2med.tasks.task import Corpus, Judgements, Queries
 FORMAT = 3
 #: Smaller tasks are parsed faster than a copy is opened.
 SMALLEST_BYTES = 1 << 18
+#: Texts of more bytes are mapped from their copy even by the process that parsed them.
+LARGE_BYTES = 1 << 28
 #: The name of threads that write copies.
 THREAD = "r2med arrow copy"
 #: A file changed this recently could change again under the same time stamp.
@@ -71,11 +73,19 @@ def load_copy(source: Source) -> Collection | None:
     )
 
 
-def store_in_background(source: Source, collection: Collection, read_from: Fingerprint) -> None:
-    """Write the copy while the caller goes on; a process that ends first waits for it."""
-    if _total_bytes(read_from) >= SMALLEST_BYTES:
-        work = (source, collection, read_from)
+def keep_copy(source: Source, collection: Collection, read_from: Fingerprint) -> Collection:
+    """Write the copy while the caller goes on; a process that ends first waits for it.
+
+    A large collection is written at once and mapped, so that its texts need not stay in memory.
+    """
+    if _total_bytes(read_from) < SMALLEST_BYTES:
+        return collection
+    work = (source, collection, read_from)
+    if collection.corpus.texts.nbytes < LARGE_BYTES:
         threading.Thread(target=store_copy, args=work, name=THREAD).start()
+        return collection
+    store_copy(*work)
+    return load_copy(source) or collection
 
 
 def store_copy(source: Source, collection: Collection, read_from: Fingerprint) -> None:

@@ -21,6 +21,9 @@ from r2med.tasks.reading.judgements import holds_json, read_judgement_lines
 from r2med.tasks.reading.source import Source
 from r2med.tasks.task import Corpus, Judgements, Queries
 
+#: Letters by which texts are told apart before they are compared as a whole.
+_COMPARED = 16
+
 
 @dataclass(frozen=True)
 class Findings:
@@ -173,7 +176,7 @@ def _collect(documents: Rows, queries: Rows, judgements: Rows, *, only_judged: b
         documents=len(corpus),
         shared_ids=int((rows > 1).sum()),
         shared_id_rows=int(rows[rows > 1].sum()),
-        repeated_texts=len(corpus) - len(corpus.texts.unique()),
+        repeated_texts=count_repeated(corpus.texts),
         empty_documents=_count_empty(corpus.texts),
         repaired_texts=documents.repaired + queries.repaired,
         empty_queries=_count_empty(asked.texts),
@@ -252,6 +255,25 @@ def _asked(queries: Rows, judged: Judgements, *, only_judged: bool) -> tuple[Que
 
 def _count_empty(texts: pa.Array) -> int:
     return int(pc.sum(pc.equal(texts, "")).as_py() or 0)
+
+
+def count_repeated(texts: pa.LargeStringArray) -> int:
+    """How many texts repeat an earlier one.
+
+    Only those that agree in length and some of their letters are compared as a whole.
+    """
+    lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False)
+    starts = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts)]
+    letters = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
+    marks = lengths.astype(np.uint64)
+    for place in range(_COMPARED) if len(letters) else ():
+        places = starts + (lengths - 1) * place // (_COMPARED - 1)
+        marks *= np.uint64(0x9E3779B97F4A7C15)
+        marks += letters[np.clip(places, 0, len(letters) - 1)] * (lengths > 0)
+    order = np.argsort(marks)
+    same = np.diff(marks[order]) == 0
+    alike = texts.take(pa.array(order[np.append(same, False) | np.append(False, same)]))
+    return len(alike) - len(alike.unique())
 
 
 def _example(judgements: Rows, column: str, rows: NDArray[np.int64]) -> str:

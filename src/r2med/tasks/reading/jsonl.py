@@ -41,23 +41,22 @@ def read_jsonl(path: Path, fields: Sequence[Field]) -> Rows:
 
 
 def _parsed(path: Path, fields: Sequence[Field]) -> dict[str, pa.Array]:
-    tables: list[pa.Table] = []
+    chunks: dict[str, list[pa.Array]] = {field.name: [] for field in fields}
     options = None
     for block in blocks(path):
         if b"\0" in block:
             raise _OddError
         options = options or _parse_options(block, fields)
-        tables.append(
-            pj.read_json(
-                pa.BufferReader(block),
-                read_options=pj.ReadOptions(use_threads=True, block_size=_PARSE_BYTES),
-                parse_options=options,
-            )
+        table = pj.read_json(
+            pa.BufferReader(block),
+            read_options=pj.ReadOptions(use_threads=True, block_size=_PARSE_BYTES),
+            parse_options=options,
         )
-    if not tables:
+        for name, parts in chunks.items():
+            parts += table[name].chunks
+    if options is None:
         raise _OddError
-    table = pa.concat_tables(tables)
-    return {field.column: _column(table[field.name], field) for field in fields}
+    return {field.column: _column(chunks.pop(field.name), field) for field in fields}
 
 
 def _parse_options(block: bytes, fields: Sequence[Field]) -> pj.ParseOptions:
@@ -78,8 +77,10 @@ def _arrow_type(field: Field, first_value: object) -> pa.DataType:
     return pa.int64() if field.kind == "id" and type(first_value) is int else pa.large_string()
 
 
-def _column(values: pa.ChunkedArray, field: Field) -> pa.Array:
-    column = pa.concat_arrays(values.chunks)
+def _column(chunks: list[pa.Array], field: Field) -> pa.Array:
+    """The chunks of a field as one array, checked; the chunks are forgotten."""
+    column = pa.concat_arrays(chunks)
+    chunks.clear()
     column.validate(full=True)
     if field.kind == "score":
         scores = pc.fill_null(column, 1.0).to_numpy()
