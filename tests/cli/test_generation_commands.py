@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -159,3 +160,22 @@ def test_a_prompts_folder_that_is_not_there_is_an_error() -> None:
 
     assert failed.code == 1
     assert "--prompts nowhere: there is no such folder" in failed.err
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra ray")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("eval", "wordllama"),
+        ("generate", "lamer:qwen-7b[search=wordllama]"),
+        ("diagnose", "hyde:qwen-7b | wordllama", "--query", "1", "--run"),
+    ],
+)
+def test_every_command_that_runs_a_model_takes_an_engine_and_says_where_nobody_answers(
+    command: tuple[str, ...], server: LLMServer
+) -> None:
+    failed = run(*command, "--task", TASK, "--engine", "ray=127.0.0.1:1")
+
+    assert failed.code == 1
+    assert "no Ray cluster answers at 127.0.0.1:1 (connection refused)" in failed.err
+    assert "Start a cluster there with `ray start --head`" in " ".join(failed.err.split())

@@ -139,6 +139,7 @@ class RayPool(Pool):
         join = self._address or os.environ.get("RAY_ADDRESS")
         if not join:  # Ray's switch for machines without clusters keeps it on the loopback
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        _knock(self.name, join)
         terminate = signal.getsignal(signal.SIGTERM)
         import ray
 
@@ -148,18 +149,9 @@ class RayPool(Pool):
                 options |= {"num_cpus": usable_cores(), "object_store_memory": _OBJECT_STORE}
                 options["include_dashboard"] = False
             try:
-                _knock(join)
                 ray.init(**options, log_to_driver=False, logging_level="ERROR")
             except (OSError, ValueError, RuntimeError) as problem:
-                said = str(problem).strip().splitlines()[0]
-                if isinstance(problem, OSError):
-                    why = (problem.strerror or said).lower()
-                    said = f"no Ray cluster answers at {join} ({why})."
-                raise MissingError(
-                    f"--engine {self.name}: {said}\n"
-                    "Start one there with `ray start --head` and name the address that it prints, "
-                    "or leave the address out to start one on this machine."
-                ) from None
+                raise _unreachable(self.name, str(problem).strip().splitlines()[0]) from None
             self._started_here = True
         with suppress(ValueError):  # Ray has taken the signal over; only the main thread can
             signal.signal(signal.SIGTERM, terminate)
@@ -167,8 +159,19 @@ class RayPool(Pool):
         return ray
 
 
-def _knock(address: str | None) -> None:
+def _knock(engine: str, address: str | None) -> None:
     """Fail at once where nobody answers at HOST:PORT; Ray itself tries again for minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        except (OSError, OverflowError) as problem:
+            why = (getattr(problem, "strerror", None) or str(problem)).lower()
+            raise _unreachable(engine, f"no Ray cluster answers at {address} ({why}).") from None
+
+
+def _unreachable(engine: str, why: str) -> MissingError:
+    return MissingError(
+        f"--engine {engine}: {why}\nStart a cluster there with `ray start --head` and name the "
+        "address that it prints, or leave the address out to start one on this machine."
+    )
