@@ -24,7 +24,7 @@ import numpy as np
 
 from r2med import load_task
 from r2med.audit.evaluation import Evaluation, Place, TextMatcher
-from r2med.audit.exclusions import words
+from r2med.audit.exclusions import text_hash, words
 from r2med.audit.files import training_files
 from r2med.audit.scanning import Scan, scan
 
@@ -204,8 +204,10 @@ def _leaks(texts: Sequence[str], others: Sequence[str]) -> list[tuple[int, str]]
 
 
 def _evaluation(texts: Sequence[str]) -> Evaluation:
-    places = [[Place("made-up", "positive", str(number))] for number in range(len(texts))]
-    return Evaluation(list(texts), places, {}, {}, {}, {}, {}, {})
+    wanted = Evaluation()
+    for number, text in enumerate(texts):
+        wanted.add(text_hash(text), text, Place("made-up", "positive", str(number)), None)
+    return wanted
 
 
 def _minhash(

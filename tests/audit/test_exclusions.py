@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from r2med.audit.evaluation import evaluation
 from r2med.audit.exclusions import (
     GUARANTEE,
     exclusions,
@@ -67,6 +68,26 @@ def test_queries_positives_and_passages_of_the_same_source_are_named() -> None:
         ("same-source", "PMC1_1"),
         ("same-source", "X"),
     }
+
+
+def test_every_text_of_an_id_that_repeats_is_named_and_looked_for() -> None:
+    task = task_of(
+        [("a", "first row"), ("a", "second row"), ("a", "first row"), ("b", "Second row.")],
+        {"q": "question"},
+        {"q": {"a": 1}},
+    )
+
+    named = [(one.kind, one.id, one.sha256) for one in exclusions(task)]
+
+    first, second = text_hash("first row"), text_hash("second row")
+    assert named[1:] == [
+        ("positive", "a", first),
+        ("positive", "a", second),
+        ("same-source", "b", second),
+    ]
+    wanted = evaluation([task])
+    assert {first, second} < wanted.entries.keys()
+    assert wanted.audited[task.name, "positive"] == 1
 
 
 def test_numbered_ids_of_a_whole_corpus_say_nothing_of_a_source() -> None:

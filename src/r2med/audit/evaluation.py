@@ -1,4 +1,9 @@
-"""What an audit looks for: the distinct texts of tasks, with every place where each stands."""
+"""What an audit looks for, and how: the texts of tasks, or the hashes of an exclusion list alone.
+
+A list is for data or texts that may not leave a machine. A match with it cannot be verified on
+words: an equal hash of the whole text is exact, and a text that shares half of a listed text's
+fingerprints is called a *fingerprint*.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +11,36 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
-from r2med.audit.exclusions import text_hash, words
+from r2med.audit.exclusions import (
+    FORMAT,
+    GRAM,
+    NO_WORDS,
+    VERSION,
+    document_texts,
+    gram_hashes,
+    text_hash,
+    words,
+)
 from r2med.audit.matching import NGRAM, Index, Match
-from r2med.errors import UsageError, nearest
+from r2med.errors import DataError, UsageError, nearest
 from r2med.nano.candidates import positives_of
+from r2med.tasks.reading.jsonl import json_object
+from r2med.tasks.reading.lines import lines
 from r2med.tasks.task import Task, passage_stems
 
 Role = Literal["query", "positive", "document"]
 AGAINST: dict[str, Role] = {"queries": "query", "positives": "positive", "corpus": "document"}
 SEED = 20260524
+#: Share of a listed text's fingerprints that a training text must have, and the fewest of them.
+SHARED, FEWEST = 0.5, 2
+_LISTED: dict[str, Role] = {"query": "query", "positive": "positive", "same-source": "document"}
 #: A number alone, or a letter or two, names no source.
 _TELLING = re.compile(r"[^\W\d_]{3}")
 _PMC = re.compile(r"PMC\d{4,}", re.IGNORECASE)
@@ -37,19 +59,44 @@ class Place:
 class Evaluation:
     """Texts that are distinct in their words; `places[i]` is where text `i` stands."""
 
-    texts: list[str]
-    places: list[list[Place]]
-    audited: Mapping[tuple[str, Role], int]
+    texts: list[str] = field(default_factory=list)
+    places: list[list[Place]] = field(default_factory=list)
+    entries: dict[str, int] = field(default_factory=dict)
+    """The place of each text by the hash of its words."""
+    audited: Counter[tuple[str, Role]] = field(default_factory=Counter)
     """How many queries, positives and documents are looked for, by task."""
-    total: Mapping[tuple[str, Role], int]
+    total: Counter[tuple[str, Role]] = field(default_factory=Counter)
     """How many there are; more than `audited` where a sample was drawn."""
-    positives: Mapping[tuple[str, str], frozenset[str]]
+    positives: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     """Positives by task and query."""
-    hashes: Mapping[str, str]
+    hashes: dict[str, str] = field(default_factory=dict)
     """The hash of each task's data."""
-    suites: Mapping[str, str | None]
-    sources: Mapping[str, list[int]]
-    """Texts of positives by the source that their ids name; see `source_names`."""
+    suites: dict[str, str | None] = field(default_factory=dict)
+    sources: dict[str, list[int]] = field(default_factory=dict)
+    """Texts of positives by the source that their ids name."""
+
+    def add(self, sha: str, text: str, place: Place, stem: str | None) -> bool:
+        """Note a text and where it stands, and say whether it is new; `stem` is its id's."""
+        new = sha not in self.entries
+        entry = self.entries.setdefault(sha, len(self.texts))
+        if new:
+            self.texts.append(text)
+            self.places.append([])
+        self.places[entry].append(place)
+        if place.role == "positive":
+            for source in _source_names(place.id, stem):
+                self.sources.setdefault(source, []).append(entry)
+        return new
+
+    def named(self, marks: Iterable[str]) -> list[int]:
+        """Texts of positives that come from a source which ids or titles of a row name."""
+        names = {
+            name
+            for mark in marks
+            for stem in (mark, passage_stems([mark]).get(mark))
+            for name in _source_names(mark, stem)
+        }
+        return sorted({entry for name in names for entry in self.sources.get(name, ())})
 
 
 def evaluation(
@@ -62,40 +109,31 @@ def evaluation(
 
     `sample` draws at most so many of each kind from every task, the same ones each time.
     """
-    texts: dict[tuple[str, ...], int] = {}
-    kept: list[str] = []
-    places: list[list[Place]] = []
-    audited: dict[tuple[str, Role], int] = {}
-    total: dict[tuple[str, Role], int] = {}
-    positives: dict[tuple[str, str], frozenset[str]] = {}
-    hashes: dict[str, str] = {}
-    suites: dict[str, str | None] = {}
-    sources: dict[str, list[int]] = {}
+    wanted = Evaluation()
     for task in tasks:
-        hashes[task.name], suites[task.name] = task.hash, task.suite
+        wanted.hashes[task.name], wanted.suites[task.name] = task.hash, task.suite
         judged = positives_of(task.judgements)
-        stems = passage_stems(task.corpus.document_ids.to_pylist())
-        positives.update({(task.name, q): frozenset(own) for q, own in judged.items()})
-        for role, rows in _by_role(task, judged).items():
+        wanted.positives.update({(task.name, q): frozenset(own) for q, own in judged.items()})
+        relevant = {name for own in judged.values() for name in own}
+        documents = document_texts(task)
+        stems = passage_stems(documents)
+        rows: dict[Role, list[tuple[str, Sequence[str]]]] = {
+            "query": [(name, [text]) for name, text in task.queries.items()],
+            "positive": [row for row in documents.items() if row[0] in relevant],
+            "document": [row for row in documents.items() if row[0] not in relevant],
+        }
+        for role, chosen in rows.items():
             if role not in against:
                 continue
-            chosen = rows
-            if sample is not None and sample < len(rows):
-                chosen = random.Random(f"{SEED}/{task.name}/{role}").sample(rows, sample)
-            audited[task.name, role], total[task.name, role] = len(chosen), len(rows)
-            for name, text in chosen:
-                key = tuple(words(text))
-                if not key:
-                    continue
-                if key not in texts:
-                    texts[key] = len(kept)
-                    kept.append(text)
-                    places.append([])
-                places[texts[key]].append(Place(task.name, role, name))
-                if role == "positive":
-                    for source in source_names(name, stems.get(name)):
-                        sources.setdefault(source, []).append(texts[key])
-    return Evaluation(kept, places, audited, total, positives, hashes, suites, sources)
+            wanted.total[task.name, role] = len(chosen)
+            if sample is not None and sample < len(chosen):
+                chosen = random.Random(f"{SEED}/{task.name}/{role}").sample(chosen, sample)
+            wanted.audited[task.name, role] = len(chosen)
+            for name, texts in chosen:
+                for text in texts:
+                    if (sha := text_hash(text)) != NO_WORDS:
+                        wanted.add(sha, text, Place(task.name, role, name), stems.get(name))
+    return wanted
 
 
 def roles_of(text: str) -> tuple[Role, ...]:
@@ -107,52 +145,97 @@ def roles_of(text: str) -> tuple[Role, ...]:
     return tuple(AGAINST[name] for name in names)
 
 
-def source_names(mark: str, stem: str | None) -> set[str]:
+def _source_names(mark: str, stem: str | None) -> set[str]:
     """The sources that an id, title or address names: a PMC id, or all before a passage's number.
 
     It is the rule of exclusion lists: ids that differ in the number of the passage only.
     """
-    names = {found.upper() for found in _PMC.findall(mark)}
+    names = {name.upper() for name in _PMC.findall(mark)}
     if stem is not None and _TELLING.search(stem):
         names.add(stem)
     return names
 
 
-def named_sources(mark: str, sources: Mapping[str, list[int]]) -> list[int]:
-    """The texts of positives that share their source with what a training row names."""
-    names = source_names(mark, mark) | source_names(mark, passage_stems([mark]).get(mark))
-    return sorted({entry for name in names for entry in sources.get(name, ())})
+class Matcher(ABC):
+    """What compares training texts with evaluation texts; it is sent to every process."""
+
+    evaluation: Evaluation
+    identity: str
+    """All that decides its answers."""
+
+    @abstractmethod
+    def matches(self, texts: Sequence[str]) -> list[Match]:
+        """All evaluation texts that some training texts match."""
 
 
-def _by_role(task: Task, judged: Mapping[str, Sequence[str]]) -> dict[Role, list[tuple[str, str]]]:
-    rows = task.corpus.last_rows
-    names = task.corpus.document_ids.to_pylist()
-    texts = task.corpus.texts.take(rows).to_pylist()
-    relevant = {name for own in judged.values() for name in own}
-    documents = list(zip(names, texts, strict=True))
-    return {
-        "query": list(task.queries.items()),
-        "positive": [row for row in documents if row[0] in relevant],
-        "document": [row for row in documents if row[0] not in relevant],
-    }
-
-
-class TextMatcher:
-    """Finds the texts of an evaluation by their words, and their sources by name."""
+class TextMatcher(Matcher):
+    """Finds the texts of an evaluation by their words."""
 
     def __init__(self, wanted: Evaluation, *, ngram: int = NGRAM) -> None:
+        self.evaluation = wanted
         self._index = Index(wanted.texts, ngram=ngram)
-        self._sources = wanted.sources
-        digest = hashlib.sha256(f"{ngram}".encode())
-        for text in wanted.texts:
-            digest.update(text_hash(text).encode())
-        digest.update(json.dumps(wanted.sources, sort_keys=True).encode())
-        self.identity = digest.hexdigest()
+        sources = json.dumps(wanted.sources, sort_keys=True)
+        facts = "".join([f"{ngram}", *wanted.entries, sources])
+        self.identity = hashlib.sha256(facts.encode()).hexdigest()
 
     def matches(self, texts: Sequence[str]) -> list[Match]:
         """All verified matches."""
         return self._index.matches(texts)
 
-    def named(self, marks: Sequence[str]) -> list[int]:
-        """The positives that come from a source which some ids or titles name."""
-        return sorted({entry for mark in marks for entry in named_sources(mark, self._sources)})
+
+class ExclusionMatcher(Matcher):
+    """Finds texts by the hashes of a file that `r2med tasks exclusions` wrote, gzipped or not."""
+
+    def __init__(self, path: Path) -> None:
+        digest = hashlib.sha256()
+        rows = []
+        hint = "The file is one that `r2med tasks exclusions` writes; see docs/exclusions.md."
+        for number, line in lines(path):
+            digest.update(line)
+            rows.append(json_object(line, f"{path}, line {number}", hint))
+        header = rows[0] if rows else {}
+        if header.get("format") != FORMAT or header.get("version") != VERSION:
+            raise DataError(f"{path}: not an exclusion list of version {VERSION}.\n{hint}")
+        self.evaluation, self.identity = Evaluation(), digest.hexdigest()
+        self._holders: dict[str, list[int]] = {}
+        self._sizes: list[int] = []
+        try:
+            self._fill(header, rows[1:])
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise DataError(f"{path}: an entry lacks or misuses {problem}.\n{hint}") from None
+
+    def _fill(self, header: dict[str, Any], rows: Sequence[dict[str, Any]]) -> None:
+        wanted = self.evaluation
+        wanted.hashes.update(header["tasks"])
+        wanted.suites.update(dict.fromkeys(wanted.hashes))
+        stems = passage_stems([str(row["id"]) for row in rows])
+        for row in rows:
+            place = Place(str(row["task"]), _LISTED[row["kind"]], str(row["id"]))
+            sha, marks = str(row["sha256"]), row["fingerprints"]
+            shown = f"(not held; sha256 {sha[:16]})"
+            if wanted.add(sha, shown, place, stems.get(place.id)):
+                self._sizes.append(len(marks))
+                for mark in marks:
+                    self._holders.setdefault(mark, []).append(wanted.entries[sha])
+        places = {place for own in wanted.places for place in own}
+        wanted.total.update((place.task, place.role) for place in places)
+        wanted.audited.update(wanted.total)
+
+    def matches(self, texts: Sequence[str]) -> list[Match]:
+        """Texts whose hash is listed, and texts that share enough fingerprints."""
+        matches = []
+        for place, text in enumerate(texts):
+            equal = self.evaluation.entries.get(text_hash(text))
+            if equal is not None:
+                matches.append(Match(place, equal, "exact"))
+            sequence = words(text)
+            if len(sequence) < GRAM:
+                continue
+            shared: Counter[int] = Counter()
+            for mark in set(gram_hashes(sequence)):
+                shared.update(self._holders.get(mark, ()))
+            for entry, count in sorted(shared.items()):
+                if entry != equal and count >= max(FEWEST, SHARED * self._sizes[entry]):
+                    share = count / self._sizes[entry]
+                    matches.append(Match(place, entry, "fingerprint", {"fingerprints": share}))
+        return matches

@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-import numpy as np
 import pyarrow as pa
 
 from r2med.atomic import atomic_file
@@ -53,30 +52,34 @@ def exclusions(task: Task) -> Iterator[Exclusion]:
     """Queries, their positives, and documents of the same source as a positive.
 
     Same source: an equal text under another id, or an id that differs from a positive's in the
-    number of its passage only.
+    number of its passage only. An id that repeats is listed with each of its texts.
     """
-    queries = task.queries
-    for name, text in zip(queries.ids.to_pylist(), queries.texts.to_pylist(), strict=True):
+    for name, text in task.queries.items():
         yield _exclusion(task, "query", name, text)
     judged = task.judgements
-    positive = set(
-        judged.document_ids.take(pa.array(np.flatnonzero(judged.scores > 0))).to_pylist()
-    )
-    texts = task.corpus.texts.take(pa.array(task.corpus.last_rows)).to_pylist()
-    documents = dict(zip(task.corpus.document_ids.to_pylist(), texts, strict=True))
+    positive = {*judged.document_ids.filter(pa.array(judged.scores > 0)).to_pylist()}
+    documents = document_texts(task)
     sources = sources_of(documents)
     positive_sources = {sources[name] for name in positive if name in sources}
-    positive_hashes = set()
-    for name, text in documents.items():
+    rows = [(name, text) for name, texts in documents.items() for text in texts]
+    hashes = {text_hash(text) for name, text in rows if name in positive}
+    for name, text in rows:
         if name in positive:
-            excluded = _exclusion(task, "positive", name, text)
-            positive_hashes.add(excluded.sha256)
-            yield excluded
-    for name, text in documents.items():
-        if name in positive:
-            continue
-        if sources.get(name) in positive_sources or text_hash(text) in positive_hashes:
+            yield _exclusion(task, "positive", name, text)
+    for name, text in rows:
+        same = sources.get(name) in positive_sources or text_hash(text) in hashes
+        if same and name not in positive:
             yield _exclusion(task, "same-source", name, text)
+
+
+def document_texts(task: Task) -> dict[str, list[str]]:
+    """The distinct texts of every document id; more than one where rows share the id."""
+    texts: dict[str, list[str]] = {}
+    for name, text in zip(task.corpus.ids.to_pylist(), task.corpus.texts.to_pylist(), strict=True):
+        own = texts.setdefault(name, [])
+        if text not in own:
+            own.append(text)
+    return texts
 
 
 def write_exclusions(tasks: Sequence[Task], out: Path, *, force: bool = False) -> dict[str, int]:
@@ -103,6 +106,10 @@ def words(text: str) -> list[str]:
 def text_hash(text: str) -> str:
     """sha256 of the words joined by single spaces: equal for texts that differ in form alone."""
     return hashlib.sha256(" ".join(words(text)).encode()).hexdigest()
+
+
+#: The hash of a text without a single word.
+NO_WORDS = text_hash("")
 
 
 def fingerprints(text: str) -> list[str]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from r2med.errors import DataError, MissingError, R2MedError, UsageError
 from r2med.home import user_path
-from r2med.tasks.reading.lines import MAX_LINE, blocks, content, file_errors, limit
+from r2med.tasks.reading.lines import MAX_LINE, arrow_errors, blocks, content, file_errors, limit
 from r2med.tasks.reading.source import find_source
 
 Form = Literal["jsonl", "json", "csv", "tsv", "text", "parquet", "arrow"]
@@ -79,14 +79,8 @@ def training_files(names: Sequence[str]) -> list[TrainingFile]:
 
 def pieces(file: TrainingFile) -> Iterator[Piece]:
     """A file in pieces of bounded size, always cut at the same places."""
-    if file.form == "parquet":
-        yield from _row_groups(file)
-    elif file.form == "arrow":
-        yield from _batches(file)
-    elif file.form == "json":
-        yield from _elements(file)
-    else:
-        yield from _line_pieces(file)
+    readers = {"parquet": _row_groups, "arrow": _batches, "json": _elements}
+    return readers.get(file.form, _line_pieces)(file)
 
 
 def _paths(name: str) -> Iterator[tuple[Path, str]]:
@@ -208,34 +202,23 @@ def table_reader(lines: Sequence[str], form: str) -> Any:
 
 
 def _row_groups(file: TrainingFile) -> Iterator[Piece]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        with file_errors(file.path), pq.ParquetFile(file.path) as parquet:
-            first, groups = 1, parquet.num_row_groups
-            for group in range(groups):
-                yield Piece(file, group, first, group, (group + 1) / groups)
-                first += parquet.metadata.row_group(group).num_rows
-    except pa.ArrowException as error:
-        raise DataError(_unreadable(file, "Parquet", error)) from error
+    with arrow_errors(file.path), pq.ParquetFile(file.path) as parquet:
+        first, groups = 1, parquet.num_row_groups
+        for group in range(groups):
+            yield Piece(file, group, first, group, (group + 1) / groups)
+            first += parquet.metadata.row_group(group).num_rows
 
 
 def _batches(file: TrainingFile) -> Iterator[Piece]:
     import pyarrow as pa
 
-    try:
-        with file_errors(file.path), pa.OSFile(str(file.path)) as source:
-            size, first = max(source.size(), 1), 1
-            for number, batch in enumerate(pa.ipc.open_stream(source)):
-                yield Piece(file, number, first, batch.to_pylist(), source.tell() / size)
-                first += len(batch)
-    except pa.ArrowException as error:
-        raise DataError(_unreadable(file, "Arrow", error)) from error
-
-
-def _unreadable(file: TrainingFile, form: str, error: Exception) -> str:
-    return f"{file.path}: not a readable {form} file ({str(error).splitlines()[0].rstrip('.')})."
+    with arrow_errors(file.path, "Arrow"), pa.OSFile(str(file.path)) as source:
+        size, first = max(source.size(), 1), 1
+        for number, batch in enumerate(pa.ipc.open_stream(source)):
+            yield Piece(file, number, first, batch.to_pylist(), source.tell() / size)
+            first += len(batch)
 
 
 def _elements(file: TrainingFile) -> Iterator[Piece]:

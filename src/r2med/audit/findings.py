@@ -97,71 +97,53 @@ class TaskAudit:
 
 def task_audits(wanted: Evaluation, scan: Scan) -> list[TaskAudit]:
     """The outcome for every task."""
-    hits = _by_place(wanted, scan.hits)
+    hits: dict[tuple[Place, str, str], list[Hit]] = {}
+    for hit in scan.hits:
+        apart = "boilerplate" if hit.boilerplate else "short" if hit.short else ""
+        for place in wanted.places[hit.entry]:
+            hits.setdefault((place, hit.kind, apart), []).append(hit)
     pairs = _pairs(wanted, scan.hits)
     return [_task_audit(task, wanted, hits, pairs) for task in wanted.hashes]
 
 
-_Hits = dict[tuple[Place, str, str], list[Hit]]
-"""Hits by place, kind, and group: counted, boilerplate or short."""
+_Pairs = dict[tuple[Place, Place], list[tuple[Hit, Hit]]]
+"""Hits of rows that hold a query and one of its positives, by query and positive."""
 
 
-def _by_place(wanted: Evaluation, hits: Sequence[Hit]) -> _Hits:
-    grouped: _Hits = {}
-    for hit in hits:
-        group = "boilerplate" if hit.boilerplate else "short" if hit.short else "counted"
-        for place in wanted.places[hit.entry]:
-            grouped.setdefault((place, hit.kind, group), []).append(hit)
-    return grouped
-
-
-def _pairs(wanted: Evaluation, hits: Sequence[Hit]) -> dict[tuple[str, str, str], list[Hit]]:
-    """Hits of rows that hold a query and one of its positives, by task, query and positive."""
-    pairs: dict[tuple[str, str, str], list[Hit]] = {}
+def _pairs(wanted: Evaluation, hits: Sequence[Hit]) -> _Pairs:
+    pairs: _Pairs = {}
     for _, row in groupby(hits, key=lambda hit: (hit.file, hit.row)):
         strong = [hit for hit in row if hit.kind in STRONG and not hit.boilerplate]
         if len({hit.entry for hit in strong}) < 2:
             continue
-        held = [(place, hit) for hit in strong for place in wanted.places[hit.entry]]
-        positives = {(p.task, p.id): hit for p, hit in held if p.role == "positive"}
-        for query, _ in held:
-            if query.role != "query":
-                continue
+        held = {place: hit for hit in strong for place in wanted.places[hit.entry]}
+        for query in held:
             for name in wanted.positives.get((query.task, query.id), ()):
-                if hit := positives.get((query.task, name)):
-                    pairs.setdefault((query.task, query.id, name), []).append(hit)
+                positive = Place(query.task, "positive", name)
+                if query.role == "query" and positive in held:
+                    pairs.setdefault((query, positive), []).append((held[query], held[positive]))
     return pairs
 
 
 def _task_audit(
     task: str,
     wanted: Evaluation,
-    hits: _Hits,
-    pairs: Mapping[tuple[str, str, str], list[Hit]],
+    hits: Mapping[tuple[Place, str, str], list[Hit]],
+    pairs: _Pairs,
 ) -> TaskAudit:
-    texts = {
-        place: text
-        for text, places in zip(wanted.texts, wanted.places, strict=True)
-        for place in places
-        if place.task == task
-    }
     strongest: dict[Place, Finding] = {}
     apart: dict[str, list[Finding]] = {"boilerplate": [], "short": []}
-    for (owner, query, positive), own in pairs.items():
-        if owner != task:
-            continue
-        for place, other in (
-            (Place(task, "query", query), positive),
-            (Place(task, "positive", positive), query),
-        ):
-            if place not in strongest:
-                finding = _finding("pair", place, texts[place], own)
-                strongest[place] = replace(finding, with_id=other)
+    for pair, rows in pairs.items():
+        for place, other, hit in zip(pair, pair[::-1], rows[0], strict=True):
+            if place.task == task and place not in strongest:
+                text, evidence = wanted.texts[hit.entry], [positive for _, positive in rows]
+                finding = _finding("pair", place, text, evidence)
+                strongest[place] = replace(finding, with_id=other.id)
     for (place, kind, group), own in hits.items():
         if place.task != task:
             continue
-        finding = _finding(kind, place, texts[place], own)
-        if group != "counted":
+        finding = _finding(kind, place, wanted.texts[own[0].entry], own)
+        if group:
             apart[group].append(finding)
         elif place not in strongest or _rank(kind) < _rank(strongest[place].kind):
             strongest[place] = finding

@@ -17,31 +17,41 @@ aligned   words that stand in both texts inside equal runs of three words
 
 Texts under eight words count as exact only. Words that many evaluation texts share weigh less: a
 match whose runs stand in five evaluation texts or more on (harmonic) average is boilerplate.
+
+The words of many texts are 64-bit numbers in one array, because a Python loop over words, as in
+MinHash libraries, costs more than a hundred times as much. Equal words always have equal numbers;
+the reverse is only likely, so whatever the numbers propose is compared word by word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from r2med.audit.exclusions import words
-from r2med.audit.shingles import SHINGLE, Hashes, Places, WordColumns, word_columns
+from r2med.retrieve.bm25.words import PADDING, word_keys
 
 Kind = Literal["exact", "contained", "near-duplicate", "excerpt"]
 Words = tuple[str, ...]
+Hashes = NDArray[np.uint64]
+Places = NDArray[np.int64]
 
 #: Texts with fewer words count only as exact.
 SHORTEST = 8
 #: Words in a run that counts as copied, unless chosen otherwise.
 NGRAM = 8
-NGRAMS = range(8, 14)
 CONTAINED, NEAR, PART = 0.9, 0.7, 0.5
 EXCERPT_WORDS = 50
 BOILERPLATE = 5
+#: Words in a shingle. Of runs of three, 73 % survive when every tenth word is changed; of five, 59.
+SHINGLE = 3
 #: A training text is compared over a stretch of at most so many times the evaluation text.
 _STRETCH = 2
 #: Runs of three that more evaluation texts share propose no pair.
@@ -51,6 +61,14 @@ _RUNS_PER_WORD = NEAR / SHINGLE
 _FEWEST, _MOST = 2, 32
 _FILTER_BITS = 24
 _KNOWN = 4096
+_FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+_LAST = np.uint64(0x94D049BB133111EB)
+_HALF = np.uint64(32)
+#: Letters and digits in lower case, bytes of other alphabets as they are, all else blank.
+_FOLDED = bytes(
+    byte if byte >= 128 else ord(chr(byte).lower()) if chr(byte).isalnum() else 0
+    for byte in range(256)
+)
 
 
 @dataclass(frozen=True)
@@ -61,39 +79,11 @@ class Match:
     entry: int
     kind: str
     measures: Mapping[str, float] = field(default_factory=dict)
+    """`covered`: share of the evaluation text in equal runs of n words; `aligned`: of the shorter
+    text in runs of three; `jaccard`: equal runs of three, of all that either text has."""
     boilerplate: bool = False
     at: int = 0
     """The word of the training text at which the shared words begin."""
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """What two texts share, verified on their words."""
-
-    kind: Kind
-    covered: float
-    """Share of the evaluation text in equal runs of n words."""
-    aligned: float
-    """Share of the shorter text in equal runs of three words."""
-    jaccard: float
-    """Equal runs of three words, of all that either text has."""
-    weight: float
-    """1 where no other evaluation text has the shared runs; 1/n where n have them."""
-    at: int = 0
-    """The first word of the training text that is shared."""
-
-    def match(self, text: int, entry: int, before: int = 0) -> Match:
-        """The same as a match of two texts; `before` words of the training text were left out."""
-        measures = {name: getattr(self, name) for name in ("covered", "aligned", "jaccard")}
-        common = self.kind != "exact" and self.weight <= 1 / BOILERPLATE
-        return Match(text, entry, self.kind, measures, common, before + self.at)
-
-
-@dataclass(frozen=True)
-class _Known:
-    words: Words
-    runs: list[Words]
-    copied: list[Words]
 
 
 class Index:
@@ -102,25 +92,26 @@ class Index:
     def __init__(self, texts: Sequence[str], *, ngram: int = NGRAM) -> None:
         self.texts = list(texts)
         self.ngram = ngram
-        columns = word_columns(self.texts)
-        self.lengths = columns.lengths
-        self._whole = columns.whole()
-        self._by_whole = np.argsort(self._whole)
-        hashes, holders = _shingles(columns)
+        self._columns = columns = word_columns(self.texts)
+        self._by_whole: dict[int, list[int]] = {}
+        for entry, key in enumerate(columns.whole().tolist()):
+            self._by_whole.setdefault(key, []).append(entry)
+        hashes = columns.shingles()
+        places = np.arange(len(hashes))
+        holders = columns.text_at(places)
+        inside = columns.inside(places, holders)
+        hashes, holders = hashes[inside], holders[inside]
         pairs = np.lexsort((holders, hashes))
         hashes, holders = hashes[pairs], holders[pairs]
         first = np.ones(len(hashes), dtype=bool)
         first[1:] = (hashes[1:] != hashes[:-1]) | (holders[1:] != holders[:-1])
-        hashes, holders = hashes[first], holders[first]
         self._hashes, starts, self._sharing = np.unique(
-            hashes, return_index=True, return_counts=True
+            hashes[first], return_index=True, return_counts=True
         )
-        self._starts, self._holders = starts.astype(np.int64), holders.astype(np.int32)
+        self._starts, self._holders = starts.astype(np.int64), holders[first].astype(np.int32)
         self._filter = np.zeros(1 << _FILTER_BITS, dtype=bool)
-        rare = self._sharing <= _COMMON
-        self._filter[(self._hashes[rare] >> np.uint64(64 - _FILTER_BITS)).view(np.int64)] = True
-        self._columns = columns
-        self._known: dict[int, _Known] = {}
+        self._filter[_filter_places(self._hashes[self._sharing <= _COMMON])] = True
+        self._known: dict[int, tuple[Words, list[Words], list[Words]]] = {}
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -128,47 +119,41 @@ class Index:
     def matches(self, texts: Sequence[str]) -> list[Match]:
         """All verified matches of some training texts, ordered by text and entry."""
         columns = word_columns(texts)
-        exact = self._exact(columns)
-        matches = []
-        for text, entry in sorted(exact):
-            if tuple(words(texts[text])) == self._entry(entry).words:
-                matches.append(_SAME.match(text, entry))
-        same = {(match.text, match.entry) for match in matches}
-        for text, proposed in _grouped(self._proposed(columns)):
+        matches: dict[tuple[int, int], Match] = {}
+        for text, key in enumerate(columns.whole().tolist()):
+            for entry in self._by_whole.get(key, ()):
+                if tuple(words(texts[text])) == self._entry(entry)[0]:
+                    whole = dict.fromkeys(("covered", "aligned", "jaccard"), 1.0)
+                    matches[text, entry] = Match(text, entry, "exact", whole)
+        for text, proposed in groupby(self._proposed(columns).tolist(), key=itemgetter(0)):
             sequence = tuple(words(texts[text]))
-            for entry, first, last in proposed:
-                if (text, entry) in same:
-                    continue
-                reach = _STRETCH * int(self.lengths[entry])
-                before = max(first - reach, 0)
-                near = sequence[before : last + SHINGLE + reach]
-                overlap = self.compared(entry, near)
-                if overlap is not None:
-                    matches.append(overlap.match(text, entry, before))
-        return sorted(matches, key=lambda match: (match.text, match.entry))
+            for _, entry, first, last in proposed:
+                if (text, entry) not in matches:
+                    reach = _STRETCH * int(self._columns.lengths[entry])
+                    before = max(first - reach, 0)
+                    near = sequence[before : last + SHINGLE + reach]
+                    if match := self._compared(text, entry, near, before):
+                        matches[text, entry] = match
+        return [matches[pair] for pair in sorted(matches)]
 
-    def compared(self, entry: int, training: Words) -> Overlap | None:
-        """What an evaluation text shares with the words of a training text, if it counts.
+    def _compared(self, text: int, entry: int, training: Words, before: int) -> Match | None:
+        """What an evaluation text shares with words of a training text, if it counts.
 
         Of a training text over twice as long, only the stretch with most of the shared runs.
+        `before` words of the training text precede these.
         """
-        known = self._entry(entry)
-        own, runs, copied = known.words, known.runs, known.copied
-        if min(len(own), len(training)) < SHORTEST:
-            return _SAME if own == training else None
+        own, runs, copied = self._entry(entry)
         distinct = set(runs)
         their_runs = _runs(training, SHINGLE)
         training_shared = _shared(their_runs, distinct)
-        cut, start = len(training) > _STRETCH * len(own), 0
+        cut = len(training) > _STRETCH * len(own)
         if cut:
             stretch = _densest(training_shared, _STRETCH * len(own))
-            start = stretch.start
-            training = training[start : stretch.stop + SHINGLE - 1]
+            before += stretch.start
+            training = training[stretch.start : stretch.stop + SHINGLE - 1]
             their_runs, training_shared = their_runs[stretch], training_shared[stretch]
         theirs = set(their_runs)
         shared = _shared(runs, theirs)
-        if not shared.any():
-            return None
         their_copied = _runs(training, self.ngram)
         covered = _covered(_shared(copied, set(their_copied)), self.ngram, len(own))
         aligned = _covered(shared, SHINGLE, len(own))
@@ -180,9 +165,7 @@ class Index:
             )
         shorter_aligned = aligned if len(own) <= len(training) else training_aligned
         kind: Kind
-        if own == training:
-            kind = "exact"
-        elif covered >= CONTAINED or (training_covered >= CONTAINED and covered >= PART):
+        if covered >= CONTAINED or (training_covered >= CONTAINED and covered >= PART):
             kind = "contained"
         elif shorter_aligned >= NEAR and aligned >= PART:
             kind = "near-duplicate"
@@ -192,32 +175,18 @@ class Index:
             return None
         equal = len(distinct & theirs)
         jaccard = equal / (len(distinct) + len(theirs) - equal)
-        weight = float(np.mean(1 / self._sharing_of(entry)[shared]))
-        at = start + int(np.argmax(training_shared))
-        return Overlap(kind, covered, shorter_aligned, jaccard, weight, at)
-
-    def _exact(self, columns: WordColumns) -> list[tuple[int, int]]:
-        whole = columns.whole()
-        ordered = self._whole[self._by_whole]
-        low = np.searchsorted(ordered, whole, side="left")
-        high = np.searchsorted(ordered, whole, side="right")
-        hits = np.flatnonzero((high > low) & (columns.lengths > 0))
-        return [
-            (int(text), int(self._by_whole[place]))
-            for text in hits
-            for place in range(low[text], high[text])
-        ]
+        measures = {"covered": covered, "aligned": shorter_aligned, "jaccard": jaccard}
+        boilerplate = float(np.mean(1 / self._sharing_of(entry)[shared])) <= 1 / BOILERPLATE
+        at = before + int(np.argmax(training_shared))
+        return Match(text, entry, kind, measures, boilerplate, at)
 
     def _proposed(self, columns: WordColumns) -> NDArray[np.int64]:
         """Rows of text, entry, first and last place of a shared run, for pairs worth comparing."""
         hashes = columns.shingles()
-        places = np.flatnonzero(
-            self._filter[(hashes >> np.uint64(64 - _FILTER_BITS)).view(np.int64)]
-        )
+        places = np.flatnonzero(self._filter[_filter_places(hashes)])
         slots = np.searchsorted(self._hashes, hashes[places])
         slots[slots == len(self._hashes)] = 0
-        known = self._hashes[slots] == hashes[places] if len(self._hashes) else slots > 0
-        known &= self._sharing[slots] <= _COMMON if len(self._hashes) else known
+        known = (self._hashes[slots] == hashes[places]) & (self._sharing[slots] <= _COMMON)
         places, slots = places[known], slots[known]
         texts = columns.text_at(places)
         inside = columns.inside(places, texts)
@@ -235,7 +204,7 @@ class Index:
         starts = np.flatnonzero(np.concatenate([[True], pair[1:] != pair[:-1]]))
         sizes = np.diff(np.concatenate([starts, [len(pair)]]))
         text, entry = np.divmod(pair[starts], len(self))
-        shorter = np.minimum(columns.lengths[text], self.lengths[entry])
+        shorter = np.minimum(columns.lengths[text], self._columns.lengths[entry])
         needed = np.clip(np.ceil(_RUNS_PER_WORD * shorter), _FEWEST, _MOST)
         kept = np.flatnonzero((sizes >= needed) & (shorter >= SHORTEST))
         own = columns.offsets[text[kept]]
@@ -250,34 +219,18 @@ class Index:
         sharing: NDArray[np.int64] = self._sharing[np.searchsorted(self._hashes, hashes)]
         return sharing
 
-    def _entry(self, entry: int) -> _Known:
-        """The words of an evaluation text and their runs, made once while there is room."""
+    def _entry(self, entry: int) -> tuple[Words, list[Words], list[Words]]:
+        """Words of an evaluation text, their runs of three and of n; kept while there is room."""
         if entry not in self._known:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
             own = tuple(words(self.texts[entry]))
-            self._known[entry] = _Known(own, _runs(own, SHINGLE), _runs(own, self.ngram))
+            self._known[entry] = own, _runs(own, SHINGLE), _runs(own, self.ngram)
         return self._known[entry]
 
 
-_SAME = Overlap("exact", 1.0, 1.0, 1.0, 1.0)
-
-
-def _shingles(columns: WordColumns) -> tuple[Hashes, Places]:
-    hashes = columns.shingles()
-    places = np.arange(len(hashes))
-    texts = columns.text_at(places)
-    inside = columns.inside(places, texts)
-    return hashes[inside], texts[inside]
-
-
-def _grouped(
-    proposed: NDArray[np.int64],
-) -> Iterable[tuple[int, list[tuple[int, int, int]]]]:
-    groups: dict[int, list[tuple[int, int, int]]] = {}
-    for text, entry, first, last in proposed.tolist():
-        groups.setdefault(text, []).append((entry, first, last))
-    return groups.items()
+def _filter_places(hashes: Hashes) -> Places:
+    return (hashes >> np.uint64(64 - _FILTER_BITS)).view(np.int64)
 
 
 def _runs(sequence: Words, size: int) -> list[Words]:
@@ -304,3 +257,70 @@ def _covered(shared: NDArray[np.bool_], size: int, length: int) -> float:
     change[: len(shared)] += shared
     change[size : size + len(shared)] -= shared
     return float((np.cumsum(change)[:length] > 0).mean())
+
+
+@dataclass(frozen=True, eq=False)
+class WordColumns:
+    """The words of text `i` are `keys[offsets[i]:offsets[i + 1]]`."""
+
+    keys: Hashes
+    offsets: Places
+
+    @cached_property
+    def lengths(self) -> Places:
+        """Words of every text."""
+        return np.diff(self.offsets)
+
+    def shingles(self) -> Hashes:
+        """A hash for the run of three words that begins at each word but the last two.
+
+        Runs that reach into the next text are among them: see `inside`.
+        """
+        keys = self.keys
+        if len(keys) < SHINGLE:
+            return np.empty(0, dtype=np.uint64)
+        hashes: Hashes = keys[:-2] * _FIRST
+        hashes += keys[1:-1]
+        hashes ^= hashes >> _HALF
+        hashes *= _SECOND
+        hashes += keys[2:]
+        hashes ^= hashes >> _HALF
+        hashes *= _LAST
+        return hashes
+
+    def text_at(self, places: Places) -> Places:
+        """Which text each word belongs to."""
+        return np.searchsorted(self.offsets, places, side="right") - 1
+
+    def inside(self, places: Places, texts: Places) -> NDArray[np.bool_]:
+        """Whether the shingle at each place ends in the text that it begins in."""
+        within: NDArray[np.bool_] = places + SHINGLE <= self.offsets[texts + 1]
+        return within
+
+    def whole(self) -> Hashes:
+        """A hash of all words of each text, in their order."""
+        place = np.arange(len(self.keys), dtype=np.uint64)
+        place -= np.repeat(self.offsets[:-1], self.lengths).astype(np.uint64)
+        turned = (self.keys + place * _FIRST) * _SECOND
+        turned ^= turned >> _HALF
+        turned *= _LAST
+        total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(turned, dtype=np.uint64)])
+        sums: Hashes = total[self.offsets[1:]] - total[self.offsets[:-1]]
+        return sums
+
+
+def word_columns(texts: Sequence[str]) -> WordColumns:
+    """The words of `exclusions.words` for every text, as numbers."""
+    rows = [text.encode() if text.isascii() else " ".join(words(text)).encode() for text in texts]
+    lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+    block = b"".join([b"\n", b"\n".join(rows), b"\n" * PADDING]).translate(_FOLDED)
+    data = np.frombuffer(block, dtype=np.uint8)
+    edges = np.flatnonzero(np.diff((data != 0).view(np.int8))) + 1
+    starts, ends = edges[0::2], edges[1::2]
+    keys = word_keys(data, starts, ends)
+    keys *= _FIRST
+    keys ^= keys >> _HALF
+    keys *= _SECOND
+    row_ends = np.cumsum(lengths + 1)
+    offsets = np.concatenate([[0], np.searchsorted(starts, row_ends)]).astype(np.int64)
+    return WordColumns(keys, offsets)

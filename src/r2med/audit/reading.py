@@ -10,7 +10,8 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, Literal
 
 from r2med.audit.files import RECORDS, Piece, table_reader
@@ -80,6 +81,7 @@ class Reading:
 
     def problem(self, message: str) -> None:
         """Count a row that cannot be read."""
+        self.rows += 1
         self.unreadable += 1
         if len(self.problems) < _LISTED:
             self.problems.append(message)
@@ -139,7 +141,6 @@ def _json_lines(piece: Piece, block: bytes, reading: Reading) -> Iterator[tuple[
             if not isinstance(record, dict | list | str):
                 raise ValueError(f"the line is {described(record)}, expected an object")
         except (ValueError, RecursionError) as error:
-            reading.rows += 1
             what = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
             reading.problem(f"{piece.file.path}, line {number}: not a JSON object ({what}).")
             continue
@@ -149,16 +150,15 @@ def _json_lines(piece: Piece, block: bytes, reading: Reading) -> Iterator[tuple[
 def _paragraphs(piece: Piece, block: bytes) -> Iterator[tuple[int, int, Any]]:
     """Paragraphs where blank lines part them; else every line is a text."""
     lines = block.decode("utf-8", "replace").split("\n")
-    filled = [bool(line.strip()) for line in lines]
-    if all(filled[:-1]):
-        yield from ((piece.first + at, 1, line) for at, line in enumerate(lines) if filled[at])
-        return
-    start = 0
-    for place in range(len(lines) + 1):
-        if place == len(lines) or not filled[place]:
-            if place > start:
-                yield piece.first + start, place - start, "\n".join(lines[start:place])
-            start = place + 1
+    parted = not all(line.strip() for line in lines[:-1])
+    number = piece.first
+    for filled, group in groupby(lines, key=lambda line: bool(line.strip())):
+        part = list(group)
+        if filled and parted:
+            yield number, len(part), "\n".join(part)
+        elif filled:
+            yield from ((number + at, 1, line) for at, line in enumerate(part))
+        number += len(part)
 
 
 def _table_rows(piece: Piece, block: bytes, reading: Reading) -> Iterator[tuple[int, int, Any]]:
@@ -169,7 +169,6 @@ def _table_rows(piece: Piece, block: bytes, reading: Reading) -> Iterator[tuple[
         try:
             cells = next(table, None)
         except csv.Error as error:
-            reading.rows += 1
             reading.problem(f"{piece.file.path}, line {piece.first + before}: {error}.")
             cells = []
         if cells is None:
@@ -178,7 +177,6 @@ def _table_rows(piece: Piece, block: bytes, reading: Reading) -> Iterator[tuple[
         if not any(cells) or (number == 1 and tuple(cells) == piece.header):
             continue
         if piece.header and len(cells) != len(piece.header):
-            reading.rows += 1
             reading.problem(
                 f"{piece.file.path}, line {number}: {len(cells)} columns, "
                 f"expected {len(piece.header)}."
@@ -223,7 +221,7 @@ def _collect(
 def _chosen(text: Text, wanted: Mapping[str, Role | None]) -> Text | None:
     for name in (text.field, text.field.rpartition(".")[2]):
         if name in wanted:
-            return Text(text.field, wanted[name] or text.role, text.text)
+            return replace(text, role=wanted[name] or text.role)
     return None
 
 

@@ -17,18 +17,20 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from r2med.append import AppendFile
 from r2med.atomic import seal, unseal
+from r2med.audit.evaluation import Matcher
 from r2med.audit.exclusions import words
 from r2med.audit.files import Piece, TrainingFile, pieces
 from r2med.audit.matching import SHORTEST, Match
-from r2med.audit.reading import Reading, Row, rows
+from r2med.audit.reading import Reading, Row, Text, rows
 from r2med.errors import DamagedError, DataError
 from r2med.retrieve.conditions import Progress
 
@@ -62,20 +64,6 @@ class Hit:
     boilerplate: bool = False
     short: bool = False
     """Whether the equal texts are too short to say anything."""
-
-
-class Matcher(Protocol):
-    """What compares training texts with evaluation texts; it is sent to every process."""
-
-    @property
-    def identity(self) -> str:
-        """All that decides its answers."""
-
-    def matches(self, texts: Sequence[str]) -> list[Match]:
-        """All evaluation texts that some training texts match."""
-
-    def named(self, marks: Sequence[str]) -> list[int]:
-        """The evaluation texts whose source a row's ids and titles name."""
 
 
 @dataclass(frozen=True)
@@ -163,24 +151,11 @@ class _Work:
             for text in row.texts:
                 for match in by_text.get(numbers[text.text], ()):
                     matched.add(match.entry)
-                    yield Hit(
-                        file,
-                        row.number,
-                        text.field,
-                        text.role,
-                        match.entry,
-                        match.kind,
-                        head(text.text, match.at),
-                        match.measures,
-                        match.boilerplate,
-                        match.kind == "exact" and len(words(text.text)) < SHORTEST,
-                    )
-            if row.marks:
-                first = row.texts[0]
-                for entry in self.matcher.named(row.marks):
-                    if entry not in matched:
-                        kind, shown = "same source", head(first.text)
-                        yield Hit(file, row.number, first.field, first.role, entry, kind, shown)
+                    yield hit_of(file, row.number, text, match)
+            named = self.matcher.evaluation.named(row.marks) if row.marks else []
+            for entry in named:
+                if entry not in matched:
+                    yield hit_of(file, row.number, row.texts[0], Match(0, entry, "same source"))
 
 
 def _few_texts(hits: Iterable[Hit], kept: Counter[tuple[int, str]]) -> Iterator[Hit]:
@@ -213,8 +188,10 @@ class _Log:
         return self._done.get((piece.file.name, piece.number))
 
     def add(self, piece: Piece, outcome: dict[str, Any]) -> None:
-        row = {"file": piece.file.name, "piece": piece.number, "outcome": outcome}
-        self._file.append(seal(row, indent=None).encode())
+        """Keep the outcome of a piece that is not there yet."""
+        if self.get(piece) is None:
+            row = {"file": piece.file.name, "piece": piece.number, "outcome": outcome}
+            self._file.append(seal(row, indent=None).encode())
 
     def close(self) -> None:
         self._file.close()
@@ -234,42 +211,32 @@ def _outcomes(
     todo: Iterable[Piece], log: _Log, work: _Work, processes: int
 ) -> Iterator[tuple[Piece, dict[str, Any]]]:
     """Every piece with its outcome; at most a few pieces are held at a time."""
-    if processes < 2:
-        for piece in todo:
-            outcome = log.get(piece)
-            if outcome is None:
-                outcome = work.outcome(piece)
-                log.add(piece, outcome)
-            yield piece, outcome
-        return
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(work,))
-    waiting: deque[tuple[Piece, Future[dict[str, Any]]]] = deque()
+    pool, most = None, 0
+    if processes > 1:
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(work,))
+        most = _WAITING * processes
+    waiting: deque[tuple[Piece, Callable[[], dict[str, Any]]]] = deque()
+
+    def finished() -> tuple[Piece, dict[str, Any]]:
+        piece, ask = waiting.popleft()
+        outcome = log.get(piece) or ask()
+        log.add(piece, outcome)
+        return piece, outcome
+
     try:
         for piece in todo:
-            coming: Future[dict[str, Any]] = Future()
-            known = log.get(piece)
-            if known is None:
-                coming = pool.submit(_outcome, piece)
-            else:
-                coming.set_result(known)
-            waiting.append((piece, coming))
-            while len(waiting) > _WAITING * processes:
-                yield _finished(waiting, log)
+            outcome: Callable[[], dict[str, Any]] = partial(work.outcome, piece)
+            if pool is not None and log.get(piece) is None:
+                outcome = pool.submit(_outcome, piece).result
+            waiting.append((piece, outcome))
+            while len(waiting) > most:
+                yield finished()
         while waiting:
-            yield _finished(waiting, log)
+            yield finished()
     finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _finished(
-    waiting: deque[tuple[Piece, Future[dict[str, Any]]]], log: _Log
-) -> tuple[Piece, dict[str, Any]]:
-    piece, coming = waiting.popleft()
-    outcome = coming.result()
-    if log.get(piece) is None:
-        log.add(piece, outcome)
-    return piece, outcome
+        if pool is not None:
+            pool.shutdown(cancel_futures=True)
 
 
 _work: _Work | None = None
@@ -305,9 +272,24 @@ def _key(files: Sequence[TrainingFile], matcher: Matcher, fields: Sequence[str])
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
-def head(text: str, at: int = 0) -> str:
-    """As much of a text as evidence keeps, from shortly before the word `at`."""
-    if at > _BEFORE:
-        starts = (match.start() for match in _WORDS.finditer(text))
-        text = f"… {text[next(islice(starts, at - _BEFORE, None), 0) :]}"
-    return text if len(text) <= _SHOWN else text[:_SHOWN].rsplit(" ", 1)[0] + " …"
+def hit_of(file: str, row: int, text: Text, match: Match) -> Hit:
+    """A match as evidence: as much of the text as is kept, from shortly before what it shares."""
+    shown = text.text
+    if match.at > _BEFORE:
+        starts = (word.start() for word in _WORDS.finditer(shown))
+        shown = f"… {shown[next(islice(starts, match.at - _BEFORE, None), 0) :]}"
+    if len(shown) > _SHOWN:
+        shown = shown[:_SHOWN].rsplit(" ", 1)[0] + " …"
+    short = match.kind == "exact" and len(words(text.text)) < SHORTEST
+    return Hit(
+        file,
+        row,
+        text.field,
+        text.role,
+        match.entry,
+        match.kind,
+        shown,
+        match.measures,
+        match.boilerplate,
+        short,
+    )

@@ -3,34 +3,49 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r2med.audit.evaluation import Evaluation, Role, TextMatcher, evaluation
-from r2med.audit.files import TrainingFile, training_files
+from r2med.audit.evaluation import (
+    Evaluation,
+    ExclusionMatcher,
+    Matcher,
+    Role,
+    TextMatcher,
+    evaluation,
+)
+from r2med.audit.exclusions import words
+from r2med.audit.files import TrainingFile, pieces, training_files
 from r2med.audit.findings import TaskAudit, task_audits
-from r2med.audit.listed import ExclusionMatcher
-from r2med.audit.matching import NGRAM
-from r2med.audit.neighbours import THRESHOLD, add_neighbours
-from r2med.audit.reading import Reading
-from r2med.audit.scanning import Matcher, Scan, scan
-from r2med.errors import DataError
+from r2med.audit.matching import NGRAM, SHORTEST, Match
+from r2med.audit.reading import Reading, Text, rows
+from r2med.audit.scanning import Hit, Scan, hit_of, scan
+from r2med.errors import DataError, UsageError
 from r2med.measure.intervals import DIFFERENCES, Column, Interval, pooled_interval
 from r2med.results.lookup import newest_by_system
 from r2med.results.overlap import AUDITS as FOLDER
 from r2med.results.overlap import write_audit
 from r2med.results.record import Result
 from r2med.retrieve.conditions import Conditions, Progress, Tell
+from r2med.retrieve.dense.embed import unit
+from r2med.retrieve.dense.retriever import DenseRetriever
+from r2med.systems.build import System
+from r2med.systems.stages import Retrieval
 from r2med.tabular import Tabular, table_of
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: Cosine from which two texts are neighbours, unless chosen otherwise.
+THRESHOLD = 0.9
+_BATCH = 4096
 _FIELDS_SHOWN = 20
 _COLUMNS: dict[str, type] = {
     **dict.fromkeys(("task", "role", "id", "kind"), str),
@@ -146,14 +161,13 @@ def audit_training(
     `results`, so that it goes on where it was killed; `force` begins anew.
     """
     files = training_files(training)
-    matcher: Matcher
-    if exclusions is not None:
-        listed = ExclusionMatcher.read(exclusions)
-        matcher, wanted = listed, listed.evaluation
-    else:
-        group = list(tasks)
-        wanted = evaluation(group, against, sample=sample)
-        matcher = TextMatcher(wanted, ngram=ngram)
+    group = [] if exclusions else list(tasks)
+    matcher: Matcher = (
+        ExclusionMatcher(exclusions)
+        if exclusions
+        else TextMatcher(evaluation(group, against, sample=sample), ngram=ngram)
+    )
+    wanted = matcher.evaluation
     found = scan(
         files,
         matcher,
@@ -164,17 +178,12 @@ def audit_training(
         progress=progress,
     )
     _tell_problems(found, tell)
-    if neighbours is not None and exclusions is None:
-        add_neighbours(
-            found,
-            files,
-            wanted,
-            group[0],
-            neighbours,
-            threshold=threshold,
-            fields=fields,
-            conditions=Conditions(progress=progress, tell=tell),
-        )
+    if neighbours is not None and group:
+        conditions = Conditions(progress=progress, tell=tell)
+        near = _Neighbours(wanted, group[0], _retriever(neighbours, conditions), threshold)
+        known = {(hit.file, hit.row, hit.entry) for hit in found.hits}
+        hits = (hit for file in files for hit in near.hits(file, fields))
+        found.hits += [hit for hit in hits if (hit.file, hit.row, hit.entry) not in known]
     audits = task_audits(wanted, found)
     audit = Audit(
         training=name or Path(training[0]).resolve().name,
@@ -193,6 +202,54 @@ def audit_training(
         own = {"training": audit.training, "created": audit.created, "rows": audit.rows}
         write_audit(results, {**own, **asdict(task)})
     return audit
+
+
+class _Neighbours:
+    """Finds training texts that mean the same in other words, for an encoder.
+
+    Both sides are encoded as documents without instructions, so that equal texts have a cosine of
+    1. Vectors are kept, so an interrupted run encodes nothing twice. `task` only says how texts
+    are put to the encoder.
+    """
+
+    def __init__(
+        self, wanted: Evaluation, task: Task, retriever: DenseRetriever, threshold: float
+    ) -> None:
+        self.task, self.retriever, self.threshold = task, retriever, threshold
+        self.entries = [n for n, text in enumerate(wanted.texts) if len(words(text)) >= SHORTEST]
+        if self.entries:
+            self.own = self._vectors([wanted.texts[entry] for entry in self.entries])
+
+    def hits(self, file: TrainingFile, fields: Sequence[str]) -> Iterator[Hit]:
+        """Texts of a file that are near an evaluation text, both of at least eight words."""
+        texts = _long_texts(file, fields)
+        while self.entries and (batch := list(islice(texts, _BATCH))):
+            cosines = self._vectors([text.text for _, text in batch]) @ self.own.T
+            for place, column in zip(*np.nonzero(cosines >= self.threshold), strict=True):
+                number, text = batch[place]
+                cosine = {"cosine": round(float(cosines[place, column]), 4)}
+                match = Match(0, self.entries[column], "neighbour", cosine)
+                yield hit_of(file.name, number, text, match)
+
+    def _vectors(self, texts: Sequence[str]) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+        encoded = self.retriever.encode(self.task, "document", texts, instructed=False)
+        return unit(encoded.matrix())
+
+
+def _retriever(encoder: str, conditions: Conditions) -> DenseRetriever:
+    stage = System.from_spec(encoder, conditions).stage
+    if not isinstance(stage, Retrieval) or not isinstance(stage.retriever, DenseRetriever):
+        raise UsageError(f"--neighbours {encoder!r} is not an encoder; try minilm or wordllama.")
+    return stage.retriever
+
+
+def _long_texts(file: TrainingFile, fields: Sequence[str]) -> Iterator[tuple[int, Text]]:
+    with suppress(DataError):  # the scan has named the file
+        for piece in pieces(file):
+            for row in rows(piece, Reading(), fields):
+                for text in row.texts:
+                    if len(words(text.text)) >= SHORTEST:
+                        yield row.number, text
 
 
 def _tell_problems(found: Scan, tell: Tell) -> None:

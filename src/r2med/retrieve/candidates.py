@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from r2med.errors import DataError, MissingError, UsageError, nearest
 from r2med.runs import Run
 from r2med.tasks.fetch.provenance import NANO_CONFIGS, split_files
+from r2med.tasks.reading.lines import arrow_errors
 from r2med.tasks.task import Task
 
 #: Candidates of a published hybrid list; what stands below was put there as a safeguard.
@@ -112,10 +113,8 @@ def split_of(task: Task) -> str:
 
 def _read(file: Path) -> tuple[pa.LargeStringArray, pa.LargeStringArray, NDArray[np.int64]]:
     """Query id, document id and 1-based rank of every entry, in file order."""
-    try:
+    with arrow_errors(file):
         table = pq.read_table(file)
-    except (OSError, pa.ArrowException) as problem:
-        raise DataError(f"{file}: not a readable Parquet file ({problem}).") from problem
     for column in _COLUMNS:
         if column not in table.column_names:
             raise DataError(f"{file}: column {column!r} is missing; {_EXPECTED}")

@@ -119,6 +119,19 @@ def file_errors(path: Path) -> Iterator[None]:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
+@contextmanager
+def arrow_errors(path: Path, form: str = "Parquet") -> Iterator[None]:
+    """The same for files that Arrow reads; one that it cannot read is damaged or something else."""
+    import pyarrow as pa
+
+    try:
+        with file_errors(path):
+            yield
+    except pa.ArrowException as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise DataError(f"{path}: not a readable {form} file ({reason}).") from error
+
+
 def content(path: Path) -> Iterator[bytes]:
     """The bytes of a file in pieces of bounded size, unpacked where it is packed."""
     with path.open("rb", buffering=0) as handle:

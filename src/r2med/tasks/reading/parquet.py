@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from r2med.errors import DataError
 from r2med.tasks.reading.fields import LARGEST_SCORE, NUMBER_WORDS, Field, Rows
-from r2med.tasks.reading.lines import file_errors
+from r2med.tasks.reading.lines import arrow_errors
 
 
 def read_parquet(
@@ -39,14 +39,10 @@ def _shard(
     path: Path, shapes: Sequence[Sequence[Field]], content: bytes | None
 ) -> dict[str, pa.Array]:
     source = path if content is None else pa.BufferReader(content)
-    try:
-        with file_errors(path), pq.ParquetFile(source) as file:
-            names = file.schema_arrow.names
-            fields = _spelling(names, shapes)
-            table = file.read(columns=[field.name for field in fields if field.name in names])
-    except pa.ArrowException as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise DataError(f"{path}: not a readable Parquet file ({reason}).") from error
+    with arrow_errors(path), pq.ParquetFile(source) as file:
+        names = file.schema_arrow.names
+        fields = _spelling(names, shapes)
+        table = file.read(columns=[field.name for field in fields if field.name in names])
     return {field.column: _column(table, field, path, names) for field in fields}
 
 
