@@ -183,7 +183,7 @@ def audit_training(
         near = _Neighbours(wanted, group[0], _retriever(neighbours, conditions), threshold)
         known = {(hit.file, hit.row, hit.entry) for hit in found.hits}
         hits = (hit for file in files for hit in near.hits(file, fields))
-        found.hits += [hit for hit in hits if (hit.file, hit.row, hit.entry) not in known]
+        found.hits.extend(hit for hit in hits if (hit.file, hit.row, hit.entry) not in known)
     audits = task_audits(wanted, found)
     audit = Audit(
         training=name or Path(training[0]).resolve().name,
