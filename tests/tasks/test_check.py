@@ -12,7 +12,14 @@ from r2med.tasks.check import check
 from r2med.tasks.importing import import_tables
 from r2med.tasks.load import load_task
 from tests.cli.running import run
-from tests.tasks.writing import LAYOUTS, Written, write_beir, write_lines, write_r2med
+from tests.tasks.writing import (
+    LAYOUTS,
+    Written,
+    write_beir,
+    write_lines,
+    write_parquet,
+    write_r2med,
+)
 
 
 def faulty(folder: Path) -> Path:
@@ -50,6 +57,28 @@ def test_a_check_lists_every_problem_with_file_line_and_id(tmp_path: Path) -> No
         ("qrels.txt", 4, "1 d99", 'there is no document "d99"'),
         ("qrels.txt", 5, None, "3 fields, expected 4."),
         ("qrels.txt", 6, None, "the score is 'x', expected a whole number."),
+    ]
+
+
+def test_a_check_of_parquet_lists_every_problem_with_shard_row_and_id(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus"
+    write_parquet(corpus / "t-00000-of-00002.parquet", _id=["d1", "", "d2"], text=["x", "y", None])
+    write_parquet(corpus / "t-00001-of-00002.parquet", _id=["d1", "d3"], text=["z", " "])
+    write_parquet(tmp_path / "queries" / "t.parquet", _id=[1, 1, 2], title=["a", "b", "c"])
+    scores = [1.0, 0.5, 1.0]
+    pairs = {"query__id": ["1", "1", None], "corpus__id": ["d1", "d3", "d9"]}
+    write_parquet(tmp_path / "qrels" / "t.parquet", **pairs, score=scores)
+
+    problems = check(tmp_path).problems
+
+    assert [(Path(each.file).name, each.line, each.id, each.problem) for each in problems] == [
+        ("t-00000-of-00002.parquet", 2, None, 'column "_id" is empty.'),
+        ("t-00000-of-00002.parquet", 3, "d2", 'column "text" is null.'),
+        ("t-00001-of-00002.parquet", 1, "d1", "this document id was already used in row 1"),
+        ("t-00001-of-00002.parquet", 2, "d3", "the document has no text"),
+        ("t.parquet", None, None, 'column "text" is missing (the file has "_id", "title").'),
+        ("t.parquet", 2, "1", 'column "score" is 0.5, expected a whole number.'),
+        ("t.parquet", 3, None, 'column "query-id" is null.'),
     ]
 
 

@@ -25,7 +25,6 @@ def check(
 
     from r2med.report.console import console, echo_json
     from r2med.report.own_data import problem_grid, summary
-    from r2med.tasks.check import all_problems
     from r2med.tasks.check import check as check_one
     from r2med.tasks.reading.source import split_selection, task_folders
 
@@ -34,7 +33,7 @@ def check(
         path, split = split_selection(folder)
         places += [folder] if split or not path.is_dir() else task_folders(path)
     checked = [check_one(place) for place in places]
-    problems = all_problems(checked)
+    problems = [problem for each in checked for problem in each.problems]
     if as_json:
         echo_json([asdict(problem) for problem in problems])
     else:

@@ -5,7 +5,8 @@ What does not stop a load but matters to a reader of the scores is counted in `F
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +16,27 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError
 from r2med.tasks.reading import fields
-from r2med.tasks.reading.fields import Rows
+from r2med.tasks.reading.fields import Complain, Field, Rows, stop
 from r2med.tasks.reading.jsonl import read_jsonl
-from r2med.tasks.reading.judgements import holds_json, read_judgement_lines
+from r2med.tasks.reading.judgements import read_judgements
 from r2med.tasks.reading.source import Source
 from r2med.tasks.task import Corpus, Judgements, Queries
 
 #: Letters by which texts are told apart before they are compared as a whole.
 _COMPARED = 16
+#: The parts of a task, as `Source` names their files.
+PARTS = ("corpus", "queries", "judgements")
+_JSONL: dict[tuple[str, str], Sequence[Field]] = {
+    ("r2med", "corpus"): fields.DOCUMENT,
+    ("r2med", "queries"): fields.QUERY,
+    ("beir", "corpus"): fields.BEIR_DOCUMENT,
+    ("beir", "queries"): fields.BEIR_QUERY,
+}
+_PARQUET: dict[str, Sequence[Sequence[Field]]] = {
+    "corpus": (fields.BEIR_QUERY[:2], fields.DOCUMENT),
+    "queries": (fields.BEIR_QUERY, fields.QUERY),
+    "judgements": (fields.BEIR_JUDGEMENT, fields.JUDGEMENT),
+}
 
 
 @dataclass(frozen=True)
@@ -97,62 +111,36 @@ class Collection:
 
 def read_collection(source: Source) -> Collection:
     """The task in its files, checked; every error names file, line or row, and field."""
-    documents, queries, judgements = _READERS[source.layout](source)
-    for rows, files, what in (
-        (documents, source.corpus, "documents"),
-        (queries, source.queries, "queries"),
-        (judgements, source.judgements, "judgements"),
-    ):
+    documents, queries, judgements = (read_part(source, part) for part in PARTS)
+    for rows, part in ((documents, "corpus"), (queries, "queries"), (judgements, "judgements")):
         if not len(rows):
-            raise DataError(f"{files[0]} holds no {what}.")
+            what = "documents" if part == "corpus" else part
+            raise DataError(f"{getattr(source, part)[0]} holds no {what}.")
     return _collect(documents, queries, judgements, only_judged=source.layout == "beir")
 
 
-def _read_r2med(source: Source) -> tuple[Rows, Rows, Rows]:
-    return (
-        read_jsonl(source.corpus[0], fields.DOCUMENT),
-        read_jsonl(source.queries[0], fields.QUERY),
-        _read_judgements(source.judgements[0]),
-    )
+def read_part(source: Source, part: str, complain: Complain = stop) -> Rows:
+    """The documents, queries or judgements of a task, each in the way of its layout."""
+    files: tuple[Path, ...] = getattr(source, part)
+    if source.layout == "parquet":
+        from r2med.tasks.reading.parquet import read_parquet
 
-
-def _read_judgements(path: Path) -> Rows:
-    """By name, or by content where a text file may hold either form."""
-    if ".jsonl" in path.suffixes or holds_json(path):
-        return read_jsonl(path, fields.JUDGEMENT)
-    return read_judgement_lines(path)
-
-
-def _read_beir(source: Source) -> tuple[Rows, Rows, Rows]:
-    documents = read_jsonl(source.corpus[0], fields.BEIR_DOCUMENT)
-    columns = {"id": documents.columns["id"], "text": _titled(documents)}
-    return (
-        Rows(columns, documents.place, documents.repaired),
-        read_jsonl(source.queries[0], fields.BEIR_QUERY),
-        read_judgement_lines(source.judgements[0]),
-    )
+        return read_parquet(files, *_PARQUET[part], complain=complain)
+    if part == "judgements":
+        return read_judgements(files[0], complain)
+    rows = read_jsonl(files[0], _JSONL[source.layout, part], complain)
+    if "title" not in rows.columns:
+        return rows
+    return replace(rows, columns={"id": rows.columns["id"], "text": _titled(rows)})
 
 
 def _titled(documents: Rows) -> pa.LargeStringArray:
     """Title, a space and the text, as BEIR's own tools join them; either may be empty."""
-    texts, titles = documents.columns["text"], documents.columns["title"]
-    alone = pc.or_(pc.is_null(titles), pc.equal(texts, ""))
+    title, text = documents.columns["title"], documents.columns["text"]
+    alone = pc.or_(pc.is_null(title), pc.equal(text, ""))
     gaps = pc.if_else(alone, "", " ").cast(pa.large_string())
     nothing = pa.scalar("", pa.large_string())
-    return pc.binary_join_element_wise(pc.fill_null(titles, ""), gaps, texts, nothing)
-
-
-def _read_parquet(source: Source) -> tuple[Rows, Rows, Rows]:
-    from r2med.tasks.reading.parquet import read_parquet
-
-    return (
-        read_parquet(source.corpus, fields.BEIR_QUERY[:2], fields.DOCUMENT),
-        read_parquet(source.queries, fields.BEIR_QUERY, fields.QUERY),
-        read_parquet(source.judgements, fields.BEIR_JUDGEMENT, fields.JUDGEMENT),
-    )
-
-
-_READERS = {"r2med": _read_r2med, "beir": _read_beir, "parquet": _read_parquet}
+    return pc.binary_join_element_wise(pc.fill_null(title, ""), gaps, text, nothing)
 
 
 def _collect(documents: Rows, queries: Rows, judgements: Rows, *, only_judged: bool) -> Collection:

@@ -1,12 +1,15 @@
-"""The fields that files of each kind have: what is read, under which name, and as what."""
+"""The fields that files of each kind have, the rows they become, and who hears what is wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
+
+from r2med.errors import DataError
 
 #: id: a non-empty string or an integer; text: a string; note: anything, or nothing;
 #: score: a whole number, 1 where it is missing; number: any number, null where the column is.
@@ -25,19 +28,44 @@ class Field:
     kind: Kind
 
 
+class Where(NamedTuple):
+    """A line or row of a file, counted from 1; without a number, the file as a whole."""
+
+    file: Path
+    number: int | None = None
+    unit: str = "line"
+
+    def __str__(self) -> str:
+        return str(self.file) if self.number is None else f"{self.file}, {self.unit} {self.number}"
+
+
+#: Hears what is wrong, where, and the id that stands there; the rest of the file is read if it
+#: returns.
+Complain = Callable[[DataError, Where, object], None]
+
+
+def stop(error: DataError, where: Where, id: object) -> None:
+    """End the reading at the first thing that is wrong."""
+    raise error
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What a file holds, as columns, with `place` to name the line or row a value came from.
+    """What a file holds, as columns, with `where` to name the line or row a value came from.
 
     `repaired` counts texts in which half a surrogate pair had to be replaced by U+FFFD.
     """
 
     columns: Mapping[str, pa.Array]
-    place: Callable[[int], str]
+    where: Callable[[int], Where]
     repaired: int = 0
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
+
+    def place(self, row: int) -> str:
+        """Where a row came from, in words."""
+        return str(self.where(row))
 
 
 _NOTES = tuple(Field(name, name, "note") for name in ("answer", "body_system", "reasoning"))
@@ -59,7 +87,7 @@ BEIR_JUDGEMENT = (
 )
 
 
-def record_hint(fields: tuple[Field, ...]) -> str:
+def record_hint(fields: Sequence[Field]) -> str:
     """How a line should look, for the second line of an error."""
     shown = {"id": '"..."', "text": '"..."', "score": "1"}
     pairs = [f'"{field.name}": {shown[field.kind]}' for field in fields if field.kind in shown]

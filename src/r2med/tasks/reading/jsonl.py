@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,16 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from r2med.errors import DataError
-from r2med.tasks.reading.fields import LARGEST_SCORE, NUMBER_WORDS, Field, Rows, record_hint
+from r2med.tasks.reading.fields import (
+    LARGEST_SCORE,
+    NUMBER_WORDS,
+    Complain,
+    Field,
+    Rows,
+    Where,
+    record_hint,
+    stop,
+)
 from r2med.tasks.reading.lines import blocks, lines
 
 _PARSE_BYTES = 1 << 20
@@ -28,16 +38,16 @@ class _OddError(Exception):
     """Something the fast way cannot vouch for; the exact way reads it or names what is wrong."""
 
 
-def read_jsonl(path: Path, fields: Sequence[Field]) -> Rows:
+def read_jsonl(path: Path, fields: Sequence[Field], complain: Complain = stop) -> Rows:
     """The fields of every line, as columns; an error names file, line and field.
 
     Nothing is built per line unless Arrow's parser stumbles or a value looks wrong: then every
     line is read again with the standard library, which decides.
     """
     try:
-        return Rows(_parsed(path, fields), lambda row: _place(path, row))
+        return Rows(_parsed(path, fields), _lines_of_rows(path))
     except (pa.ArrowInvalid, _OddError):
-        return read_exactly(path, fields)
+        return read_exactly(path, fields, complain)
 
 
 def _parsed(path: Path, fields: Sequence[Field]) -> dict[str, pa.Array]:
@@ -95,29 +105,50 @@ def _column(chunks: list[pa.Array], field: Field) -> pa.Array:
     return texts
 
 
-def _place(path: Path, row: int) -> str:
-    """The line of a row; where objects share or span lines, only the row is sure."""
-    numbers = [number for number, line in lines(path) if line.lstrip().startswith(b"{")]
-    return f"{path}, line {numbers[row]}" if row < len(numbers) else f"{path}, row {row + 1}"
+def _lines_of_rows(path: Path) -> Callable[[int], Where]:
+    """The line of each row; where objects share or span lines, only the row is sure."""
+
+    @cache
+    def numbers() -> list[int]:
+        return [number for number, line in lines(path) if line.lstrip().startswith(b"{")]
+
+    def where(row: int) -> Where:
+        known = row < len(numbers())
+        return Where(path, numbers()[row]) if known else Where(path, row + 1, "row")
+
+    return where
 
 
-def read_exactly(path: Path, fields: Sequence[Field]) -> Rows:
-    """The same columns as the fast way, or the error of the first line that is wrong."""
-    values: dict[str, list[str | int | None]] = {field.column: [] for field in fields}
+def read_exactly(path: Path, fields: Sequence[Field], complain: Complain = stop) -> Rows:
+    """The same columns as the fast way; what is wrong is complained of, line by line."""
+    rows: list[list[str | int | None]] = []
     numbers: list[int] = []
     repaired = 0
     for number, line in lines(path):
-        where = f"{path}, line {number}"
-        record = json_object(line, where, record_hint(tuple(fields)))
-        numbers.append(number)
+        where = Where(path, number)
+        try:
+            record = json_object(line, str(where), record_hint(fields))
+        except DataError as error:
+            complain(error, where, None)
+            continue
+        row: list[str | int | None] = []
         for field in fields:
-            value = field_value(record, field, where, fields)
-            if isinstance(value, str) and _LONE_SURROGATE.search(value):
-                value = _without_surrogates(value, field, where)
-                repaired += 1
-            values[field.column].append(value)
-    columns = {field.column: pa.array(values[field.column], _type(field)) for field in fields}
-    return Rows(columns, lambda row: f"{path}, line {numbers[row]}", repaired)
+            try:
+                value = field_value(record, field, str(where), fields)
+                if isinstance(value, str) and _LONE_SURROGATE.search(value):
+                    value = _without_surrogates(value, field, str(where))
+                    repaired += 1
+                row.append(value)
+            except DataError as error:
+                complain(error, where, record.get(fields[0].name))
+        if len(row) == len(fields):
+            rows.append(row)
+            numbers.append(number)
+    columns = {
+        field.column: pa.array([row[at] for row in rows], _type(field))
+        for at, field in enumerate(fields)
+    }
+    return Rows(columns, lambda row: Where(path, numbers[row]), repaired)
 
 
 def decoded(line: bytes, where: str) -> str:
@@ -206,7 +237,7 @@ def field_value(
         problem += ", expected a string or an integer"
     else:
         problem = f"is {described(value)}, expected a string"
-    raise DataError(f'{where}: field "{field.name}" {problem}.\n{record_hint(tuple(fields))}')
+    raise DataError(f'{where}: field "{field.name}" {problem}.\n{record_hint(fields)}')
 
 
 def _note(value: object) -> str | None:

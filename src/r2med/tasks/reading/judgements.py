@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from r2med.errors import DataError
-from r2med.tasks.reading.fields import NUMBER_WORDS, Rows
-from r2med.tasks.reading.jsonl import decoded, whole_number
+from r2med.tasks.reading.fields import JUDGEMENT, NUMBER_WORDS, Complain, Rows, Where, stop
+from r2med.tasks.reading.jsonl import decoded, read_jsonl, whole_number
 from r2med.tasks.reading.lines import lines
 
 QUERY_NAMES = {"query-id", "query_id", "q_id", "qid", "query"}
@@ -41,53 +41,47 @@ class _Shape:
         return [cell.strip() for cell in line.split("\t")] if self.tabs else line.split()
 
 
-def read_judgement_lines(path: Path) -> Rows:
-    """Query id, document id and score of every line."""
+def read_judgements(path: Path, complain: Complain = stop) -> Rows:
+    """Query id, document id and score of every judgement, be it JSON or text.
+
+    A text file may hold either: qrels.txt is found in both forms.
+    """
+    first = next((line for _, line in lines(path)), b"")
+    if ".jsonl" in path.suffixes or _OBJECT.match(first):
+        return read_jsonl(path, JUDGEMENT, complain)
+    return read_judgement_lines(path, complain)
+
+
+def read_judgement_lines(path: Path, complain: Complain = stop) -> Rows:
+    """Query id, document id and score of every line; the first says how the others look."""
     queries: list[str] = []
     documents: list[str] = []
     scores: list[int] = []
     numbers: list[int] = []
-    reader = JudgementLines(path)
+    shape: _Shape | None = None
     for number, raw in lines(path):
-        if (row := reader.read(number, raw)) is not None:
-            query, document, score = row
-            queries.append(query)
-            documents.append(document)
-            scores.append(score)
-            numbers.append(number)
+        where = Where(path, number)
+        try:
+            line = decoded(raw, str(where)).rstrip("\r\n")
+            if shape is None:
+                shape, header = _shape(line, str(where))
+                if header:
+                    continue
+            cells = _cells(line, shape, str(where))
+            score = 1 if shape.score is None else _score(cells[shape.score], str(where))
+        except DataError as error:
+            complain(error, where, None)
+            continue
+        queries.append(cells[shape.query])
+        documents.append(cells[shape.document])
+        scores.append(score)
+        numbers.append(number)
     columns = {
         "query": pa.array(queries, pa.large_string()),
         "document": pa.array(documents, pa.large_string()),
         "score": pa.array(scores, pa.int32()),
     }
-    return Rows(columns, lambda row: f"{path}, line {numbers[row]}")
-
-
-class JudgementLines:
-    """Reads lines of one file, whose first line says how the others look."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.shape: _Shape | None = None
-
-    def read(self, number: int, raw: bytes) -> tuple[str, str, int] | None:
-        """Query, document and score of a line; None for a header."""
-        where = f"{self.path}, line {number}"
-        line = decoded(raw, where).rstrip("\r\n")
-        if self.shape is None:
-            self.shape, header = _shape(line, where)
-            if header:
-                return None
-        shape = self.shape
-        cells = _cells(line, shape, where)
-        score = 1 if shape.score is None else _score(cells[shape.score], where)
-        return cells[shape.query], cells[shape.document], score
-
-
-def holds_json(path: Path) -> bool:
-    """Whether the first line begins like an object: qrels.txt is found in both forms."""
-    first = next((line for _, line in lines(path)), b"")
-    return _OBJECT.match(first) is not None
+    return Rows(columns, lambda row: Where(path, numbers[row]))
 
 
 def _shape(line: str, where: str) -> tuple[_Shape, bool]:
