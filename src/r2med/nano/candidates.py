@@ -23,7 +23,8 @@ from r2med.runs.run import ordered
 from r2med.systems.build import System
 from r2med.systems.stages import Retrieval
 from r2med.systems.work import Ledger, Work, run_member
-from r2med.tasks.fetch.provenance import NANO_CONFIGS, split_files
+from r2med.tasks.fetch.provenance import NANO_CONFIGS
+from r2med.tasks.reading.source import split_files
 from r2med.tasks.task import Judgements, Task
 
 Role = Literal["bm25", "dense", "reranking_hybrid"]

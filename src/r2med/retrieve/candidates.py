@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError, UsageError, nearest
 from r2med.runs import Run
-from r2med.tasks.fetch.provenance import NANO_CONFIGS, split_files
+from r2med.tasks.fetch.provenance import NANO_CONFIGS
 from r2med.tasks.reading.lines import arrow_errors
+from r2med.tasks.reading.source import split_files
 from r2med.tasks.task import Task
 
 #: Candidates of a published hybrid list; what stands below was put there as a safeguard.

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,15 +28,14 @@ from r2med.errors import DataError, MissingError, R2MedError, UsageError
 from r2med.home import shelf
 from r2med.tasks.fetch.provenance import (
     GENERATIONS,
-    NANO_CANDIDATES,
-    NANO_CONFIGS,
-    R2MED_FILES,
     Origin,
     data_folder,
     holds,
     install,
     is_generations,
+    missing_parts,
     origin_of,
+    parts_of,
     read_provenance,
     sha256_of,
     task_files,
@@ -195,22 +193,10 @@ def _list(
 
 
 def _select(entry: TaskEntry, hub: HubSource, paths: Sequence[str]) -> list[str]:
-    if entry.split is None:
-        groups = {role: list(names) for role, names in R2MED_FILES.items()}
-        chosen = {role: [n for n in names if n in paths][:1] for role, names in groups.items()}
-        required = set(R2MED_FILES)
-    else:
-        stems = {c: f"{c}/{entry.split}" for c in (*NANO_CONFIGS, *NANO_CANDIDATES)}
-        groups = {c: [f"{stem}-*.parquet", f"{stem}.parquet"] for c, stem in stems.items()}
-        chosen = {
-            c: [p for p in paths if any(fnmatchcase(p, pattern) for pattern in patterns)]
-            for c, patterns in groups.items()
-        }
-        required = set(NANO_CONFIGS)
-    for group in sorted(required):
-        if not chosen[group]:
-            raise _lacking(hub, f"{group} for {entry.name}", " or ".join(groups[group]), paths)
-    return [path for files in chosen.values() for path in files]
+    parts = parts_of(entry, paths)
+    for part, expected in sorted(missing_parts(entry, parts).items()):
+        raise _lacking(hub, f"{part} for {entry.name}", expected, paths)
+    return [path for files in parts.values() for path in files]
 
 
 def _select_generations(entry: TaskEntry, hub: HubSource, paths: Sequence[str]) -> list[str]:

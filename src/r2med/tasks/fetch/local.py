@@ -24,15 +24,15 @@ from r2med.atomic import draft_folder
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.home import shelf
 from r2med.tasks.fetch.provenance import (
-    NANO_CANDIDATES,
-    NANO_CONFIGS,
-    R2MED_FILES,
     data_folder,
     install,
     is_generations,
+    missing_parts,
     origin_of,
+    parts_of,
 )
 from r2med.tasks.reading.lines import MAX_FILE, MAX_RATIO, inflated, limit
+from r2med.tasks.reading.source import R2MED_FILES
 from r2med.tasks.registry import TaskEntry, find_suite, find_task
 from r2med.tasks.verify import check_content, check_files
 
@@ -40,7 +40,6 @@ from r2med.tasks.verify import check_content, check_files
 MAX_MEMBERS = 20_000
 _CHUNK = 1 << 20
 _DRIVE = re.compile(r"^[A-Za-z]:")
-_SHARD = re.compile(r"(?P<split>\w+?)(-\d{5}-of-\d{5})?\.parquet")
 #: What the library raises for archives and members that it cannot read.
 _ZIP_ERRORS = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
@@ -239,20 +238,16 @@ def _generations(bundle: _Bundle, folder: PurePosixPath) -> dict[str, _Member]:
 
 
 def _nano_tasks(bundle: _Bundle) -> Iterator[_Find]:
-    splits = {entry.split: entry for entry in find_suite("nano").entries}
-    parts: dict[str, dict[str, _Member]] = {}
-    for member in bundle.members:
-        config, shard = member.path.parent.name, _SHARD.fullmatch(member.path.name)
-        if shard and shard["split"] in splits and config in (*NANO_CONFIGS, *NANO_CANDIDATES):
-            parts.setdefault(shard["split"], {})[f"{config}/{member.path.name}"] = member
-    for split, files in sorted(parts.items()):
-        entry = splits[split]
-        lacking = [c for c in NANO_CONFIGS if not any(p.startswith(f"{c}/") for p in files)]
-        if lacking:
+    members = {f"{each.path.parent.name}/{each.path.name}": each for each in bundle.members}
+    for entry in find_suite("nano").entries:
+        parts = parts_of(entry, members)
+        if not any(parts.values()):
+            continue
+        if lacking := missing_parts(entry, parts):
             raise DataError(
                 f"{bundle.source}: {entry.name} is incomplete, no {' and no '.join(lacking)}."
             )
-        yield _Find(entry, bundle, files)
+        yield _Find(entry, bundle, {path: members[path] for own in parts.values() for path in own})
 
 
 # What zips and folders hold.

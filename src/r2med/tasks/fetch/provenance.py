@@ -8,26 +8,18 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from r2med.atomic import atomic_folder, seal, unseal
 from r2med.errors import DamagedError
 from r2med.home import shelf
+from r2med.tasks.reading.source import R2MED_FILES, split_of_shard
 from r2med.tasks.registry import TaskEntry
 
 DEMO = Path(__file__).parents[1] / "demo"
 FILE = "provenance.json"
-
-#: What a task in the R2MED layout consists of; of each row one file must exist.
-R2MED_FILES: dict[str, tuple[str, ...]] = {
-    "corpus": ("corpus.jsonl", "corpus.jsonl.gz"),
-    "queries": ("query.jsonl", "query.jsonl.gz"),
-    "judgements": tuple(
-        f"qrels.{form}{zipped}" for form in ("jsonl", "txt", "tsv") for zipped in ("", ".gz")
-    ),
-}
 
 #: The configurations of the Nano layout without which a task cannot be scored.
 NANO_CONFIGS = ("corpus", "queries", "qrels")
@@ -64,24 +56,43 @@ def is_present(entry: TaskEntry) -> bool:
 
 def holds(entry: TaskEntry, folder: Path) -> bool:
     """Whether a folder laid out like the entry's own holds all of its data."""
-    if entry.split is not None:
-        return all(split_files(folder, config, entry.split) for config in NANO_CONFIGS)
-    return all(any((folder / n).is_file() for n in names) for names in R2MED_FILES.values())
-
-
-def split_files(folder: Path, config: str, split: str) -> list[Path]:
-    """The Parquet files of one split of one configuration, in shard order."""
-    shards = (folder / config).glob(f"{split}-*.parquet")
-    whole = (folder / config / f"{split}.parquet",)
-    return sorted({*shards, *(file for file in whole if file.is_file())})
+    return not missing_parts(entry, parts_of(entry, _paths(folder)))
 
 
 def task_files(entry: TaskEntry, folder: Path) -> list[Path]:
     """The files in a folder that belong to the task, whichever of them exist."""
+    parts = parts_of(entry, _paths(folder))
+    return [folder / path for files in parts.values() for path in files]
+
+
+def parts_of(entry: TaskEntry, paths: Collection[str]) -> dict[str, list[str]]:
+    """Which of some paths are files of a task, by part; a part may have none.
+
+    Of an R2MED task that is the form of each file that would be read; of a Nano task, which is a
+    split, every shard.
+    """
+    if entry.split is None:
+        return {part: [n for n in names if n in paths][:1] for part, names in R2MED_FILES.items()}
+    own = [path for path in map(PurePosixPath, sorted(paths)) if path.suffix == ".parquet"]
+    own = [path for path in own if split_of_shard(path.stem) == entry.split]
+    return {
+        config: [str(path) for path in own if str(path.parent) == config]
+        for config in (*NANO_CONFIGS, *NANO_CANDIDATES)
+    }
+
+
+def missing_parts(entry: TaskEntry, parts: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The parts that scoring needs and that have no file, with the names that were expected."""
+    names = {part: " or ".join(forms) for part, forms in R2MED_FILES.items()}
     if entry.split is not None:
-        configs = (*NANO_CONFIGS, *NANO_CANDIDATES)
-        return [file for config in configs for file in split_files(folder, config, entry.split)]
-    return [folder / n for names in R2MED_FILES.values() for n in names if (folder / n).is_file()]
+        shards = (f"{entry.split}-*.parquet", f"{entry.split}.parquet")
+        names = {c: " or ".join(f"{c}/{shard}" for shard in shards) for c in NANO_CONFIGS}
+    return {part: expected for part, expected in names.items() if not parts[part]}
+
+
+def _paths(folder: Path) -> set[str]:
+    files = (*folder.glob("*"), *folder.glob("*/*.parquet"))
+    return {file.relative_to(folder).as_posix() for file in files if file.is_file()}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,15 @@ from r2med.home import user_path
 
 Layout = Literal["r2med", "beir", "parquet"]
 
-_QRELS = [f"qrels.{form}{zipped}" for form in ("jsonl", "txt", "tsv") for zipped in ("", ".gz")]
+#: What a task in the R2MED layout consists of; of each row the first file that exists is read.
+R2MED_FILES: dict[str, tuple[str, ...]] = {
+    "corpus": ("corpus.jsonl", "corpus.jsonl.gz"),
+    "queries": ("query.jsonl", "query.jsonl.gz"),
+    "judgements": tuple(
+        f"qrels.{form}{zipped}" for form in ("jsonl", "txt", "tsv") for zipped in ("", ".gz")
+    ),
+}
+_BEIR_QUERIES = ("queries.jsonl", "queries.jsonl.gz")
 _EXPECTED = """\
 A task is one of
   R2MED    corpus.jsonl, query.jsonl and qrels.jsonl (or qrels.txt, qrels.tsv)
@@ -87,15 +95,14 @@ def _check_folder(folder: Path) -> None:
 
 
 def _r2med(folder: Path) -> Source | None:
-    corpus, queries = _first(folder, _jsonl("corpus")), _first(folder, _jsonl("query"))
-    judgements = _first(folder, _QRELS)
+    corpus, queries, judgements = (_first(folder, names) for names in R2MED_FILES.values())
     if not (corpus and queries and judgements):
         return None
     return Source(folder, "r2med", (corpus,), (queries,), (judgements,))
 
 
 def _beir(folder: Path, split: str | None) -> Source | None:
-    corpus, queries = _first(folder, _jsonl("corpus")), _first(folder, _jsonl("queries"))
+    corpus, queries = _first(folder, R2MED_FILES["corpus"]), _first(folder, _BEIR_QUERIES)
     splits = _beir_splits(folder)
     if not (corpus and queries and splits):
         return None
@@ -132,17 +139,23 @@ def _parquet(folder: Path, split: str | None) -> Source | None:
     return Source(folder, "parquet", corpus, queries, judgements, chosen)
 
 
+def split_files(folder: Path, config: str, split: str) -> tuple[Path, ...]:
+    """The Parquet files of one split of one configuration, in shard order."""
+    return _parquet_splits(folder / config).get(split, ())
+
+
 def _parquet_splits(config: Path) -> dict[str, tuple[Path, ...]]:
     """Split to shards: `<split>.parquet`, `<split>-00000-of-00002.parquet`, `<split>/*.parquet`."""
     shards: dict[str, list[Path]] = {}
     for file in sorted(config.glob("*.parquet")):
-        shards.setdefault(_without_shard(file.stem), []).append(file)
+        shards.setdefault(split_of_shard(file.stem), []).append(file)
     for file in sorted(config.glob("*/*.parquet")):
         shards.setdefault(file.parent.name, []).append(file)
     return {split: tuple(files) for split, files in shards.items()}
 
 
-def _without_shard(stem: str) -> str:
+def split_of_shard(stem: str) -> str:
+    """The split that a Parquet file belongs to: its name without -00000-of-00002."""
     head, of, total = stem.rpartition("-of-")
     split, dash, shard = head.rpartition("-")
     return split if of and dash and shard.isdecimal() and total.isdecimal() else stem
@@ -166,11 +179,11 @@ def _no_such_split(folder: Path, split: str, splits: Iterable[str]) -> UsageErro
 def _missing(folder: Path) -> str:
     """What the layout that is nearest to complete still lacks."""
     needs = {
-        "corpus.jsonl": _first(folder, _jsonl("corpus")) or _parquet_splits(folder / "corpus"),
-        "query.jsonl": _first(folder, [*_jsonl("query"), *_jsonl("queries")])
+        "corpus.jsonl": _first(folder, R2MED_FILES["corpus"]) or _parquet_splits(folder / "corpus"),
+        "query.jsonl": _first(folder, (*R2MED_FILES["queries"], *_BEIR_QUERIES))
         or _parquet_splits(folder / "queries")
         or _parquet_splits(folder / "query"),
-        "qrels.jsonl": _first(folder, _QRELS)
+        "qrels.jsonl": _first(folder, R2MED_FILES["judgements"])
         or _beir_splits(folder)
         or _parquet_splits(folder / "qrels"),
     }
@@ -180,10 +193,6 @@ def _missing(folder: Path) -> str:
     if lacking:
         return f"there is no {' and no '.join(lacking)}"
     return "its files belong to different layouts"
-
-
-def _jsonl(stem: str) -> list[str]:
-    return [f"{stem}.jsonl", f"{stem}.jsonl.gz"]
 
 
 def _first(folder: Path, names: Iterable[str]) -> Path | None:
