@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from r2med.tasks.load import load_task
-from r2med.tasks.statistics import counts, differences, statistics
+from r2med.tasks.load import checked, load_task
+from r2med.tasks.registry import find_task
+from r2med.tasks.task import counts, statistics
 from tests.tasks.writing import Written, write_r2med
 
 
@@ -47,7 +48,11 @@ def test_lengths_are_in_characters_and_relevant_documents_have_a_positive_score(
 
 
 def test_only_figures_known_to_both_are_compared_and_rounding_is_forgiven() -> None:
-    found = {"documents": 3, "text": {"mean": 2.0000004, "max": 9}, "extra": 1}
-    expected = {"documents": 4, "text": {"mean": 2.0, "max": 9}, "unknown": 7}
+    entry = find_task("Biology")
 
-    assert differences(found, expected) == [("documents", 3, 4)]
+    def passed(expected: object, found: object) -> bool | None:
+        return checked(entry, "counts", "documents", expected, found).passed
+
+    assert passed(4, 3) is False and passed(3, 3) is True
+    assert passed(2.0, 2.0000004) is True and passed(2.0, 2.00001) is False
+    assert passed(None, 3) is None and passed(3, None) is None

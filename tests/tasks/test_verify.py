@@ -6,8 +6,9 @@ import pytest
 
 from r2med.errors import MissingError
 from r2med.tasks.fetch.provenance import data_folder
+from r2med.tasks.load import Check
 from r2med.tasks.registry import find_task
-from r2med.tasks.verify import Check, verify
+from r2med.tasks.verify import verify
 from tests.hub_server import sha256
 from tests.tasks.small_registry import BIOLOGY, MEDQA, NANO, small_registry, task_files, write
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from r2med.tasks.fetch.hub import Fetched
+    from r2med.tasks.load import Check
     from r2med.tasks.registry import TaskEntry
-    from r2med.tasks.verify import Check
 
 tasks = command_group(
     default="list", help="List, fetch, verify and describe tasks.", no_args_is_help=False

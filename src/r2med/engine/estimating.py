@@ -24,8 +24,7 @@ from r2med.retrieve.dense.embed import SIDES, Side
 from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, bind
 from r2med.systems.work import Part, Stage
 from r2med.tasks.registry import TaskEntry
-from r2med.tasks.statistics import counts, statistics
-from r2med.tasks.task import Corpus, Judgements, Queries, Task
+from r2med.tasks.task import Corpus, Judgements, Queries, Task, counts, statistics
 
 
 class Paid(NamedTuple):

@@ -6,7 +6,6 @@ own order, and recall@100 is micro (positives found / positives); macro stands b
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -33,10 +32,9 @@ from r2med.nano.candidates import (
 from r2med.retrieve.candidates import split_of
 from r2med.retrieve.conditions import Conditions
 from r2med.tabular import Tabular, columns_of, table_of
-from r2med.tasks.load import load_task
+from r2med.tasks.load import Check, checked, load_task
 from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Judgements, Task
-from r2med.tasks.verify import Check
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -319,7 +317,9 @@ def check_profile(entry: TaskEntry, *, root: Path | None = None) -> list[Check]:
     """Positives per query and the figures of every candidate subset, against the manifest."""
     measured = profile(load_task(entry.name, root=root, use_copy=False))
     checks = [
-        _check(entry, f"positives.{name}", value, getattr(measured.data, _POSITIVES[name]))
+        checked(
+            entry, "profile", f"positives.{name}", value, getattr(measured.data, _POSITIVES[name])
+        )
         for name, value in entry.positives.items()
         if name in _POSITIVES
     ]
@@ -330,19 +330,11 @@ def subset_checks(entry: TaskEntry, measured: Profile) -> list[Check]:
     """The figures of every published subset, against the manifest."""
     figures: dict[str, dict[str, float]] = {row.role: row.figures() for row in measured.retrieval}
     return [
-        _check(entry, f"{role}.{name}", published[key], figures.get(role, {}).get(name))
+        checked(entry, "profile", f"{role}.{name}", published[key], figures.get(role, {}).get(name))
         for role, published in entry.candidates.items()
         for name, key in PUBLISHED_NAMES.items()
         if key in published
     ]
-
-
-def _check(entry: TaskEntry, what: str, expected: float, measured: float | None) -> Check:
-    """A subset that is not here cannot be compared; published figures have six digits or more."""
-    passed = measured is not None and math.isclose(expected, measured, rel_tol=0, abs_tol=1e-6)
-    return Check(
-        entry.name, "profile", what, expected, measured, None if measured is None else passed
-    )
 
 
 def _made(task: Task, dense: str | None, tell: Callable[[str], None]) -> list[CandidateList]:

@@ -10,8 +10,7 @@ from rich.text import Text
 
 from r2med.report.table import Cell, Column, Grid, SystemName, pairs, snippet
 from r2med.tasks.check import Problem
-from r2med.tasks.statistics import counts, statistics
-from r2med.tasks.task import Task
+from r2med.tasks.task import Task, counts, statistics
 
 
 def problem_grid(problems: Sequence[Problem]) -> Group:

@@ -15,7 +15,7 @@ from r2med.tasks.fetch.provenance import data_folder, is_present
 from r2med.tasks.registry import Suite, TaskEntry
 
 if TYPE_CHECKING:
-    from r2med.tasks.verify import Check
+    from r2med.tasks.load import Check
 
 _ASPECTS = ("counts", "statistics", "sha256", "profile")
 _FACTS = {

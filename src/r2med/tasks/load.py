@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from r2med.errors import MissingError, UsageError
 from r2med.home import user_path
@@ -15,20 +17,24 @@ from r2med.tasks.reading.collection import Collection, read_collection
 from r2med.tasks.reading.lines import file_errors
 from r2med.tasks.reading.source import Source, find_source, split_selection
 from r2med.tasks.registry import TaskEntry, find_task, resolve, suites
-from r2med.tasks.statistics import counts, differences, manifest_differences
-from r2med.tasks.task import Task
+from r2med.tasks.task import Task, counts, figures, statistics
 
 _DIFFERENCES_SHOWN = 5
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """What was asked for, and the files that hold it."""
+Aspect = Literal["counts", "statistics", "sha256", "profile"]
 
-    name: str
-    entry: TaskEntry | None
-    source: Source
-    own_copy: bool = False
+
+@dataclass(frozen=True)
+class Check:
+    """One fact of one task; `passed` is None when there is nothing to compare with."""
+
+    task: str
+    aspect: Aspect
+    what: str
+    expected: str | int | float | None
+    found: str | int | float | None
+    passed: bool | None
 
 
 def load_task(
@@ -49,23 +55,28 @@ def load_task(
     """
     if name is not None:
         _check_name(name)
-    wanted = _find(name_or_path, root)
-    collection = _collection(wanted.source, use_copy=use_copy)
+    entry = _registered(name_or_path)
+    if entry is None:
+        folder, split = split_selection(name_or_path)
+        source, own_name = find_source(folder, split), _own_name(folder, split)
+    else:
+        source = _fetched(entry) if root is None else _source_under(user_path(root), entry)
+        own_name = entry.name
+    collection = _collection(source, use_copy=use_copy)
     if strict:
         collection.findings.check_strict()
-    differing = _manifest_differences(collection, wanted)
-    return Task(
-        name=name or wanted.name,
-        suite=wanted.entry.suite if wanted.entry else None,
+    task = Task(
+        name=name or own_name,
+        suite=entry.suite if entry else None,
         corpus=collection.corpus,
         queries=collection.queries,
         judgements=collection.judgements,
-        source=wanted.source.folder,
-        split=wanted.source.split,
-        entry=wanted.entry,
-        notices=(*collection.findings.notices(), *_manifest_notices(differing, wanted)),
-        differences=differing,
+        source=source.folder,
+        split=source.split,
+        entry=entry,
+        notices=collection.findings.notices(),
     )
+    return task if entry is None else _with_differences(task, entry, texts=root is not None)
 
 
 def load_tasks(
@@ -174,18 +185,6 @@ def describe(task: Task) -> str:
     return "\n".join([f"{task.name}: {shape}", *(f"  - {notice}" for notice in task.notices)])
 
 
-def _find(name_or_path: str | Path, root: str | Path | None) -> _Wanted:
-    entry = _registered(name_or_path)
-    if entry is None:
-        folder, split = split_selection(name_or_path)
-        source = find_source(folder, split)
-        return _Wanted(_own_name(folder, split), None, source)
-    if root is not None:
-        source = _source_under(user_path(root), entry)
-        return _Wanted(entry.name, entry, source, own_copy=True)
-    return _Wanted(entry.name, entry, _fetched(entry))
-
-
 def _registered(name_or_path: str | Path) -> TaskEntry | None:
     if isinstance(name_or_path, Path) or name_or_path.startswith((".", "~", os.sep)):
         return None
@@ -249,29 +248,48 @@ def _collection(source: Source, *, use_copy: bool) -> Collection:
     return arrow_copy.keep_copy(source, read_collection(source), state)
 
 
-def _manifest_differences(collection: Collection, wanted: _Wanted) -> tuple[str, ...]:
+def _with_differences(task: Task, entry: TaskEntry, *, texts: bool) -> Task:
     """Data of the user's own is compared in full; fetched data was verified when it came."""
-    entry = wanted.entry
-    if entry is None:
-        return ()
-    if wanted.own_copy:
-        found = manifest_differences(collection, entry)
-    else:
-        found = differences(counts(collection), entry.counts)
-    return tuple(f"{name} {_figure(have)} instead of {_figure(want)}" for name, have, want in found)
-
-
-def _manifest_notices(differing: Sequence[str], wanted: _Wanted) -> list[str]:
-    if not differing or wanted.entry is None:
-        return []
+    differing = [
+        f"{check.what} {_figure(check.found)} instead of {_figure(check.expected)}"
+        for check in compared(task, entry, texts=texts)
+        if check.passed is False
+    ]
+    if not differing:
+        return task
     more = len(differing) - _DIFFERENCES_SHOWN
     rest = f" and {more} more" if more > 0 else ""
-    return [
-        f"The data differs from the manifest of {wanted.entry.name}: "
+    notice = (
+        f"The data differs from the manifest of {entry.name}: "
         f"{'; '.join(differing[:_DIFFERENCES_SHOWN])}{rest}. Scores may not compare with "
         "published ones."
+    )
+    return replace(task, notices=(*task.notices, notice), differences=tuple(differing))
+
+
+def _figure(value: object) -> str:
+    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+
+
+def compared(task: Task, entry: TaskEntry, *, texts: bool = True) -> list[Check]:
+    """Counts and, with `texts`, text statistics of a task against its manifest."""
+    sizes, known = counts(task), dict(figures(entry.statistics))
+    measured = dict(figures(statistics(task))) if texts else {}
+    return [
+        *(checked(entry, "counts", n, entry.counts.get(n), size) for n, size in sizes.items()),
+        *(
+            checked(entry, "statistics", n, known.get(n), value)
+            for n, value in measured.items()
+            if n not in sizes
+        ),
     ]
 
 
-def _figure(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+def checked(entry: TaskEntry, aspect: Aspect, what: str, expected: Any, found: Any) -> Check:
+    """A fact of the manifest beside what was found; manifests are rounded to six digits."""
+    passed: bool | None = expected == found
+    if expected is None or found is None:
+        passed = None
+    elif isinstance(expected, float) and isinstance(found, int | float):
+        passed = math.isclose(expected, found, rel_tol=1e-9, abs_tol=1e-6)
+    return Check(entry.name, aspect, what, expected, found, passed)

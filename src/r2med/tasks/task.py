@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -90,6 +91,10 @@ class Queries:
         """Each id with its text."""
         return zip(self.ids.to_pylist(), self.texts.to_pylist(), strict=True)
 
+    def filter(self, chosen: pa.BooleanArray) -> Queries:
+        """The chosen queries, with their annotations."""
+        return Queries(**{name: column.filter(chosen) for name, column in vars(self).items()})
+
 
 @dataclass(frozen=True, eq=False)
 class Judgements:
@@ -104,6 +109,14 @@ class Judgements:
 
     def __repr__(self) -> str:
         return f"Judgements({len(self):,} of {len(self.query_ids.unique()):,} queries)"
+
+    def filter(self, chosen: pa.BooleanArray) -> Judgements:
+        """The chosen judgements."""
+        return Judgements(
+            self.query_ids.filter(chosen),
+            self.document_ids.filter(chosen),
+            self.scores[chosen.to_numpy(zero_copy_only=False)],
+        )
 
     def by_query(self) -> dict[str, dict[str, int]]:
         """The judged scores by query and document."""
@@ -139,8 +152,8 @@ class Task:
 
     def _repr_html_(self) -> str:
         """For notebooks: what it is, its first queries, and what a reader must know."""
-        shown = list(zip(self.queries.ids.to_pylist(), self.queries.texts.to_pylist(), strict=True))
-        rows = [[query, text[:_SHOWN_TEXT]] for query, text in shown[:_SHOWN_QUERIES]]
+        shown = islice(self.queries.items(), _SHOWN_QUERIES)
+        rows = [[query, text[:_SHOWN_TEXT]] for query, text in shown]
         return html_table(repr(self), ["query", "text"], rows, self.notices)
 
     def sample(self, queries: int) -> Task:
@@ -156,18 +169,12 @@ class Task:
         chosen = pa.array(drawn[:queries], pa.large_string())
         asked = pc.is_in(self.queries.ids, value_set=chosen)
         kept = pc.is_in(self.judgements.query_ids, value_set=chosen)
-        columns = {name: column.filter(asked) for name, column in vars(self.queries).items()}
-        judgements = Judgements(
-            self.judgements.query_ids.filter(kept),
-            self.judgements.document_ids.filter(kept),
-            self.judgements.scores[kept.to_numpy(zero_copy_only=False)],
-        )
         return replace(
             self,
             name=f"{self.name} ({queries} of {len(judged)} queries)",
             suite=SAMPLE,
-            queries=Queries(**columns),
-            judgements=judgements,
+            queries=self.queries.filter(asked),
+            judgements=self.judgements.filter(kept),
         )
 
     @cached_property
@@ -226,6 +233,62 @@ def _last_index(ids: pa.Array, wanted: str, what: str) -> int:
     if not rows.size:
         raise KeyError(f"no {what} {wanted!r} in this task")
     return int(rows[-1])
+
+
+def counts(task: Task) -> dict[str, int]:
+    """How many queries, documents and judgements there are."""
+    return {
+        "queries": len(task.queries),
+        "documents": len(task.corpus),
+        "judgements": len(task.judgements),
+    }
+
+
+def statistics(task: Task) -> dict[str, Any]:
+    """Text lengths in characters, distinct texts, and relevant documents per query."""
+    return {
+        "documents": len(task.corpus),
+        "documents_text": _text_statistics(task.corpus.texts),
+        "queries_text": _text_statistics(task.queries.texts),
+        "relevant_docs": _relevance_statistics(task.judgements),
+    }
+
+
+def figures(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Every number of nested statistics, under its dotted name."""
+    for name, value in nested.items():
+        if isinstance(value, Mapping):
+            yield from figures(value, f"{prefix}{name}.")
+        elif isinstance(value, int | float):
+            yield f"{prefix}{name}", value
+
+
+def _text_statistics(texts: pa.LargeStringArray) -> dict[str, int | float]:
+    lengths = pc.utf8_length(texts).to_numpy(zero_copy_only=False)
+    total = int(lengths.sum())
+    return {
+        "total_text_length": total,
+        "min_text_length": int(lengths.min(initial=np.iinfo(np.int64).max)) if total else 0,
+        "average_text_length": total / max(len(lengths), 1),
+        "max_text_length": int(lengths.max(initial=0)),
+        "unique_texts": len(texts.unique()),
+    }
+
+
+def _relevance_statistics(judgements: Judgements) -> dict[str, int | float]:
+    """Over judged queries; a judged query without a relevant document counts as zero."""
+    relevant = judgements.scores > 0
+    queries = judgements.query_ids.dictionary_encode()
+    codes = queries.indices.to_numpy(zero_copy_only=False)
+    per_query = np.bincount(codes[relevant], minlength=len(queries.dictionary))
+    documents = judgements.document_ids.filter(pa.array(relevant))
+    return {
+        "num_relevant_docs": int(per_query.sum()),
+        "min_relevant_docs_per_query": int(per_query.min()) if per_query.size else 0,
+        "average_relevant_docs_per_query": float(per_query.mean()) if per_query.size else 0.0,
+        "max_relevant_docs_per_query": int(per_query.max()) if per_query.size else 0,
+        "unique_relevant_docs": int(pc.count_distinct(documents).as_py()),
+    }
 
 
 _NUMBERED = re.compile(r"(.+?)[-_#:./ ]+(?:p|s|passage|chunk|part|para)?[-_ ]?\d+(?:\.[a-z]{1,5})?")

@@ -7,11 +7,9 @@ changing its data, which writes manifests/demo.lock.toml; a test compares the tw
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from r2med.atomic import atomic_file
 from r2med.tasks.fetch.provenance import (
@@ -21,28 +19,11 @@ from r2med.tasks.fetch.provenance import (
     sha256_of,
     task_files,
 )
-from r2med.tasks.load import load_task
+from r2med.tasks.load import Check, checked, compared, load_task
 from r2med.tasks.registry import MANIFESTS, TaskEntry, find_suite
-from r2med.tasks.statistics import counts, figures, statistics
-from r2med.tasks.task import Task
-
-Aspect = Literal["counts", "statistics", "sha256", "profile"]
+from r2med.tasks.task import counts, statistics
 
 LOCK = MANIFESTS / "demo.lock.toml"
-#: The Nano figures are published with six decimals.
-_TOLERANCE = 1e-6
-
-
-@dataclass(frozen=True)
-class Check:
-    """One fact of one task; `passed` is None when there is nothing to compare with."""
-
-    task: str
-    aspect: Aspect
-    what: str
-    expected: str | int | float | None
-    found: str | int | float | None
-    passed: bool | None
 
 
 def verify(entries: Iterable[TaskEntry], *, root: Path | None = None) -> list[Check]:
@@ -50,26 +31,11 @@ def verify(entries: Iterable[TaskEntry], *, root: Path | None = None) -> list[Ch
 
     With `root` the data is taken from <root>/<task>, as `load_task` does.
     """
-    return [check for entry in entries for check in _verify_one(entry, root)]
-
-
-def _verify_one(entry: TaskEntry, root: Path | None) -> list[Check]:
-    task = load_task(entry.name, root=root, use_copy=False)
-    return [*_compare(entry, task), *check_files(entry, task.source)]
-
-
-def check_content(entry: TaskEntry, root: Path) -> list[Check]:
-    """Counts and text statistics of data that lies under a root of the user's choice."""
-    return _compare(entry, load_task(entry.name, root=root, use_copy=False))
-
-
-def _compare(entry: TaskEntry, task: Task) -> list[Check]:
-    sizes, known = counts(task), dict(figures(entry.statistics))
-    found = {name: value for name, value in figures(statistics(task)) if name not in sizes}
-    return [
-        *(_check(entry, "counts", n, entry.counts.get(n), size) for n, size in sizes.items()),
-        *(_check(entry, "statistics", n, known.get(n), value) for n, value in found.items()),
-    ]
+    checks: list[Check] = []
+    for entry in entries:
+        task = load_task(entry.name, root=root, use_copy=False)
+        checks += [*compared(task, entry), *check_files(entry, task.source)]
+    return checks
 
 
 def check_files(entry: TaskEntry, folder: Path) -> list[Check]:
@@ -81,20 +47,9 @@ def check_files(entry: TaskEntry, folder: Path) -> list[Check]:
         known, noted = entry.files.get(path), recorded.get(path)
         label = f"{path} (as fetched)" if known is None and noted is not None else path
         expected = known or noted
-        checks.append(_check(entry, "sha256", label, expected and expected.sha256, sha256_of(file)))
+        known_sha = expected and expected.sha256
+        checks.append(checked(entry, "sha256", label, known_sha, sha256_of(file)))
     return checks
-
-
-def _check(entry: TaskEntry, aspect: Aspect, what: str, expected: Any, found: Any) -> Check:
-    return Check(entry.name, aspect, what, expected, found, _agree(expected, found))
-
-
-def _agree(expected: Any, found: Any) -> bool | None:
-    if expected is None:
-        return None
-    if isinstance(expected, float) and isinstance(found, (int, float)):
-        return math.isclose(expected, found, rel_tol=1e-9, abs_tol=_TOLERANCE)
-    return bool(expected == found)
 
 
 def sealed() -> str:

@@ -31,10 +31,11 @@ from r2med.tasks.fetch.provenance import (
     origin_of,
     parts_of,
 )
+from r2med.tasks.load import compared, load_task
 from r2med.tasks.reading.lines import MAX_FILE, MAX_RATIO, inflated, limit
 from r2med.tasks.reading.source import R2MED_FILES
 from r2med.tasks.registry import TaskEntry, find_suite, find_task
-from r2med.tasks.verify import check_content, check_files
+from r2med.tasks.verify import check_files
 
 #: The whole benchmark with all published generations has far fewer files.
 MAX_MEMBERS = 20_000
@@ -141,7 +142,8 @@ def _differences(find: _Find, root: Path, staged: Path) -> tuple[str, ...]:
     files = check_files(find.entry, staged)
     if files and all(check.passed for check in files):
         return ()
-    wrong = [c for c in check_content(find.entry, root) if c.passed is False]
+    task = load_task(find.entry.name, root=root, use_copy=False)
+    wrong = [check for check in compared(task, find.entry) if check.passed is False]
     if wrong:
         shown = "; ".join(f"{c.what} is {c.found}, expected {c.expected}" for c in wrong[:3])
         more = f", and {len(wrong) - 3} more differ" if len(wrong) > 3 else ""

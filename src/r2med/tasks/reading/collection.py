@@ -227,10 +227,6 @@ def _unknown(
 def _asked(queries: Rows, judged: Judgements, *, only_judged: bool) -> tuple[Queries, int]:
     """The queries, or only the judged ones, and how many have no judgement."""
     columns = queries.columns
-    known = pc.is_in(columns["id"], value_set=judged.query_ids)
-    unjudged = len(queries) - int(pc.sum(known).as_py())
-    if only_judged:
-        columns = {name: column.filter(known) for name, column in columns.items()}
     asked = Queries(
         ids=columns["id"],
         texts=columns["text"],
@@ -238,7 +234,8 @@ def _asked(queries: Rows, judged: Judgements, *, only_judged: bool) -> tuple[Que
         body_systems=columns["body_system"],
         reasonings=columns["reasoning"],
     )
-    return asked, unjudged
+    known = pc.is_in(asked.ids, value_set=judged.query_ids)
+    return asked.filter(known) if only_judged else asked, known.false_count
 
 
 def _count_empty(texts: pa.Array) -> int:
