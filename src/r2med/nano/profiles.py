@@ -316,12 +316,11 @@ def weighted_mean(values: Sequence[float], weights: Sequence[int]) -> float:
 def check_profile(entry: TaskEntry, *, root: Path | None = None) -> list[Check]:
     """Positives per query and the figures of every candidate subset, against the manifest."""
     measured = profile(load_task(entry.name, root=root, use_copy=False))
+    positives = {name: getattr(measured.data, field) for name, field in _POSITIVES.items()}
     checks = [
-        checked(
-            entry, "profile", f"positives.{name}", value, getattr(measured.data, _POSITIVES[name])
-        )
+        checked(entry, "profile", f"positives.{name}", value, positives[name])
         for name, value in entry.positives.items()
-        if name in _POSITIVES
+        if name in positives
     ]
     return checks + subset_checks(entry, measured)
 
