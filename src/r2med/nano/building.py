@@ -58,6 +58,11 @@ class Built:
     pool: Pool
     notices: tuple[str, ...]
 
+    def record(self, recipe: Recipe) -> BuiltTask:
+        """How it came about, as the folder's record keeps it."""
+        task, report = self.source, self.pool.report
+        return BuiltTask(task.name, task.suite, task.hash, recipe, report, self.notices)
+
 
 def build(
     tasks: Task | Sequence[Task],
@@ -95,7 +100,7 @@ def build(
                 write_hub_layout(one.pool, draft, one.split)
             if layout in ("both", "r2med"):
                 write_r2med_layout(one.pool, draft, one.split)
-        _finish(draft, {one.split: _record(one, recipe) for one in built}, {})
+        _finish(draft, {one.split: one.record(recipe) for one in built}, {})
     return built
 
 
@@ -187,13 +192,6 @@ def _built_splits(target: Path, record: Record) -> list[str]:
             "Build it with --layout both or --layout hub."
         )
     return splits
-
-
-def _record(built: Built, recipe: Recipe) -> BuiltTask:
-    source = built.source
-    return BuiltTask(
-        source.name, source.suite, source.hash, recipe, built.pool.report, built.notices
-    )
 
 
 def _candidates_record(lists: Candidates) -> dict[str, object]:

@@ -6,7 +6,6 @@ replaced in one step, so readers find the old one or the new one, whole.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -22,6 +21,7 @@ from r2med.nano.pool import Pool, PoolReport, Recipe
 from r2med.runs import Run
 from r2med.tasks.fetch.provenance import NANO_CONFIGS, sha256_of
 from r2med.tasks.load import load_task, task_names
+from r2med.tasks.reading.jsonl import write_jsonl
 from r2med.tasks.registry import TaskEntry, find_suite, resolve
 from r2med.tasks.task import Task
 
@@ -152,27 +152,28 @@ def write_candidates(run: Run, folder: Path, config: str, split: str) -> None:
 def write_r2med_layout(pool: Pool, folder: Path, split: str) -> None:
     """corpus.jsonl, query.jsonl with the source's annotations, qrels.jsonl."""
     place = folder / R2MED_PART / split
-    queries, judged = pool.queries, pool.judgements
-    pairs = list(zip(judged.query_ids.to_pylist(), judged.document_ids.to_pylist(), strict=True))
-    positives: dict[str, list[str]] = {}
-    for query, document in pairs:
-        positives.setdefault(query, []).append(document)
+    queries, positives = pool.queries, pool.judgements.by_query()
     notes = {
         "answer": queries.answers,
         "body_system": queries.body_systems,
         "reasoning": queries.reasonings,
     }
-    rows = _rows({"id": queries.ids, "text": queries.texts, **notes})
-    _lines(place / "corpus.jsonl", _rows({"id": pool.corpus.ids, "text": pool.corpus.texts}))
-    _lines(
+    rows = [
+        {name: note for name, note in row.items() if note is not None}
+        for row in pa.table(notes).to_pylist()
+    ]
+    documents = pa.table({"id": pool.corpus.ids, "text": pool.corpus.texts})
+    write_jsonl(place / "corpus.jsonl", documents.to_pylist())
+    write_jsonl(
         place / "query.jsonl",
         (
-            {"id": row.pop("id"), "text": row.pop("text"), "doc_id": positives[query]}
-            | {name: note for name, note in row.items() if note is not None}
-            for row, query in zip(rows, queries.ids.to_pylist(), strict=True)
+            {"id": query, "text": text, "doc_id": list(positives[query]), **row}
+            for (query, text), row in zip(queries.items(), rows, strict=True)
         ),
     )
-    _lines(place / "qrels.jsonl", ({"q_id": q, "p_id": d, "score": 1} for q, d in pairs))
+    judged = {"q_id": pool.judgements.query_ids, "p_id": pool.judgements.document_ids}
+    pairs = pa.table(judged).to_pylist()
+    write_jsonl(place / "qrels.jsonl", ({**pair, "score": 1} for pair in pairs))
 
 
 def write_record(
@@ -197,28 +198,27 @@ def read_record(folder: Path) -> Record:
         content = unseal(path.read_bytes(), path)
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, expected {SCHEMA}")
-        tasks = {split: _built_task(row) for split, row in content["tasks"].items()}
+        tasks = {
+            split: BuiltTask(
+                **{
+                    **row,
+                    "recipe": Recipe(**row["recipe"]),
+                    "report": PoolReport(**{n: int(c) for n, c in row["report"].items()}),
+                    "notices": tuple(map(str, row["notices"])),
+                }
+            )
+            for split, row in content["tasks"].items()
+        }
         files = dict(content["files"])
-        if outside := [name for name in files if not _is_inside(name)]:
-            raise ValueError(f"{outside[0]!r} is no file of the folder")
+        for name in map(PurePosixPath, files):
+            if name.is_absolute() or ".." in name.parts:
+                raise ValueError(f"{str(name)!r} is no file of the folder")
         return Record(tasks, dict(content["candidates"]), files)
     except (DamagedError, UsageError, KeyError, TypeError, ValueError, AttributeError) as problem:
         raise DamagedError(
             f"{path}: not a readable record of a Nano folder ({problem}).\n"
             "Remove the folder and build it again with `r2med nano build`."
         ) from problem
-
-
-def _built_task(row: Mapping[str, Any]) -> BuiltTask:
-    report = PoolReport(**{name: int(count) for name, count in row["report"].items()})
-    notices = tuple(str(notice) for notice in row["notices"])
-    parts = {"recipe": Recipe(**row["recipe"]), "report": report, "notices": notices}
-    return BuiltTask(**{**row, **parts})
-
-
-def _is_inside(name: str) -> bool:
-    path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts
 
 
 def _title(text: str, items: Sequence[TaskEntry | Path]) -> str:
@@ -231,17 +231,6 @@ def _title(text: str, items: Sequence[TaskEntry | Path]) -> str:
     if len(items) == 1 and isinstance(items[0], Path):
         return items[0].resolve().name
     return text
-
-
-def _rows(columns: Mapping[str, pa.Array]) -> Iterator[dict[str, Any]]:
-    values = zip(*(column.to_pylist() for column in columns.values()), strict=True)
-    return (dict(zip(columns, row, strict=True)) for row in values)
-
-
-def _lines(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def _write(path: Path, columns: Mapping[str, pa.Array]) -> None:

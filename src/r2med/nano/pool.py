@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Literal, get_args
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError, nearest
 from r2med.runs import Run
+from r2med.tasks.reading.collection import many
 from r2med.tasks.task import Corpus, Judgements, Queries, Task
 
 Fill = Literal["source", "random", "hard"]
@@ -108,7 +109,7 @@ class PoolReport:
     def notices(self, limit: int) -> list[str]:
         """One sentence for each loss that a reader of the scores must know."""
         sentences = [
-            f"{_many(count, noun)} {sentence.format(limit=limit)}"
+            f"{many(count, noun)} {sentence.format(limit=limit)}"
             for name, noun, sentence in _LOSSES
             if (count := getattr(self, name))
         ]
@@ -144,11 +145,6 @@ _LOSSES = (
     ("queries_left_without_positive", "query", "dropped: no positive left."),
     ("empty_documents", "row", "of the corpus without text left out."),
 )
-
-
-def _many(count: int, one: str) -> str:
-    plural = {"query": "queries", "positive": "positives", "row": "rows"}[one]
-    return f"1 {one}" if count == 1 else f"{count:,} {plural}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,9 +199,7 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
     )
     rows = pa.array(list(shelf.rows.values()), pa.int64())
     return Pool(
-        queries=_take_queries(
-            queries, [query in answered for query in queries.ids.to_pylist()], queries.texts
-        ),
+        queries=queries.filter(pa.array([name in answered for name in queries.ids.to_pylist()])),
         corpus=Corpus(corpus.ids.take(rows), corpus.texts.take(rows)),
         judgements=Judgements(
             query_ids=pa.array([query for query, _ in kept], pa.large_string()),
@@ -290,42 +284,24 @@ def _chosen_queries(
     answerable = {query for query, _ in positives}
     texts = pc.utf8_trim_whitespace(queries.texts)
     seen: set[str] = set()
+    losses = dict.fromkeys(
+        (
+            "queries_without_text",
+            "queries_without_positive",
+            "repeated_query_texts",
+            "queries_over_limit",
+        ),
+        0,
+    )
     keep = []
-    losses = {
-        "queries_without_text": 0,
-        "queries_without_positive": 0,
-        "repeated_query_texts": 0,
-        "queries_over_limit": 0,
-    }
     for query, text in zip(queries.ids.to_pylist(), texts.to_pylist(), strict=True):
-        loss = (
-            "queries_without_text"
-            if not text
-            else "queries_without_positive"
-            if query not in answerable
-            else "repeated_query_texts"
-            if text in seen
-            else "queries_over_limit"
-            if len(seen) >= limit
-            else None
-        )
-        keep.append(loss is None)
-        if loss is None:
+        reasons = (not text, query not in answerable, text in seen, len(seen) >= limit)
+        keep.append(not any(reasons))
+        if keep[-1]:
             seen.add(text)
         else:
-            losses[loss] += 1
-    return _take_queries(queries, keep, texts), losses
-
-
-def _take_queries(queries: Queries, keep: list[bool], texts: pa.Array) -> Queries:
-    mask = pa.array(keep, pa.bool_())
-    return Queries(
-        ids=queries.ids.filter(mask),
-        texts=texts.filter(mask),
-        answers=queries.answers.filter(mask),
-        body_systems=queries.body_systems.filter(mask),
-        reasonings=queries.reasonings.filter(mask),
-    )
+            losses[list(losses)[reasons.index(True)]] += 1
+    return replace(queries, texts=texts).filter(pa.array(keep, pa.bool_())), losses
 
 
 def _capped(positives: list[Pair], cap: int | None) -> tuple[list[Pair], set[str]]:

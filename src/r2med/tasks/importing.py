@@ -6,15 +6,14 @@ Everything that is wrong with the files is said at once; nothing is written then
 from __future__ import annotations
 
 import csv
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from r2med.atomic import atomic_folder
 from r2med.errors import DataError, UsageError, nearest
 from r2med.tasks.reading.fields import NUMBER_WORDS
-from r2med.tasks.reading.jsonl import decoded
+from r2med.tasks.reading.jsonl import decoded, write_jsonl
 from r2med.tasks.reading.judgements import DOCUMENT_NAMES, QUERY_NAMES, SCORE_NAMES, score_of
 from r2med.tasks.reading.lines import MAX_LINE, blocks, limit
 
@@ -77,13 +76,14 @@ def import_tables(
         more = f"\nand {len(problems) - _SHOWN:,} more." if len(problems) > _SHOWN else ""
         raise DataError("\n".join(problems[:_SHOWN]) + more)
     with atomic_folder(out) as draft:
-        _write(draft / "corpus.jsonl", (_document(row) for _, row in tables["corpus"].rows))
-        _write(draft / "query.jsonl", (row for _, row in tables["queries"].rows))
+        documents, asked = tables["corpus"].rows, tables["queries"].rows
+        write_jsonl(draft / "corpus.jsonl", (_document(row) for _, row in documents))
+        write_jsonl(draft / "query.jsonl", ({"id": "", "text": "", **row} for _, row in asked))
         pairs = (
             {"q_id": row["query"], "p_id": row["document"], "score": score}
             for _, row, score in rows
         )
-        _write(draft / "qrels.jsonl", pairs)
+        write_jsonl(draft / "qrels.jsonl", pairs)
     return out
 
 
@@ -178,10 +178,3 @@ def _lines(path: Path) -> Iterator[str]:
 def _document(row: Mapping[str, str]) -> dict[str, str]:
     parts = [row.get("title", ""), row.get("text", "")]
     return {"id": row["id"], "text": " ".join(filter(None, parts))}
-
-
-def _write(file: Path, records: Iterable[Mapping[str, object]]) -> None:
-    with file.open("w", encoding="utf-8") as out:
-        for record in records:
-            whole = {"id": record["id"], "text": "", **record} if "id" in record else record
-            out.write(json.dumps(whole, ensure_ascii=False) + "\n")

@@ -61,22 +61,22 @@ class Findings:
     def notices(self) -> tuple[str, ...]:
         """A sentence for each, with what follows from it."""
         sentences = (
-            f"{self.shared_id_rows:,} document rows share {_many(self.shared_ids, 'id')}: "
+            f"{self.shared_id_rows:,} document rows share {many(self.shared_ids, 'id')}: "
             "BM25 indexes every row, dense retrieval keeps the last one of an id.",
             f"{self.repeated_texts:,} of {self.documents:,} documents repeat the text of "
             "an earlier one.",
-            f"{_many(self.empty_documents, 'document')} without text.",
-            f"{_many(self.repaired_texts, 'text')} with half a surrogate pair, replaced by U+FFFD.",
-            f"{_many(self.empty_queries, 'query')} without text.",
-            f"{_many(self.unjudged_queries, 'query')} without judgements, left out of all means.",
-            f"{_many(self.other_split_queries, 'query')} without judgements in this split, "
+            f"{many(self.empty_documents, 'document')} without text.",
+            f"{many(self.repaired_texts, 'text')} with half a surrogate pair, replaced by U+FFFD.",
+            f"{many(self.empty_queries, 'query')} without text.",
+            f"{many(self.unjudged_queries, 'query')} without judgements, left out of all means.",
+            f"{many(self.other_split_queries, 'query')} without judgements in this split, "
             "left out of the task.",
-            f"{_many(self.unknown_queries, 'judgement')} with an unknown query id, dropped; "
+            f"{many(self.unknown_queries, 'judgement')} with an unknown query id, dropped; "
             f"the first is {self.unknown_query_example}.",
-            f"{_many(self.unknown_documents, 'judgement')} with an unknown document id, kept: "
+            f"{many(self.unknown_documents, 'judgement')} with an unknown document id, kept: "
             "trec_eval counts such documents too, though none can be found; "
             f"the first is {self.unknown_document_example}.",
-            f"{_many(self.repeated_judgements, 'judgement')} given more than once with the "
+            f"{many(self.repeated_judgements, 'judgement')} given more than once with the "
             "same score, counted once.",
         )
         counts = (
@@ -94,7 +94,7 @@ class Findings:
         ):
             if count:
                 raise DataError(
-                    f"{_many(count, 'judgement')} with an unknown {what} id; the first is "
+                    f"{many(count, 'judgement')} with an unknown {what} id; the first is "
                     f"{example}.\nLeave --strict (strict=True) out to go on with a notice."
                 )
 
@@ -268,6 +268,7 @@ def _example(judgements: Rows, column: str, rows: NDArray[np.int64]) -> str:
     return f'{judgements.place(row)}: {column} "{judgements.columns[column][row]}"'
 
 
-def _many(count: int, noun: str) -> str:
+def many(count: int, noun: str) -> str:
+    """A count with its noun."""
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"1 {noun}" if count == 1 else f"{count:,} {plural}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -149,6 +149,13 @@ def read_exactly(path: Path, fields: Sequence[Field], complain: Complain = stop)
         for at, field in enumerate(fields)
     }
     return Rows(columns, lambda row: Where(path, numbers[row]), repaired)
+
+
+def write_jsonl(path: Path, records: Iterable[Mapping[str, object]]) -> None:
+    """Write a file of JSON lines, and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
 def decoded(line: bytes, where: str) -> str:
