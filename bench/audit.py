@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 
 from r2med import load_task
-from r2med.audit.evaluation import Evaluation, Place, TextMatcher
-from r2med.audit.exclusions import text_hash, words
+from r2med.audit.evaluation import Evaluation, Place, TextMatcher, text_hash
 from r2med.audit.files import training_files
+from r2med.audit.matching import words
 from r2med.audit.scanning import Scan, scan
 
 sys.path.insert(0, str(Path(__file__).parent.parent))

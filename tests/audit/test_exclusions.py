@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.audit.evaluation import evaluation
-from r2med.audit.exclusions import (
+from r2med.audit.evaluation import (
     GUARANTEE,
+    evaluation,
     exclusions,
     fingerprints,
     text_hash,

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.audit.exclusions import words
-from r2med.audit.matching import Index, word_columns
+from r2med.audit.matching import Index, word_columns, words
 from r2med.tasks.load import load_task
 from tests.audit.planting import NEAR, PARTS, PLANTS, SAME_WORDS
 

@@ -25,6 +25,8 @@ the reverse is only likely, so whatever the numbers propose is compared word by 
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,7 +37,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.audit.exclusions import words
 from r2med.retrieve.bm25.words import PADDING, word_keys
 
 Kind = Literal["exact", "contained", "near-duplicate", "excerpt"]
@@ -61,6 +62,7 @@ _RUNS_PER_WORD = NEAR / SHINGLE
 _FEWEST, _MOST = 2, 32
 _FILTER_BITS = 24
 _KNOWN = 4096
+_WORDS = re.compile(r"[^\W_]+")
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 _LAST = np.uint64(0x94D049BB133111EB)
 _HALF = np.uint64(32)
@@ -259,6 +261,11 @@ def _covered(shared: NDArray[np.bool_], size: int, length: int) -> float:
     return float((np.cumsum(change)[:length] > 0).mean())
 
 
+def words(text: str) -> list[str]:
+    """The words that are compared and hashed: NFKC, case folded, letters and digits only."""
+    return _WORDS.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
 @dataclass(frozen=True, eq=False)
 class WordColumns:
     """The words of text `i` are `keys[offsets[i]:offsets[i + 1]]`."""
@@ -310,7 +317,7 @@ class WordColumns:
 
 
 def word_columns(texts: Sequence[str]) -> WordColumns:
-    """The words of `exclusions.words` for every text, as numbers."""
+    """The words of every text, as numbers."""
     rows = [text.encode() if text.isascii() else " ".join(words(text)).encode() for text in texts]
     lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
     block = b"".join([b"\n", b"\n".join(rows), b"\n" * PADDING]).translate(_FOLDED)

@@ -27,9 +27,8 @@ from typing import Any
 from r2med.append import AppendFile
 from r2med.atomic import seal, unseal
 from r2med.audit.evaluation import Matcher
-from r2med.audit.exclusions import words
 from r2med.audit.files import Piece, TrainingFile, pieces
-from r2med.audit.matching import SHORTEST, Match
+from r2med.audit.matching import SHORTEST, Match, words
 from r2med.audit.reading import Reading, Row, Text, rows
 from r2med.errors import DamagedError, DataError
 from r2med.retrieve.conditions import Progress

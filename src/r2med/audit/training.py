@@ -20,10 +20,9 @@ from r2med.audit.evaluation import (
     TextMatcher,
     evaluation,
 )
-from r2med.audit.exclusions import words
 from r2med.audit.files import TrainingFile, pieces, training_files
 from r2med.audit.findings import TaskAudit, task_audits
-from r2med.audit.matching import NGRAM, SHORTEST, Match
+from r2med.audit.matching import NGRAM, SHORTEST, Match, words
 from r2med.audit.reading import Reading, Text, rows
 from r2med.audit.scanning import Hit, Scan, hit_of, scan
 from r2med.errors import DataError, UsageError

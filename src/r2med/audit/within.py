@@ -18,9 +18,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 from r2med.audit.evaluation import Evaluation, Place, evaluation
-from r2med.audit.exclusions import words
 from r2med.audit.findings import KINDS
-from r2med.audit.matching import NGRAM, Index
+from r2med.audit.matching import NGRAM, Index, words
 from r2med.retrieve.conditions import Progress
 from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.task import Task

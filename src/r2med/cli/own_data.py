@@ -25,7 +25,7 @@ def check(
 
     from r2med.report.console import console, echo_json
     from r2med.report.own_data import problem_grid, summary
-    from r2med.tasks.check import check as check_one
+    from r2med.tasks.own_data import check as check_one
     from r2med.tasks.reading.source import split_selection, task_folders
 
     places: list[str | Path] = []
@@ -68,8 +68,8 @@ def import_files(
     --column. `r2med tasks check` then says whether the data fits together.
     """
     from r2med.report.console import echo
-    from r2med.tasks.check import check as check_one
-    from r2med.tasks.importing import import_tables
+    from r2med.tasks.own_data import check as check_one
+    from r2med.tasks.own_data import import_tables
 
     mapped = {}
     for each in column or ():

@@ -247,7 +247,7 @@ def exclusions(
     Of queries, positives and documents of the same source; docs/exclusions.md
     documents the format, which holds no text.
     """
-    from r2med.audit.exclusions import write_exclusions
+    from r2med.audit.evaluation import write_exclusions
     from r2med.nano.folder import task_group
     from r2med.report.console import echo, echo_json
 

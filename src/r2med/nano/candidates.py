@@ -25,7 +25,7 @@ from r2med.systems.stages import Retrieval
 from r2med.systems.work import Ledger, Work, run_member
 from r2med.tasks.fetch.provenance import NANO_CONFIGS
 from r2med.tasks.reading.source import split_files
-from r2med.tasks.task import Judgements, Task
+from r2med.tasks.task import Judgements, Task, positives_of
 
 Role = Literal["bm25", "dense", "reranking_hybrid"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -148,13 +148,6 @@ def read_candidates(task: Task) -> Iterator[CandidateList]:
     subsets = ((_role(config), config) for config in configs)
     for role, config in sorted(subsets, key=lambda pair: (ROLES.index(pair[0]), pair[1])):
         yield CandidateList(role, find_subset(task, config).read(safeguard=True), config)
-
-
-def positives_of(judgements: Judgements) -> dict[str, list[str]]:
-    """The positive documents of every query that has any, sorted."""
-    judged = judgements.by_query()
-    positives = {query: sorted(d for d in own if own[d] > 0) for query, own in judged.items()}
-    return {query: documents for query, documents in positives.items() if documents}
 
 
 def _role(config: str) -> Role:

@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.text import Text
 
 from r2med.report.table import Cell, Column, Grid, SystemName, pairs, snippet
-from r2med.tasks.check import Problem
+from r2med.tasks.own_data import Problem
 from r2med.tasks.task import Task, counts, statistics
 
 

@@ -200,6 +200,13 @@ class Task:
         return str(self.queries.texts[_last_index(self.queries.ids, query_id, "query")])
 
 
+def positives_of(judgements: Judgements) -> dict[str, list[str]]:
+    """The positive documents of every query that has any, sorted."""
+    judged = judgements.by_query()
+    positives = {query: sorted(d for d in own if own[d] > 0) for query, own in judged.items()}
+    return {query: documents for query, documents in positives.items() if documents}
+
+
 def column_hash(columns: Iterable[pa.Array]) -> str:
     """sha256 of the columns' lengths, values and boundaries, whatever their chunking or offsets."""
     digest = hashlib.sha256()

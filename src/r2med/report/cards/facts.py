@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from r2med.measure.intervals import Interval, mean_interval
 from r2med.measure.significance import Difference, compare_columns
-from r2med.nano.candidates import HYBRID_DEPTH, TITLES, CandidateList, positives_of
+from r2med.nano.candidates import HYBRID_DEPTH, TITLES, CandidateList
 from r2med.nano.folder import read_record
 from r2med.nano.profiles import Profile, RetrievalProfile, profiled
 from r2med.report.cards.failures import Failures, find_failures
@@ -18,7 +18,7 @@ from r2med.results.record import Result
 from r2med.retrieve.candidates import split_of
 from r2med.runs import Run
 from r2med.tasks.registry import TaskEntry, find_task
-from r2med.tasks.task import Task
+from r2med.tasks.task import Task, positives_of
 
 _EXAMPLE_PAIRS = 3
 _EXCERPT = 420

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from r2med.nano.candidates import positives_of
 from r2med.report.table import plural
 from r2med.runs import Run
-from r2med.tasks.task import Task
+from r2med.tasks.task import Task, positives_of
 
 EXAMPLES = 2
 _DEEPEST, _SHALLOWEST = 100, 10

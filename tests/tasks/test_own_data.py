@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import DataError, UsageError
-from r2med.tasks.check import check
-from r2med.tasks.importing import import_tables
 from r2med.tasks.load import load_task
+from r2med.tasks.own_data import check, import_tables
 from tests.cli.running import run
 from tests.tasks.writing import (
     LAYOUTS,
