@@ -3,9 +3,9 @@
 A list says what training data must leave out, in a form that others can use without seeing the
 texts; docs/exclusions.md documents it. A text is recognised by a hash of the whole, which is exact,
 and by hashes of chosen word runs: winnowing (Schleimer, Wilkerson, Aiken 2003) keeps of every
-`WINDOW` neighbouring n-grams the one with the smallest hash, so any two texts that share `GUARANTEE`
-words in a row share a fingerprint. A text that shares half of a listed text's fingerprints is
-called a *fingerprint*, as it cannot be verified on words.
+`WINDOW` neighbouring n-grams the one with the smallest hash, so any two texts that share
+`GUARANTEE` words in a row share a fingerprint. A text that shares half of a listed text's
+fingerprints is called a *fingerprint*, as it cannot be verified on words.
 """
 
 from __future__ import annotations
