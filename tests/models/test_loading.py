@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import DataError, MissingError, R2MedError, UsageError
-from r2med.models.loading import chosen_device, load_encoder, load_tokenizer
+from r2med.models.checkpoint import chosen_device, load_encoder, load_tokenizer
 from tests.retrieve.checkpoints import save_model
 
 pytest.importorskip("torch")

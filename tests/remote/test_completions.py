@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from r2med.remote.completions import read_answer
 from r2med.remote.registry import find_llm
-from r2med.retrieve.api.wire import billed, vectors
+from r2med.retrieve.api import billed
+from r2med.retrieve.api import vectors_of as vectors
 from tests.remote.asking import ask
 
 _NAMES = "choices message content usage data embedding index finish_reason refusal prompt_tokens"

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from r2med.errors import DataError, MissingError
-from r2med.retrieve.run_files import locate_run
+from r2med.retrieve.given import locate_run
 from r2med.runs import Run
 
 

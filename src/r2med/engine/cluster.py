@@ -18,7 +18,7 @@ from typing import Any
 from r2med.engine.worker import Answer, Worker
 from r2med.engine.workers import Member, Pool, shares, usable_cores
 from r2med.errors import MissingError
-from r2med.models.loading import need
+from r2med.models.checkpoint import need
 from r2med.retrieve.conditions import Source, Tell
 
 #: Bytes for what is under way between machines, where the cluster is started here.

@@ -19,7 +19,7 @@ from r2med.expand.generations import FromFile
 from r2med.expand.writing import Bound, FromModel
 from r2med.remote.budget import CHARACTERS_PER_TOKEN, Estimate
 from r2med.rerank.llm import LlmReranker
-from r2med.retrieve.api.encoder import ApiEncoder, ApiRetriever
+from r2med.retrieve.api import ApiEncoder, ApiRetriever
 from r2med.retrieve.dense.embed import SIDES, Side
 from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, bind
 from r2med.systems.work import Part, Stage

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.errors import MissingError, R2MedError
+from r2med.runs.run import offsets_of
 
 Rows = NDArray[np.int64]
 Features = dict[str, NDArray[np.int64]]
@@ -81,6 +82,8 @@ class TokenInputs:
     truncated: NDArray[np.bool_]
     tokenizer: Any
     instruction_tokens: int = 0
+    texts: Sequence[str] | None = None
+    """What to show in place of the decoded tokens."""
 
     @classmethod
     def of(
@@ -92,25 +95,34 @@ class TokenInputs:
         end: Sequence[int] = (),
         instruction_tokens: int = 0,
         truncated: NDArray[np.bool_] | None = None,
+        texts: Sequence[str] | None = None,
     ) -> TokenInputs:
         """What a tokeniser gave under a limit (0 is none), with `end` after each text's tokens.
 
-        `truncated` says which texts lost tokens, where the caller cut them.
+        `truncated` says which texts lost tokens, where the caller cut them; of a tokeniser that
+        cannot tell, those that fill the limit count as cut.
         """
         rows: list[list[int]] = encoded["input_ids"]
         segments: list[list[int]] | None = encoded.get("token_type_ids")
         if truncated is None:
-            truncated = _truncated(encoded, rows, limit)
+            encodings = getattr(encoded, "encodings", None)
+            lost = (
+                [bool(item.overflowing) for item in encodings]
+                if encodings
+                else [0 < limit <= len(ids) for ids in rows]
+            )
+            truncated = np.array(lost, dtype=np.bool_)
         if end:
             rows = [[*ids, *end] for ids in rows]
             segments = [[*row, *(0 for _ in end)] for row in segments] if segments else None
         return cls(
             ids=_flat(rows),
             segments=_flat(segments) if segments else None,
-            offsets=np.concatenate([[0], np.cumsum([len(ids) for ids in rows])]).astype(np.int64),
+            offsets=offsets_of([len(ids) for ids in rows]),
             truncated=truncated,
             tokenizer=tokenizer,
             instruction_tokens=instruction_tokens,
+            texts=texts,
         )
 
     @property
@@ -125,6 +137,8 @@ class TokenInputs:
 
     def seen(self, row: int) -> str:
         """The tokens as text again, special ones included."""
+        if self.texts is not None:
+            return self.texts[row]
         ids = self.ids[self.offsets[row] : self.offsets[row + 1]].tolist()
         return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=False))
 
@@ -136,7 +150,9 @@ class TokenInputs:
         if left:
             inside = inside[:, ::-1]
         chosen = np.concatenate([np.arange(self.offsets[r], self.offsets[r + 1]) for r in rows])
-        ids = np.full(shape, _padding(self.tokenizer), dtype=np.int64)
+        # Any token will do where the tokeniser has no padding: the mask hides it.
+        padding = (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id, 0)
+        ids = np.full(shape, next(p for p in padding if p is not None), dtype=np.int64)
         ids[inside] = self.ids[chosen]
         features = {"input_ids": ids, "attention_mask": inside.astype(np.int64)}
         if self.segments is not None:
@@ -145,21 +161,5 @@ class TokenInputs:
         return features
 
 
-def _truncated(encoded: Any, rows: Sequence[Sequence[int]], limit: int) -> NDArray[np.bool_]:
-    """Which texts lost tokens; a tokeniser that cannot tell means those that fill the limit."""
-    encodings = getattr(encoded, "encodings", None)
-    if encodings:
-        return np.array([bool(item.overflowing) for item in encodings], dtype=np.bool_)
-    return np.array([0 < limit <= len(ids) for ids in rows], dtype=np.bool_)
-
-
 def _flat(rows: Sequence[Sequence[int]]) -> NDArray[np.int32]:
     return np.fromiter((token for row in rows for token in row), dtype=np.int32)
-
-
-def _padding(tokenizer: Any) -> int:
-    """Any token will do where the tokeniser has no padding: the mask hides it."""
-    for token in (tokenizer.pad_token_id, tokenizer.eos_token_id):
-        if token is not None:
-            return int(token)
-    return 0

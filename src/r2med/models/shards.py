@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -42,12 +43,11 @@ class Block:
     place: Place | None = None
     """Where it was read from; None for one that was just computed."""
     checksum: int = 0
-    checked: bool = False
 
-    def is_whole(self) -> bool:
-        """Whether the vectors are those that were written; computed once."""
-        self.checked |= self.place is None or checksum(self.vectors.data) == self.checksum
-        return self.checked
+    @cached_property
+    def whole(self) -> bool:
+        """Whether the vectors are those that were written."""
+        return self.place is None or checksum(self.vectors.data) == self.checksum
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,9 @@ def read_blocks(path: Path, start: int) -> Iterator[tuple[Block | Place, int]]:
         block = Block(
             addresses=np.frombuffer(view[rows:middle], np.uint8).reshape(count, ADDRESS_BYTES),
             tokens=np.frombuffer(view, np.uint32, count, middle),
-            vectors=_matrix(view, vectors, (count, width), _DTYPES[dtype]),
+            vectors=np.frombuffer(view, _DTYPES[dtype], count * width, vectors).reshape(
+                count, width
+            ),
             place=place,
             checksum=vectors_sum,
         )
@@ -128,13 +130,6 @@ def _next_header(mapped: mmap.mmap, view: memoryview, start: int) -> int:
             return start
         start += 1
     return len(view)
-
-
-def _matrix(
-    view: memoryview, start: int, shape: tuple[int, int], dtype: np.dtype[np.floating]
-) -> NDArray[np.floating]:
-    flat: NDArray[np.floating] = np.frombuffer(view, dtype, shape[0] * shape[1], start)
-    return flat.reshape(shape)
 
 
 def packed(block: Block) -> bytes:

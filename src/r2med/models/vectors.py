@@ -25,6 +25,7 @@ from r2med.atomic import atomic_file, seal, unseal
 from r2med.errors import DamagedError, DataError
 from r2med.home import shelf as home_shelf
 from r2med.models.shards import ADDRESS_BYTES, SUFFIX, TRUNCATED, Block, Place, packed, read_blocks
+from r2med.runs.run import offsets_of
 
 Storage = Literal["float32", "float16"]
 Addresses = NDArray[np.uint8]
@@ -88,7 +89,6 @@ class Shelf:
         self._blocks: list[Block] = []
         self._starts: Rows = np.zeros(1, dtype=np.int64)
         self._index: pa.Array | None = None
-        self._seen: dict[bytes, str] = {}
 
     def add(self, addresses: Addresses, computed: Computed) -> None:
         """Keep the vectors of a batch, in the shelf's own precision."""
@@ -96,11 +96,12 @@ class Shelf:
 
     def find(self, addresses: Addresses) -> Rows:
         """The place of each text, or -1; every place holds a vector that is whole."""
-        places = self._lookup(addresses)
-        while damaged := self._damaged(places):
-            self._blocks = [block for block in self._blocks if block not in damaged]
-            self._index = None
-            places = self._lookup(addresses)
+        if self._index is None:
+            self._starts = offsets_of([len(block.addresses) for block in self._blocks])
+            held = [block.addresses for block in self._blocks]
+            self._index = _column(np.concatenate(held) if held else addresses[:0])
+        matches = pc.index_in(_column(addresses), value_set=self._index)
+        places: Rows = matches.fill_null(_ABSENT).to_numpy(zero_copy_only=False).astype(np.int64)
         return places
 
     def gather(self, places: Rows) -> NDArray[np.float32]:
@@ -130,11 +131,10 @@ class Shelf:
 
     def remember(self, address: bytes, seen: str) -> None:
         """Keep how the model saw one text, so that a later run can show it without the model."""
-        self._seen[address] = seen
 
     def seen(self, address: bytes) -> str | None:
         """How the model saw a text, where it was kept."""
-        return self._seen.get(address)
+        return None
 
     @property
     def depot(self) -> Depot | None:
@@ -151,21 +151,8 @@ class Shelf:
         self._blocks.append(block)
         self._index = None
 
-    def _damaged(self, places: Rows) -> list[Block]:
-        return []
-
     def _owners(self, places: Rows) -> Rows:
         return np.searchsorted(self._starts, places, side="right") - 1
-
-    def _lookup(self, addresses: Addresses) -> Rows:
-        if self._index is None:
-            lengths = [len(block.addresses) for block in self._blocks]
-            self._starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-            held = [block.addresses for block in self._blocks]
-            self._index = _column(np.concatenate(held) if held else addresses[:0])
-        matches = pc.index_in(_column(addresses), value_set=self._index)
-        places: Rows = matches.fill_null(_ABSENT).to_numpy(zero_copy_only=False).astype(np.int64)
-        return places
 
 
 class DiskShelf(Shelf):
@@ -186,6 +173,20 @@ class DiskShelf(Shelf):
     def depot(self) -> Depot:
         """The folder."""
         return Depot(self.folder, cast("Storage", self.dtype.name), self._what)
+
+    def find(self, addresses: Addresses) -> Rows:
+        """As of any shelf; blocks that prove damaged are named and left out."""
+        while True:
+            places = super().find(addresses)
+            owners = np.unique(self._owners(places[places != _ABSENT])).tolist()
+            damaged = [block for block in map(self._blocks.__getitem__, owners) if not block.whole]
+            if not damaged:
+                return places
+            for block in damaged:
+                assert block.place is not None
+                self._discard(block.place, f"{len(block.addresses)} {self._what} fail")
+            self._blocks = [block for block in self._blocks if block not in damaged]
+            self._index = None
 
     def refresh(self) -> None:
         """Read the shards' new blocks, newest shard first, so that a redone text wins."""
@@ -224,16 +225,6 @@ class DiskShelf(Shelf):
     def _keep(self, block: Block) -> None:
         """Append to this process's shard; a kill after that does not lose it."""
         self._file.append(packed(block))
-
-    def _damaged(self, places: Rows) -> list[Block]:
-        damaged = []
-        for owner in np.unique(self._owners(places[places != _ABSENT])).tolist():
-            block = self._blocks[owner]
-            if not block.checked and not block.is_whole():
-                assert block.place is not None
-                self._discard(block.place, f"{len(block.addresses)} {self._what} fail")
-                damaged.append(block)
-        return damaged
 
     def _discard(self, place: Place, problem: str) -> None:
         place.mark_empty()

@@ -15,9 +15,9 @@ from typing import Literal, get_args
 
 from r2med.errors import UsageError
 from r2med.nano.pool import SEED
-from r2med.retrieve.candidates import find_subset, split_of
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.fusion import NANO_K, reciprocal_rank_fusion
+from r2med.retrieve.given import find_subset, split_of
 from r2med.runs import Run
 from r2med.runs.run import ordered
 from r2med.systems.build import System

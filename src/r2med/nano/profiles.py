@@ -29,8 +29,8 @@ from r2med.nano.candidates import (
     read_candidates,
     retrieved,
 )
-from r2med.retrieve.candidates import split_of
 from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.given import split_of
 from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.load import Check, checked, load_task
 from r2med.tasks.registry import TaskEntry

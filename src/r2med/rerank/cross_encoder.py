@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from r2med.errors import DataError, UsageError
 from r2med.expand.prompts import filled
 from r2med.models.batching import Batches, Rows, TokenInputs
-from r2med.models.checkpoint import Checkpoint, locate
-from r2med.models.loading import (
+from r2med.models.checkpoint import (
+    Checkpoint,
     chosen_device,
     load_causal,
     load_classifier,
     load_tokenizer,
+    locate,
     named_failures,
     need,
 )

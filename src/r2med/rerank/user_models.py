@@ -15,8 +15,14 @@ from typing import Any, Literal
 import numpy as np
 
 from r2med.errors import DataError, UsageError
-from r2med.models.checkpoint import Checkpoint, locate
-from r2med.models.loading import chosen_device, foreign_code, load_encoder, need
+from r2med.models.checkpoint import (
+    Checkpoint,
+    chosen_device,
+    foreign_code,
+    load_encoder,
+    locate,
+    need,
+)
 from r2med.models.vectors import Computed
 from r2med.rerank.scores import (
     Candidates,

@@ -15,7 +15,7 @@ from r2med.errors import DamagedError, DataError, MissingError, R2MedError, Usag
 from r2med.results.record import RECORD_FILE, Record, Result
 from r2med.results.store import LOCAL, Store, read_result
 from r2med.retrieve.conditions import Tell, log
-from r2med.retrieve.run_files import fitted, locate_run
+from r2med.retrieve.given import fitted, locate_run
 from r2med.runs import Run
 from r2med.runs.run import ordered
 from r2med.systems.registry import registered

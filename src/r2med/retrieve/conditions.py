@@ -29,14 +29,10 @@ class Progress:
     seconds: float
 
     @property
-    def per_second(self) -> float:
-        """Texts per second so far; 0 before any time has passed."""
-        return self.done / self.seconds if self.seconds > 0 else 0.0
-
-    @property
     def seconds_left(self) -> float | None:
         """At the pace so far; None before there is a pace."""
-        return (self.total - self.done) / self.per_second if self.per_second else None
+        started = self.done > 0 and self.seconds > 0
+        return (self.total - self.done) / (self.done / self.seconds) if started else None
 
 
 def log(message: str) -> None:
@@ -97,12 +93,10 @@ class Recipe:
 
     module: str
     settings: Any
-    name: str | None = None
+    name: str | None
     """Of a reranker."""
-    trust_remote_code: bool = False
-    device: str | None = None
-    batch_tokens: int = 4096
-    memory: int = 0
+    conditions: Conditions
+    """As far as they concern a model."""
 
     def source(
         self, part: str, opener: Callable[[Any, Tell], Any], identity: Mapping[str, object] | None
@@ -112,16 +106,9 @@ class Recipe:
 
     def build(self, tell: Tell) -> Any:
         """The retriever or reranker."""
-        conditions = Conditions(
-            trust_remote_code=self.trust_remote_code,
-            device=self.device,
-            batch_tokens=self.batch_tokens,
-            memory=self.memory,
-            tell=tell,
-        )
         build = importlib.import_module(self.module).build
         named = () if self.name is None else (self.name,)
-        return build(*named, self.settings, conditions)
+        return build(*named, self.settings, replace(self.conditions, tell=tell))
 
 
 @dataclass(frozen=True)
@@ -170,8 +157,13 @@ class Conditions:
 
     def building(self, module: str, settings: object, name: str | None = None) -> Conditions:
         """These conditions for one stage, which workers can then build for themselves."""
-        terms = (self.trust_remote_code, self.device, self.batch_tokens, self.memory)
-        return replace(self, recipe=Recipe(module, settings, name, *terms))
+        bare = Conditions(
+            trust_remote_code=self.trust_remote_code,
+            device=self.device,
+            batch_tokens=self.batch_tokens,
+            memory=self.memory,
+        )
+        return replace(self, recipe=Recipe(module, settings, name, bare))
 
     def close(self) -> None:
         """End connections and local servers; they are opened again when they are needed."""

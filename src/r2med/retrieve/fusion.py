@@ -110,7 +110,8 @@ def _summed(
 ) -> Run:
     """Add up the shares of each document found and keep the best `depth` of every query."""
     queries = pa.chunked_array([run.query_ids for run in runs]).unique().cast(pa.large_string())
-    names = pa.chunked_array([_ranked_ids(run) for run in runs]).unique().cast(pa.large_string())
+    ranked = [run.document_ids.take(pa.array(np.unique(run.documents))) for run in runs]
+    names = pa.chunked_array(ranked).unique().cast(pa.large_string())
     names = names.take(pc.sort_indices(names.cast(pa.large_binary())))
     keys = np.concatenate(
         [
@@ -138,7 +139,3 @@ def _summed(
         documents=documents[order].astype(np.int32),
         scores=scores[order],
     ).truncated(depth)
-
-
-def _ranked_ids(run: Run) -> pa.LargeStringArray:
-    return run.document_ids.take(pa.array(np.unique(run.documents)))

@@ -95,11 +95,6 @@ def search_forms(
     """Search with expanded queries; a searcher that cannot average takes the lexical text."""
     if isinstance(searcher, FormSearcher):
         return searcher.search_forms(forms, depth=depth)
-    return searcher.search(lexical_queries(queries, forms), depth=depth)
-
-
-def lexical_queries(queries: Queries, forms: Sequence[QueryForm]) -> Queries:
-    """The queries with the text of their lexical form; ids, order and annotations stay."""
     texts = {form.query_id: form.lexical for form in forms}
-    column = [texts[query_id] for query_id in queries.ids.to_pylist()]
-    return replace(queries, texts=pa.array(column, type=pa.large_string()))
+    column = pa.array([texts[name] for name in queries.ids.to_pylist()], type=pa.large_string())
+    return searcher.search(replace(queries, texts=column), depth=depth)

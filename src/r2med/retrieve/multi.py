@@ -1,35 +1,48 @@
 """Several numbers per text that are no single vector: SPLADE's words and ColBERT's token vectors.
 
-Sentence-transformers encodes both; `bge_m3` runs the heads that only that model has. A text is one
+Sentence-transformers encodes both. The two further heads of bge-m3, which no library at hand runs,
+are linear layers on its hidden states, computed as its authors' FlagEmbedding does. A text is one
 row of the vector store that says its own length; the two engines differ in how they pack such rows
 and how they compare them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from r2med.errors import MissingError
+from r2med.models.batching import Features, Rows, TokenInputs
 from r2med.models.checkpoint import locate
 from r2med.models.vectors import open_shelf
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import SIDES, Encoded, Encoder, Form, Side, Work, encode
+from r2med.retrieve.dense.embed import (
+    SIDES,
+    Encoded,
+    Encoder,
+    Form,
+    Inputs,
+    Side,
+    Work,
+    document_texts,
+    encode,
+)
 from r2med.retrieve.dense.foreign import LibraryEncoder, LibraryModel
 from r2med.retrieve.dense.retriever import costs
 from r2med.retrieve.dense.settings import Precision
+from r2med.retrieve.dense.transformer import Recipe, TransformerEncoder, load_linear
 from r2med.retrieve.topk import Matrix, run_of, spread_over, top_scored
 from r2med.runs import Run
+from r2med.runs.run import offsets_of
 from r2med.settings import setting
 from r2med.tasks.task import Queries, Task
 
-Head = Literal["model", "bge-m3"]
 Ranked = tuple[NDArray[np.int64], Matrix]
 """For every query the best distinct texts and their scores, best first."""
 
@@ -38,78 +51,56 @@ _DOCUMENT_TOKENS = 256
 """Tokens of a full document, to plan blocks by."""
 
 
-@dataclass(frozen=True)
-class SparseSettings:
-    """All that an entry of the sparse engine may say; multi.toml documents each field."""
-
+@dataclass(frozen=True, kw_only=True)
+class _Settings:
     dtype: Precision
-    head: Head
+    head: Literal["model", "bge-m3"]
     checkpoint: str = setting(identity="content")
     revision: str = setting(identity="content")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparseSettings(_Settings):
+    """All that an entry of the sparse engine may say; multi.toml documents each field."""
+
     max_length: int = setting(least=0)
 
 
-@dataclass(frozen=True)
-class LateSettings:
+@dataclass(frozen=True, kw_only=True)
+class LateSettings(_Settings):
     """All that an entry of the late-interaction engine may say."""
 
-    dtype: Precision
-    head: Head
-    checkpoint: str = setting(identity="content")
-    revision: str = setting(identity="content")
     query_max_length: int = setting(least=0)
     document_max_length: int = setting(least=0)
 
 
 def build(settings: SparseSettings | LateSettings, conditions: Conditions) -> MultiRetriever:
     """A retriever as its entry describes it; nothing is loaded yet."""
-    if isinstance(settings, SparseSettings):
-        return MultiRetriever(
-            settings, "SparseEncoder", settings.max_length, _pack_words, _best_by_words, conditions
-        )
-    return MultiRetriever(
-        settings, "MultiVectorEncoder", 0, _pack_tokens, _best_by_tokens, conditions
-    )
+    return MultiRetriever(settings, conditions)
 
 
 @dataclass(frozen=True)
 class MultiRetriever:
-    """A model of sentence-transformers, and how its rows are packed and compared."""
+    """A model and how its rows are packed and compared."""
 
     settings: SparseSettings | LateSettings
-    library_class: str
-    max_length: int
-    pack: Callable[[Any, list[str], Side], Matrix]
-    """Encode texts of one side with the model, a row for each."""
-    best: Callable[[Encoded, Encoded, int, int], Ranked]
-    """Rank documents for queries, to a depth, within so many bytes."""
     conditions: Conditions
 
     @cached_property
     def encoders(self) -> Mapping[Side, Encoder]:
         """By side: the model may put queries and documents differently."""
-        settings = self.settings
+        settings, conditions = self.settings, self.conditions
         located = locate(settings.checkpoint, revision=settings.revision)
+        sparse, dtype = isinstance(settings, SparseSettings), settings.dtype
         if settings.head == "bge-m3":
-            from r2med.retrieve.bge_m3 import TokenVectors, TokenWeights
-
-            kind = TokenWeights if isinstance(settings, SparseSettings) else TokenVectors
-            return dict.fromkeys(SIDES, kind(located, settings.dtype, self.conditions))
-        model = LibraryModel(
-            located, self.library_class, settings.dtype, self.conditions, self.max_length
-        )
-        return {side: self._library_encoder(model, side) for side in SIDES}
-
-    def _library_encoder(self, model: LibraryModel, side: Side) -> Encoder:
-        tokens = self.length(side) if isinstance(self.settings, LateSettings) else 0
-
-        def run(loaded: Any, texts: list[str], form: Form) -> Matrix:
-            if tokens:
-                _limit(loaded[0], side, tokens)
-            return self.pack(loaded, texts, side)
-
-        besides = {"tokens": tokens} if tokens else {}
-        return LibraryEncoder(model, run, side=side, **besides)
+            kind = TokenWeights if sparse else TokenVectors
+            return dict.fromkeys(SIDES, kind(located, Recipe("cls"), conditions, dtype))
+        if sparse:
+            length = self.length("document")
+            model = LibraryModel(located, "SparseEncoder", dtype, conditions, length)
+            return {side: _sparse_encoder(model, side) for side in SIDES}
+        model = LibraryModel(located, "MultiVectorEncoder", dtype, conditions)
+        return {side: _late_encoder(model, side, self.length(side)) for side in SIDES}
 
     def length(self, side: Side) -> int:
         """Tokens of a text of one side; 0 leaves it to the model."""
@@ -125,53 +116,158 @@ class MultiRetriever:
 
     def prepare(self, task: Task) -> MultiSearcher:
         """Encode the last row of every document id, or take it from the store."""
-        corpus = task.corpus
-        texts = corpus.texts.take(pa.array(corpus.last_rows)).fill_null("").to_pylist()
-        return MultiSearcher(self, task, self.encode(texts, "document"))
+        return MultiSearcher(self, task, self.encode(document_texts(task), "document"))
 
     def encode(self, texts: list[str], side: Side) -> Encoded:
         """The rows of some texts."""
-        encoder = self.encoders[side]
-        form = Form(max_length=self.length(side)) if self.settings.head == "bge-m3" else Form()
+        settings, encoder = self.settings, self.encoders[side]
+        form = Form(max_length=self.length(side)) if settings.head == "bge-m3" else Form()
         work = Work(encoder, form, side, texts, lambda row: f"{side} {row + 1}", ragged=True)
         shelf = open_shelf(
-            "embeddings",
-            encoder.identity,
-            label=self.settings.checkpoint,
-            tell=self.conditions.tell,
+            "embeddings", encoder.identity, label=settings.checkpoint, tell=self.conditions.tell
         )
         return encode(work, shelf, self.conditions)
 
 
+@dataclass(eq=False)
 class MultiSearcher:
     """A task's documents as stored rows."""
 
-    def __init__(self, retriever: MultiRetriever, task: Task, documents: Encoded) -> None:
-        self._retriever = retriever
-        self._task = task
-        self._documents = documents
-        self._facts: dict[str, object] = {"documents": documents.facts}
+    retriever: MultiRetriever
+    task: Task
+    documents: Encoded
+    queries: dict[str, object] = field(default_factory=dict)
+    """Facts of the queries that were searched with."""
 
     def search(self, queries: Queries, *, depth: int) -> Run:
         """The best documents; one whose id is the query's own is left out."""
-        encoded = self._retriever.encode(queries.texts.fill_null("").to_pylist(), "query")
-        self._facts["queries"] = encoded.facts
-        memory = self._retriever.conditions.memory
-        texts, scores = self._retriever.best(encoded, self._documents, depth + 1, memory)
-        documents, spread = spread_over(self._documents.distinct, texts, scores, depth + 1)
-        return run_of(queries.ids, self._task, documents, spread, depth)
+        encoded = self.retriever.encode(queries.texts.fill_null("").to_pylist(), "query")
+        self.queries = {"queries": encoded.facts}
+        sparse = isinstance(self.retriever.settings, SparseSettings)
+        best = _best_by_words if sparse else _best_by_tokens
+        memory = self.retriever.conditions.memory
+        texts, scores = best(encoded, self.documents, depth + 1, memory)
+        documents, spread = spread_over(self.documents.distinct, texts, scores, depth + 1)
+        return run_of(queries.ids, self.task, documents, spread, depth)
 
     def facts(self) -> Mapping[str, object]:
         """Both sides' counts and first texts as the model saw them, and what ran."""
-        encoder = self._retriever.encoders["document"]
-        return {"encoder": dict(encoder.facts()), **self._facts, **costs(self._facts)}
+        encoder = dict(self.retriever.encoders["document"].facts())
+        sides = {"documents": self.documents.facts, **self.queries}
+        return {"encoder": encoder, **sides, **costs(sides)}
 
 
-def _pack_words(model: Any, texts: list[str], side: Side) -> Matrix:
-    encode_side = model.encode_query if side == "query" else model.encode_document
-    options = {"batch_size": len(texts), "show_progress_bar": False, "save_to_cpu": True}
-    dense = encode_side(texts, convert_to_tensor=True, convert_to_sparse_tensor=False, **options)
-    return packed_words(sp.csr_matrix(dense.float().numpy()))
+def _sparse_encoder(model: LibraryModel, side: Side) -> LibraryEncoder:
+    """Encodes texts of one side as words with weights."""
+
+    def run(model: Any, texts: list[str], form: Form) -> Matrix:
+        dense = _method(model, side)(
+            texts,
+            batch_size=len(texts),
+            show_progress_bar=False,
+            save_to_cpu=True,
+            convert_to_tensor=True,
+            convert_to_sparse_tensor=False,
+        )
+        return packed_words(sp.csr_matrix(dense.float().numpy()))
+
+    return LibraryEncoder(model, run, side=side)
+
+
+def _late_encoder(model: LibraryModel, side: Side, tokens: int) -> LibraryEncoder:
+    """Encodes texts of one side as vectors of tokens; 0 tokens leave the length to the model."""
+
+    def run(loaded: Any, texts: list[str], form: Form) -> Matrix:
+        if tokens:
+            _limit(loaded[0], side, tokens)
+        return packed_tokens(
+            _method(loaded, side)(
+                texts, batch_size=len(texts), show_progress_bar=False, convert_to_numpy=True
+            )
+        )
+
+    return LibraryEncoder(model, run, side=side, **({"tokens": tokens} if tokens else {}))
+
+
+def _method(model: Any, side: Side) -> Any:
+    return model.encode_query if side == "query" else model.encode_document
+
+
+def _limit(transformer: Any, side: Side, tokens: int) -> None:
+    """Set the tokens of one side; queries that are filled up are filled up to that many."""
+    if side == "document":
+        transformer.document_length = tokens
+    elif transformer.query_expansion is None:
+        transformer.query_length = tokens
+    else:
+        transformer.query_expansion = {**transformer.query_expansion, "length": tokens}
+
+
+class _HeadEncoder(TransformerEncoder):
+    """The hidden states of bge-m3, read by a linear layer in a file of the checkpoint."""
+
+    layer: ClassVar[str]
+
+    @cached_property
+    def identity(self) -> Mapping[str, object]:
+        """The checkpoint's content, which head reads it, and the arithmetic."""
+        return {**super().identity, "head": self.layer}
+
+    @cached_property
+    def _linear(self) -> Any:
+        file = self.checkpoint.folder / self.layer
+        if not file.is_file():
+            raise MissingError(
+                f"{file}: missing, so {file.parent.name} has no such head of bge-m3."
+            )
+        return load_linear(file).to(self._device)
+
+    def _read(self, inputs: Inputs, rows: Rows) -> tuple[Matrix, Features]:
+        """What the layer makes of each token, and the tokens."""
+        import torch
+
+        assert isinstance(inputs, TokenInputs)
+        features = inputs.features(rows)
+        with torch.inference_mode():
+            read: Matrix = self._linear(self._hidden(features).float()).cpu().numpy()
+        return read, features
+
+
+class TokenWeights(_HeadEncoder):
+    """Sparse vectors over the vocabulary: a token weighs as much as its heaviest occurrence."""
+
+    layer = "sparse_linear.pt"
+
+    def encode(self, inputs: Inputs, rows: Rows) -> Matrix:
+        """Words and weights of a batch, in order of appearance; special tokens weigh nothing."""
+        read, features = self._read(inputs, rows)
+        ids, weights = features["input_ids"], read[:, :, 0]
+        special = np.isin(ids, self._tokenizer.all_special_ids)
+        texts, places = np.nonzero((features["attention_mask"] > 0) & (weights > 0) & ~special)
+        width = len(self._tokenizer)
+        pairs, first, owners = np.unique(
+            texts * width + ids[texts, places], return_index=True, return_inverse=True
+        )
+        heaviest = np.zeros(len(pairs), dtype=np.float32)
+        np.maximum.at(heaviest, owners, weights[texts, places])
+        order = np.argsort(first)
+        offsets = offsets_of(np.bincount(pairs // width, minlength=len(ids)))
+        columns = (heaviest[order], pairs[order] % width, offsets)
+        return packed_words(sp.csr_matrix(columns, shape=(len(ids), width)))
+
+
+class TokenVectors(_HeadEncoder):
+    """One vector of length 1 per token after the first."""
+
+    layer = "colbert_linear.pt"
+
+    def encode(self, inputs: Inputs, rows: Rows) -> Matrix:
+        """The vectors of a batch, the opening token's left out."""
+        read, features = self._read(inputs, rows)
+        norms = np.maximum(np.linalg.norm(read, axis=2, keepdims=True), 1e-12)
+        lengths = features["attention_mask"].sum(axis=1)
+        units = zip(read / norms, lengths, strict=True)
+        return packed_tokens([vectors[1 : int(length)] for vectors, length in units])
 
 
 def packed_words(rows: sp.csr_matrix) -> Matrix:
@@ -210,13 +306,15 @@ def _best_by_words(queries: Encoded, documents: Encoded, depth: int, memory: int
     ranked = []
     for start in range(0, asked.shape[0], _SPARSE_QUERIES):
         scores = (asked[start : start + _SPARSE_QUERIES] @ words).toarray()
-        block = _SPARSE_DOCUMENTS
-        ranked.append(top_scored(_columns(scores), scores.shape, depth=depth, block=block))
+        ranked.append(
+            top_scored(
+                lambda first, last, scores=scores: scores[:, first:last],  # type: ignore[misc]
+                scores.shape,
+                depth=depth,
+                block=_SPARSE_DOCUMENTS,
+            )
+        )
     return np.concatenate([texts for texts, _ in ranked]), np.concatenate([s for _, s in ranked])
-
-
-def _columns(scores: Matrix) -> Callable[[int, int], Matrix]:
-    return lambda start, stop: scores[:, start:stop]
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,23 +326,6 @@ class Tokens:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
-
-
-def _limit(transformer: Any, side: Side, tokens: int) -> None:
-    """Set the tokens of one side; queries that are filled up are filled up to that many."""
-    if side == "document":
-        transformer.document_length = tokens
-    elif transformer.query_expansion is None:
-        transformer.query_length = tokens
-    else:
-        transformer.query_expansion = {**transformer.query_expansion, "length": tokens}
-
-
-def _pack_tokens(model: Any, texts: list[str], side: Side) -> Matrix:
-    encode_side = model.encode_query if side == "query" else model.encode_document
-    return packed_tokens(
-        encode_side(texts, batch_size=len(texts), show_progress_bar=False, convert_to_numpy=True)
-    )
 
 
 def packed_tokens(matrices: Sequence[Matrix]) -> Matrix:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from r2med.runs import Run
-from r2med.runs.run import places_of
+from r2med.runs.run import offsets_of, places_of
 from r2med.tasks.task import Task
 
 Matrix = NDArray[np.float32]
@@ -43,11 +43,14 @@ def top(
     for start in range(0, len(queries), _MOST_QUERIES):
         part = queries[start : start + _MOST_QUERIES]
         rows = slice(start, start + len(part))
+        # Vectors of a block of documents, their scores and the comparison must fit the budget.
+        a_document = 4 * part.shape[1] + 5 * len(part)
+        fitting = np.clip(memory // max(1, a_document), _SMALLEST_BLOCK, _LARGEST_BLOCK)
         best[rows], scores[rows] = top_scored(
             lambda first, last, part=part: part @ documents(first, last).T,  # type: ignore[misc]
             (len(part), count),
             depth=depth,
-            block=_block_size(part, memory),
+            block=int(fitting),
         )
     return best, scores
 
@@ -144,13 +147,7 @@ def run_of(
     return Run(
         query_ids=ids,
         document_ids=task.corpus.document_ids,
-        offsets=np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int64),
+        offsets=offsets_of(kept.sum(axis=1)),
         documents=documents[kept].astype(np.int32),
         scores=scores[kept].astype(np.float64),
     )
-
-
-def _block_size(queries: Matrix, memory: int) -> int:
-    """Documents per block: their vectors, the scores and the comparison must fit the budget."""
-    a_document = 4 * queries.shape[1] + 5 * len(queries)
-    return int(np.clip(memory // max(1, a_document), _SMALLEST_BLOCK, _LARGEST_BLOCK))

@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, cast
@@ -36,7 +36,6 @@ from r2med.retrieve.dense.retriever import DenseRetriever, Search
 from r2med.retrieve.dense.settings import Similarity, worded
 from r2med.retrieve.interface import Retriever
 from r2med.settings import setting
-from r2med.tasks.task import Task
 
 Encode = Callable[[list[str]], object]
 
@@ -59,22 +58,16 @@ class NamedRetriever(Retriever, Protocol):
 class UserModelSettings:
     """What `model:package.module:Class` may say; the model itself is known by its own identity."""
 
-    query_instruction: str
-    document_instruction: str
-    similarity: Similarity
-    target: str = setting(identity="content")
+    query_instruction: str = ""
+    document_instruction: str = ""
+    similarity: Similarity = "cosine"
+    target: str = setting(default="", identity="content")
 
 
 def build(settings: UserModelSettings, conditions: Conditions) -> Retriever:
     """The retriever of `model:package.module:Class`."""
-    return retriever_of(
-        load_target(settings.target),
-        name=settings.target,
-        conditions=conditions,
-        query_instruction=settings.query_instruction,
-        document_instruction=settings.document_instruction,
-        search=Search(settings.similarity),
-    )
+    model, name = load_target(settings.target), settings.target
+    return retriever_of(model, name=name, conditions=conditions, settings=settings)
 
 
 def retriever_of(
@@ -82,52 +75,49 @@ def retriever_of(
     *,
     name: str | None = None,
     conditions: Conditions,
-    query_instruction: str = "",
-    document_instruction: str = "",
-    search: Search | None = None,
+    settings: UserModelSettings | None = None,
 ) -> NamedRetriever:
     """A retriever around any model; UsageError says what was expected when it is none."""
     model = made(model, name or _type_name(model))
     if callable(getattr(model, "prepare", None)) and hasattr(model, "identity"):
         return cast("NamedRetriever", model)
-    queries, documents = _encoders(model)
-    search = search or Search()
-    instructions = {
-        "query_instruction": query_instruction,
-        "document_instruction": document_instruction,
+    encoders, settings = _encoders(model), settings or UserModelSettings()
+    search = Search(settings.similarity)
+    instructions: dict[Side, str] = {
+        "query": settings.query_instruction,
+        "document": settings.document_instruction,
     }
-
-    def form(task: Task, side: Side) -> Form:
-        return Form(instruction=worded(instructions[f"{side}_instruction"], task))
-
     return DenseRetriever(
         name=name or str(getattr(model, "name", "") or _plain_name(model)),
-        make=lambda: (queries, documents),
-        form=form,
+        make=lambda: encoders,
+        form=lambda task, side: Form(worded(instructions[side], task)),
         search=search,
-        besides={**instructions, "search": asdict(search)},
+        besides={
+            **{f"{side}_instruction": text for side, text in instructions.items()},
+            "search": asdict(search),
+        },
         conditions=conditions,
         own=model,
     )
 
 
+@dataclass(eq=False)
 class UserEncoder:
     """One side of a model that somebody else wrote."""
 
-    def __init__(self, model: object, encode: Encode, method: str, side: Side | None) -> None:
-        self._model = model
-        self._encode = encode
-        self._called = _called(model, method)
-        self._side = side
+    model: object
+    call: Encode
+    method: str
+    side: Side | None = None
 
     @cached_property
     def identity(self) -> Mapping[str, object] | None:
         """The model's own `identity`, if it has one, and the side where the sides differ."""
-        own = identity_of(self._model, _called(self._model, "identity"))
+        own = identity_of(self.model, _called(self.model, "identity"))
         if own is None:
             return None
         identity = dict(own) if isinstance(own, Mapping) else {"identity": str(own)}
-        return {"library": "custom", **identity, **({"side": self._side} if self._side else {})}
+        return {"library": "custom", **identity, **({"side": self.side} if self.side else {})}
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
         """The texts as they are; the model batches and tokenises by itself."""
@@ -135,73 +125,68 @@ class UserEncoder:
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
         """Call the model, and take whatever array it gives as float32."""
-        texts = [inputs.seen(int(row)) for row in rows]
-        with running(self._called):
-            vectors = self._encode(texts)
-        return as_matrix(vectors, self._called)
+        texts, called = [inputs.seen(int(row)) for row in rows], _called(self.model, self.method)
+        with running(called):
+            vectors = self.call(texts)
+        return as_matrix(vectors, called)
 
     def facts(self) -> Mapping[str, object]:
         """Which object ran."""
-        return {"object": _type_name(self._model), "cached": self.identity is not None}
+        return {"object": _type_name(self.model), "cached": self.identity is not None}
 
 
-def _encoders(model: object) -> tuple[UserEncoder, UserEncoder]:
+def _encoders(model: Any) -> tuple[UserEncoder, UserEncoder]:
     """The encoders of queries and of documents."""
-    methods = {
-        name: method
-        for name in ("encode_queries", "encode_corpus", "encode_query", "encode_document", "encode")
-        if callable(method := getattr(model, name, None))
-    }
-    if {"encode_queries", "encode_corpus"} <= set(methods):
+
+    def has(*names: str) -> bool:
+        return all(callable(getattr(model, name, None)) for name in names)
+
+    if has("encode_queries", "encode_corpus"):
         return (
-            UserEncoder(model, methods["encode_queries"], "encode_queries", "query"),
-            UserEncoder(model, _CorpusCall(model), "encode_corpus", "document"),
+            UserEncoder(model, model.encode_queries, "encode_queries", "query"),
+            UserEncoder(model, _corpus_call(model), "encode_corpus", "document"),
         )
-    if {"encode_query", "encode_document"} <= set(methods):
+    if has("encode_query", "encode_document"):
+        query = partial(model.encode_query, show_progress_bar=False)
+        document = partial(model.encode_document, show_progress_bar=False)
         return (
-            UserEncoder(model, _silent(methods["encode_query"]), "encode_query", "query"),
-            UserEncoder(model, _silent(methods["encode_document"]), "encode_document", "document"),
+            UserEncoder(model, query, "encode_query", "query"),
+            UserEncoder(model, document, "encode_document", "document"),
         )
-    encode, method = (methods["encode"], "encode") if "encode" in methods else (model, "")
-    if not callable(encode):
+    if not (has("encode") or callable(model)):
         raise UsageError(
             f"{_type_name(model)} is no model: expected encode_queries and encode_corpus, a "
             "SentenceTransformer, or a function from texts to vectors; see docs/your-model.md."
         )
-    both = UserEncoder(model, encode, method, None)
+    named = has("encode")
+    both = UserEncoder(model, model.encode if named else model, "encode" if named else "")
     return both, both
 
 
-def _silent(encode: Callable[..., object]) -> Encode:
-    """A method of a SentenceTransformer without its progress bar."""
-    return lambda texts: encode(texts, show_progress_bar=False)
-
-
-class _CorpusCall:
+def _corpus_call(model: Any) -> Encode:
     """`encode_corpus` with what it takes: the reference hands over dicts, some take plain texts."""
+    plain = False
 
-    def __init__(self, model: Any) -> None:
-        self._encode: Callable[[list[Any]], object] = model.encode_corpus
-        self._called = _called(model, "encode_corpus")
-        self._plain = False
-
-    def __call__(self, texts: list[str]) -> object:
-        if self._plain:
-            return self._encode(texts)
+    def encode(texts: list[str]) -> object:
+        nonlocal plain
+        if plain:
+            return model.encode_corpus(texts)
         try:
-            return self._encode([{"text": text} for text in texts])
+            return model.encode_corpus([{"text": text} for text in texts])
         except (TypeError, AttributeError, KeyError, ValueError) as problem:
             try:
-                vectors = self._encode(texts)
+                vectors = model.encode_corpus(texts)
             except R2MedError:
                 raise
             except Exception as other:
                 raise DataError(
-                    f"{self._called} failed on dicts with a text {described(problem)}\n"
-                    f"and on plain texts {described(other)}"
+                    f"{_called(model, 'encode_corpus')} failed on dicts with a text "
+                    f"{described(problem)}\nand on plain texts {described(other)}"
                 ) from other
-            self._plain = True
+            plain = True
             return vectors
+
+    return encode
 
 
 def as_matrix(vectors: object, source: str = "the model") -> NDArray[np.float32]:

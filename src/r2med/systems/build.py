@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from r2med.errors import UsageError
-from r2med.retrieve.candidates import CandidateSettings
 from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.given import CandidateSettings, RunSettings, locate_run
 from r2med.retrieve.interface import Retriever
-from r2med.retrieve.run_files import RunSettings, locate_run
 from r2med.settings import identity_of, read
 from r2med.systems.registry import (
     FOLLOWING,
@@ -47,8 +46,8 @@ ENGINES: Mapping[str, str] = {
     "sparse": "r2med.retrieve.multi:SparseSettings",
     "late": "r2med.retrieve.multi:LateSettings",
     "custom": "r2med.retrieve.user_models:UserModelSettings",
-    "run": "r2med.retrieve.run_files:RunSettings",
-    "candidates": "r2med.retrieve.candidates:CandidateSettings",
+    "run": "r2med.retrieve.given:RunSettings",
+    "candidates": "r2med.retrieve.given:CandidateSettings",
     "fusion": "r2med.retrieve.fusion:Fusion",
     "expand": "r2med.expand.writing:Method",
     "cross-encoder": "r2med.rerank.cross_encoder:CrossEncoderSettings",

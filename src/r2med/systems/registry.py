@@ -28,7 +28,7 @@ StageKind = Literal["retriever", "given", "fusion", "expander", "reranker"]
 SOURCES: tuple[str, ...] = (
     "retrieve/bm25/variants.toml",
     "retrieve/dense/encoders.toml",
-    "retrieve/api/encoders.toml",
+    "retrieve/api.toml",
     "retrieve/multi.toml",
     "retrieve/given.toml",
     "retrieve/fusions.toml",

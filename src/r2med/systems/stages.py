@@ -14,10 +14,17 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from r2med.errors import UsageError
-from r2med.retrieve.candidates import CandidateSettings, Subset, find_subset
 from r2med.retrieve.fusion import Fusion, reciprocal_rank_fusion
+from r2med.retrieve.given import (
+    CandidateSettings,
+    Findings,
+    RunFile,
+    RunSettings,
+    Subset,
+    find_subset,
+    fitted,
+)
 from r2med.retrieve.interface import QueryForm, Retriever, Searcher, search_forms
-from r2med.retrieve.run_files import Findings, RunFile, RunSettings, fitted
 from r2med.runs import Run
 from r2med.runs.run import TieOrder, ordered
 from r2med.settings import identity_of

@@ -17,8 +17,7 @@ import pytest
 from r2med.errors import DataError, LimitError, MissingError, UsageError
 from r2med.models.vectors import DiskShelf
 from r2med.remote.budget import Limits
-from r2med.retrieve.api import ApiSettings, build
-from r2med.retrieve.api.encoder import ApiRetriever
+from r2med.retrieve.api import ApiRetriever, ApiSettings, build
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Form
 from r2med.settings import read

@@ -26,9 +26,7 @@ def server() -> Iterator[LLMServer]:
 def ours(server: LLMServer, name: str) -> tuple[dict[str, object], NDArray[np.float32]]:
     task = own_task(TEXTS, {"q1": "ask"})
     searching = retriever(name, server.url)
-    encoder = searching.encoders["document"]
-    inputs = encoder.inputs(list(TEXTS.values()), searching.form(task, "document"))
-    vectors = encoder.encode(inputs, np.arange(3))
+    vectors = searching.encode(task, "document", list(TEXTS.values())).matrix()
     return server.bodies[-1], vectors
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import MissingError
-from r2med.retrieve.api.wire import load, worded
+from r2med.retrieve.api import load_cut as load
+from r2med.retrieve.api import put as worded
 from r2med.retrieve.dense.embed import Form
 
 

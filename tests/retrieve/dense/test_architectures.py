@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import SIDES, Encoder, Form, Side
+from r2med.retrieve.dense.embed import SIDES, BatchEncoder, Form, Side
 from r2med.retrieve.dense.settings import Settings
 from r2med.settings import read
 from r2med.systems.registry import find_entry
@@ -125,14 +125,14 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def encoder_of(settings: Settings, side: Side) -> Encoder:
+def encoder_of(settings: Settings, side: Side) -> BatchEncoder:
     from r2med.retrieve.dense.transformer import build
 
     query, document = settings.checkpoints()
     return build(query if side == "query" else document, settings, Conditions(device="cpu"))
 
 
-def ours(encoder: Encoder, form: Form, batch: int) -> NDArray[np.float32]:
+def ours(encoder: BatchEncoder, form: Form, batch: int) -> NDArray[np.float32]:
     inputs = encoder.inputs(TEXTS, form)
     rows = np.arange(len(TEXTS))
     parts = [rows[start : start + batch] for start in range(0, len(rows), batch)]

@@ -15,7 +15,7 @@ from r2med.nano.profiles import Profile, RetrievalProfile, profiled
 from r2med.report.cards.failures import Failures, find_failures
 from r2med.results.overlap import StoredAudit
 from r2med.results.record import Result
-from r2med.retrieve.candidates import split_of
+from r2med.retrieve.given import split_of
 from r2med.runs import Run
 from r2med.tasks.registry import TaskEntry, find_task
 from r2med.tasks.task import Task, positives_of

@@ -7,21 +7,23 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from r2med.errors import DataError
 from r2med.models.batching import Batches, TokenInputs
 from r2med.models.vectors import Addresses, Computed, Depot, Rows, Shelf, distinct, fill, hashed
 from r2med.retrieve.conditions import Conditions, Progress, Tell
+from r2med.tasks.task import Task
 
 Side = Literal["query", "document"]
 SIDES: tuple[Side, Side] = ("query", "document")
 
-#: Vectors compared at a time.
 _PLURALS: Mapping[Side, str] = {"query": "queries", "document": "documents"}
+#: Vectors compared at a time.
 _WINDOW = 8192
 
 
@@ -48,13 +50,8 @@ class Inputs(Protocol):
     """Texts made ready for the model, so that batches can be planned before it runs."""
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
-        """What each input weighs in a batch: its tokens, or 1 where the model batches by itself."""
-        ...
-
-    @property
     def tokens(self) -> NDArray[np.int64]:
-        """Tokens of each input after truncation, for the record; 0 where nobody knows."""
+        """Tokens of each input after truncation; 0 where nobody knows."""
         ...
 
     @property
@@ -74,11 +71,6 @@ class TextInputs:
     texts: Sequence[str]
     form: Form
     counted: TokenInputs | None = None
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each text; where nobody knows, every text weighs the same."""
-        return self.counted.lengths if self.counted else np.ones(len(self.texts), dtype=np.int64)
 
     @property
     def tokens(self) -> NDArray[np.int64]:
@@ -107,12 +99,16 @@ class Encoder(Protocol):
         """The texts as the model will see them; never fails on an empty text."""
         ...
 
-    def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
-        """One vector for each of the rows, in one batch; the caller handles memory errors."""
-        ...
-
     def facts(self) -> Mapping[str, object]:
         """What really ran, as JSON values: checkpoint, device, precision."""
+        ...
+
+
+class BatchEncoder(Encoder, Protocol):
+    """An encoder in this process, to which batches are given one after the other."""
+
+    def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
+        """One vector for each of the rows, in one batch; the caller handles memory errors."""
         ...
 
 
@@ -122,6 +118,10 @@ class StreamingEncoder(Encoder, Protocol):
 
     def stream(self, inputs: Inputs) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
         """Rows of the inputs with their vectors, as they arrive; each is kept before the next."""
+        ...
+
+    def bill(self) -> Mapping[str, object]:
+        """What was billed since this was last asked."""
         ...
 
 
@@ -170,6 +170,13 @@ class Encoded:
         return "equal" if first.any() else "zero"
 
 
+def document_texts(task: Task) -> list[str]:
+    """One text for every document id: that of its last row."""
+    corpus = task.corpus
+    texts: list[str] = corpus.texts.take(pa.array(corpus.last_rows)).fill_null("").to_pylist()
+    return texts
+
+
 def encode(work: Work, shelf: Shelf, conditions: Conditions) -> Encoded:
     """Make sure the shelf holds every text, and say where; the first text's input is kept too."""
     addresses, firsts, inside = distinct(work.form.addresses(work.texts))
@@ -188,6 +195,8 @@ def encode(work: Work, shelf: Shelf, conditions: Conditions) -> Encoded:
     facts["reused"] = len(places) - count
     if count:
         facts |= encoding.costs(count, seconds)
+    if isinstance(work.encoder, StreamingEncoder):
+        facts |= work.encoder.bill()
     return Encoded(shelf, places, inside, facts)
 
 
@@ -239,9 +248,9 @@ class Embedding:
             outputs = encoder.stream(inputs)
         else:
             outputs = self.batches.run(
-                inputs.lengths,
-                lambda batch: encoder.encode(inputs, batch),
-                lambda row: piece.names[row],
+                np.maximum(inputs.tokens, 1),
+                partial(cast("BatchEncoder", encoder).encode, inputs),
+                piece.names.__getitem__,
             )
         began = time.perf_counter()
         for rows, vectors in outputs:
@@ -281,22 +290,20 @@ def _quoted(piece: Piece, row: int) -> str:
     return f"{piece.names[row]}: {text[:80] + ('...' if len(text) > 80 else '')!r}"
 
 
+@dataclass(eq=False)
 class _Encoding:
     """The missing texts on their way through the model, with what they cost."""
 
-    def __init__(
-        self, work: Work, shelf: Shelf, addresses: Addresses, firsts: Rows, conditions: Conditions
-    ) -> None:
-        self.work = work
-        self.shelf = shelf
-        self.addresses = addresses
-        self.firsts = firsts
-        self.conditions = conditions
-        self.width: int | None = None
-        self.tokens = 0
-        self.model_seconds = 0.0
-        self.tokeniser_seconds = 0.0
-        self.ran: dict[str, object] = {}
+    work: Work
+    shelf: Shelf
+    addresses: Addresses
+    firsts: Rows
+    conditions: Conditions
+    width: int | None = None
+    tokens: int = 0
+    model_seconds: float = 0.0
+    tokeniser_seconds: float = 0.0
+    ran: dict[str, object] = field(default_factory=dict)
 
     def run(self, parts: Iterator[Rows]) -> Iterator[tuple[Rows, Computed]]:
         """The vectors of some distinct texts, batch by batch: on workers where there are any."""
@@ -377,5 +384,5 @@ def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """The vectors at length 1; zero vectors stay zero."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     norms[norms == 0] = 1
-    lengthened: NDArray[np.float32] = vectors / norms
-    return lengthened
+    units: NDArray[np.float32] = vectors / norms
+    return units

@@ -16,21 +16,21 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.models.batching import Rows
-from r2med.models.checkpoint import Checkpoint, extra_of, locate
-from r2med.models.loading import (
+from r2med.models.checkpoint import (
+    Checkpoint,
     chosen_device,
+    extra_of,
     foreign_code,
-    load_encoder,
-    load_tokenizer,
+    locate,
     named_failures,
     need,
     quiet_loading,
     refuse_foreign_code,
 )
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import Encoder, Form, Inputs, TextInputs
+from r2med.retrieve.dense.embed import Form, Inputs, TextInputs
 from r2med.retrieve.dense.settings import Settings
-from r2med.retrieve.dense.transformer import tokenise
+from r2med.retrieve.dense.transformer import Recipe, TransformerEncoder, tokenise
 
 #: What is left to the code of others, and cannot be set.
 _FIXED: Mapping[str, tuple[object, ...]] = {
@@ -196,13 +196,8 @@ def sentence_encoder(
     return LibraryEncoder(model, run, version=_VERSION, **besides)
 
 
-class MethodEncoder:
+class MethodEncoder(TransformerEncoder):
     """A checkpoint's own `encode(texts, instruction=..., max_length=...)`, which applies both."""
-
-    def __init__(self, checkpoint: Checkpoint, settings: Settings, conditions: Conditions) -> None:
-        self.checkpoint = checkpoint
-        self.settings = settings
-        self.conditions = conditions
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
@@ -210,55 +205,39 @@ class MethodEncoder:
         return {
             "library": "method",
             "checkpoint": self.checkpoint.fingerprint(),
-            "dtype": self.settings.dtype,
-            "normalize": self.settings.normalize,
+            "dtype": self.dtype,
+            "normalize": self.recipe.normalize,
         }
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
         """The texts, counted by the checkpoint's tokeniser; an end token of the model's is not."""
-        counted = tokenise(self._tokenizer, texts, form, limit=form.max_length)
-        return TextInputs(texts, form, counted)
+        return TextInputs(
+            texts, form, tokenise(self._tokenizer, texts, form, limit=form.max_length)
+        )
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
         """One batch, in float32 and normalised where the settings say so."""
         import torch
 
         assert isinstance(inputs, TextInputs)
+        if not callable(getattr(self._model, "encode", None)):
+            raise DataError(
+                f"{self.checkpoint.name}: its code has no `encode` method. Without library=method "
+                "a checkpoint's hidden states are pooled."
+            )
         texts = [inputs.texts[row] for row in rows]
         options: dict[str, Any] = {"instruction": inputs.form.instruction}
         if inputs.form.max_length:
             options["max_length"] = inputs.form.max_length
         with torch.inference_mode():
             vectors = self._model.encode(texts, **options).float()
-            if self.settings.normalize:
+            if self.recipe.normalize:
                 vectors = torch.nn.functional.normalize(vectors, dim=-1)
         encoded: NDArray[np.float32] = vectors.cpu().numpy()
         return encoded
 
-    def facts(self) -> Mapping[str, object]:
-        """The checkpoint, and the device where the model was needed."""
-        facts = self.checkpoint.facts()
-        if "_model" in vars(self):
-            facts["device"] = str(self._model.device)
-        return facts
 
-    @cached_property
-    def _tokenizer(self) -> Any:
-        return load_tokenizer(self.checkpoint.folder, trust_remote_code=True)
-
-    @cached_property
-    def _model(self) -> Any:
-        folder, dtype = self.checkpoint.folder, self.settings.dtype
-        model = load_encoder(folder, dtype=dtype, trust_remote_code=True)
-        if not callable(getattr(model, "encode", None)):
-            raise DataError(
-                f"{self.checkpoint.name}: its code has no `encode` method. Without library=method "
-                "a checkpoint's hidden states are pooled."
-            )
-        return model.to(chosen_device(self.conditions.device)).eval()
-
-
-def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Encoder:
+def build(checkpoint: str, settings: Settings, conditions: Conditions) -> MethodEncoder:
     """The encoder of a checkpoint with code of its own, if the caller allows that code."""
     if not conditions.trust_remote_code:
         raise UsageError(foreign_code(checkpoint))
@@ -266,4 +245,5 @@ def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Encode
     settings.refuse_without_effect(f"{checkpoint}, a checkpoint with code of its own", fixed)
     located = locate(checkpoint, revision=settings.revision)
     need("torch", "transformers", extra="dense")
-    return MethodEncoder(located, settings, conditions)
+    recipe = Recipe("mean", normalize=settings.normalize)
+    return MethodEncoder(located, recipe, conditions, settings.dtype)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError, UsageError
-from r2med.models.loading import need
+from r2med.models.checkpoint import need
 from r2med.retrieve.conditions import Conditions, Progress
 from r2med.retrieve.topk import Matrix, spread_over
 
@@ -33,18 +33,15 @@ Kind = Literal["flat", "hnsw", "ivf_flat"]
 TOKEN = "R2MED_MILVUS_TOKEN"
 #: The settings of an entry that say where and how vectors are indexed.
 SETTINGS = ("index", "index_kind", "m", "ef_construction", "ef", "nlist", "nprobe")
-#: By kind: parameters of building and of searching, with their values where none is given. An `ef`
-#: of 0 is as many documents as are asked for, which is the least that the engine takes.
-_BUILDING: Mapping[Kind, Mapping[str, int]] = {
+#: By kind: its parameters, with their values where none is given. An `ef` of 0 is as many documents
+#: as are asked for, which is the least that the engine takes.
+_PARAMETERS: Mapping[Kind, Mapping[str, int]] = {
     "flat": {},
-    "hnsw": {"m": 16, "ef_construction": 200},
-    "ivf_flat": {"nlist": 128},
+    "hnsw": {"m": 16, "ef_construction": 200, "ef": 0},
+    "ivf_flat": {"nlist": 128, "nprobe": 16},
 }
-_SEARCHING: Mapping[Kind, Mapping[str, int]] = {
-    "flat": {},
-    "hnsw": {"ef": 0},
-    "ivf_flat": {"nprobe": 16},
-}
+#: Those that say how an index is searched; the others say how it is built.
+_SEARCHING = ("ef", "nprobe")
 #: Names of parameters where the engine's differ.
 _NAMES = {"m": "M", "ef_construction": "efConstruction"}
 _KEY, _VECTOR, _MARK = "row", "vector", "r2med"
@@ -78,15 +75,15 @@ class Milvus:
                     f"[index=milvus:./vectors.db,{','.join(unused)}]."
                 )
             return None
-        known = {**_BUILDING[kind], **_SEARCHING[kind]}
+        chosen = dict(_PARAMETERS[kind])
         for name, value in given.items():
-            if name not in known:
-                kinds = [one for one in _BUILDING if name in {**_BUILDING[one], **_SEARCHING[one]}]
+            if name not in chosen:
+                owner = next(one for one, known in _PARAMETERS.items() if name in known)
                 raise UsageError(
                     f"{name}={value} has no effect on index_kind={kind}; it is a parameter of "
-                    f"index_kind={kinds[0]}."
+                    f"index_kind={owner}."
                 )
-        chosen = known | given
+        chosen |= given
         if kind == "ivf_flat" and "nprobe" not in given:
             chosen["nprobe"] = min(chosen["nprobe"], chosen["nlist"])
         if kind == "ivf_flat" and chosen["nprobe"] > chosen["nlist"]:
@@ -94,9 +91,8 @@ class Milvus:
                 f"nprobe={chosen['nprobe']}: an index of nlist={chosen['nlist']} cells has no more "
                 "to search. Give nlist or less."
             )
-        building = {name: chosen[name] for name in _BUILDING[kind]}
-        searching = {name: chosen[name] for name in _SEARCHING[kind]}
-        return cls(_address(settings.index), kind, building, searching)
+        searching = {name: chosen.pop(name) for name in _SEARCHING if name in chosen}
+        return cls(_address(settings.index), kind, chosen, searching)
 
     @property
     def approximate(self) -> bool:
@@ -111,8 +107,8 @@ class Milvus:
     @property
     def identity(self) -> Mapping[str, object]:
         """What decides rankings; where the vectors lie does not."""
-        found = {"kind": self.kind, **self.building, **self.searching}
-        return {"engine": "milvus-lite" if self.embedded else "milvus", **found}
+        engine = "milvus-lite" if self.embedded else "milvus"
+        return {"engine": engine, "kind": self.kind, **self.building, **self.searching}
 
 
 def _address(text: str) -> str:
@@ -141,7 +137,7 @@ class MilvusIndex:
         count: int,
         conditions: Conditions,
     ) -> None:
-        self.width = int(rows(0, 1).shape[1])
+        self._width = int(rows(0, 1).shape[1])
         self._milvus = milvus
         self._rows = rows
         self._distinct = distinct
@@ -157,8 +153,12 @@ class MilvusIndex:
             )
         with self._calling() as client:
             inserted = self._complete(client)
-            if inserted or self._milvus.embedded:
-                self._settle(client)
+            if inserted or milvus.embedded:
+                # The embedded engine searches rows that it has not flushed without an index, and
+                # builds one in its own time; loading the collection anew builds it at once.
+                client.flush(self._name)
+                client.release_collection(self._name)
+                self._load(client)
             self.facts |= {"inserted": inserted, "collection": self._name, **self._built(client)}
 
     def search(self, queries: Matrix, *, depth: int) -> tuple[NDArray[np.int64], Matrix]:
@@ -166,28 +166,26 @@ class MilvusIndex:
         limit = min(depth, self._count)
         texts = np.full((len(queries), limit), -1, dtype=np.int64)
         scores = np.full((len(queries), limit), -np.inf, dtype=np.float32)
-        for row, hits in enumerate(self._lists(queries, limit) if limit else ()):
-            found = np.array([hit[_KEY] for hit in hits], dtype=np.int64)
-            values = np.array([hit["distance"] for hit in hits], dtype=np.float32)
-            order = np.lexsort((found, -values))
-            texts[row, : len(order)] = found[order]
-            scores[row, : len(order)] = values[order]
+        if limit:
+            self.facts["searched_with"] = parameters = self._parameters(limit)
+            with self._calling() as client:
+                for start in range(0, len(queries), _QUERIES):
+                    lists = client.search(
+                        self._name,
+                        [*queries[start : start + _QUERIES]],
+                        anns_field=_VECTOR,
+                        limit=limit,
+                        search_params={"metric_type": "IP", "params": parameters},
+                        output_fields=[_KEY],
+                        consistency_level="Strong",
+                    )
+                    for row, hits in enumerate(lists, start=start):
+                        rows = np.array([hit[_KEY] for hit in hits], dtype=np.int64)
+                        values = np.array([hit["distance"] for hit in hits], dtype=np.float32)
+                        order = np.lexsort((rows, -values))
+                        texts[row, : len(order)] = rows[order]
+                        scores[row, : len(order)] = values[order]
         return spread_over(self._distinct, texts, scores, depth)
-
-    def _lists(self, queries: Matrix, limit: int) -> Iterator[Any]:
-        parameters = self._parameters(limit)
-        self.facts["searched_with"] = parameters
-        with self._calling() as client:
-            for start in range(0, len(queries), _QUERIES):
-                yield from client.search(
-                    self._name,
-                    [*queries[start : start + _QUERIES]],
-                    anns_field=_VECTOR,
-                    limit=limit,
-                    search_params={"metric_type": "IP", "params": parameters},
-                    output_fields=[_KEY],
-                    consistency_level="Strong",
-                )
 
     def _parameters(self, limit: int) -> dict[str, int]:
         parameters = dict(self._milvus.searching)
@@ -205,7 +203,7 @@ class MilvusIndex:
     @cached_property
     def _fingerprint(self) -> str:
         """The digest of all vectors, in their order."""
-        digest = hashlib.sha256(f"{self._count} x {self.width}\0".encode())
+        digest = hashlib.sha256(f"{self._count} x {self._width}\0".encode())
         for start, stop in self._blocks():
             digest.update(np.ascontiguousarray(self._rows(start, stop), dtype="<f4").tobytes())
         return digest.hexdigest()
@@ -217,7 +215,7 @@ class MilvusIndex:
         return f"r2med_{hashlib.sha256(content.encode()).hexdigest()[:32]}"
 
     def _blocks(self) -> Iterator[tuple[int, int]]:
-        size = int(np.clip(_BLOCK_BYTES // (4 * max(1, self.width)), 1, _MOST_ROWS))
+        size = int(np.clip(_BLOCK_BYTES // (4 * max(1, self._width)), 1, _MOST_ROWS))
         for start in range(0, self._count, size):
             yield start, min(start + size, self._count)
 
@@ -238,7 +236,8 @@ class MilvusIndex:
             return 0
         inserted, began = 0, time.perf_counter()
         for start, stop in self._blocks():
-            present = self._present(client, start, stop) if held else frozenset()
+            within = f"{_KEY} >= {start} and {_KEY} < {stop}"
+            present = {row[_KEY] for row in self._query(client, within, _KEY)} if held else set()
             rows = [row for row in range(start, stop) if row not in present]
             vectors = self._rows(start, stop)
             if rows:
@@ -253,16 +252,6 @@ class MilvusIndex:
                 f"{self._count:,} were inserted. Is another program writing to it?"
             )
         return inserted
-
-    def _settle(self, client: Any) -> None:
-        """Bring all rows under the index.
-
-        The embedded engine searches rows that it has not flushed without one, however they came
-        there, and builds one in its own time; loading a collection anew builds it at once.
-        """
-        client.flush(self._name)
-        client.release_collection(self._name)
-        self._load(client)
 
     def _load(self, client: Any) -> None:
         """Load the collection; the embedded engine may still be writing its index meanwhile."""
@@ -282,7 +271,7 @@ class MilvusIndex:
 
         schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field(_KEY, DataType.INT64, is_primary=True)
-        schema.add_field(_VECTOR, DataType.FLOAT_VECTOR, dim=self.width)
+        schema.add_field(_VECTOR, DataType.FLOAT_VECTOR, dim=self._width)
         index = client.prepare_index_params()
         # The embedded engine reads parameters only where they are one value called "params".
         index.add_index(
@@ -316,7 +305,7 @@ class MilvusIndex:
         if foreign:
             return f"it holds {foreign:,} vectors of other rows"
         chosen = np.unique(np.linspace(0, self._count - 1, _CHECKED).astype(np.int64))
-        for rows in np.array_split(chosen, max(1, len(chosen) * self.width * 4 // _BLOCK_BYTES)):
+        for rows in np.array_split(chosen, max(1, len(chosen) * self._width * 4 // _BLOCK_BYTES)):
             for row in client.get(self._name, ids=rows.tolist(), output_fields=[_VECTOR]):
                 own = self._rows(row[_KEY], row[_KEY] + 1)[0]
                 if not np.array_equal(np.asarray(row[_VECTOR], dtype=np.float32), own):
@@ -325,10 +314,6 @@ class MilvusIndex:
 
     def _held(self, client: Any, condition: str = "") -> int:
         return int(self._query(client, condition, "count(*)")[0]["count(*)"])
-
-    def _present(self, client: Any, start: int, stop: int) -> frozenset[int]:
-        rows = self._query(client, f"{_KEY} >= {start} and {_KEY} < {stop}", _KEY)
-        return frozenset(row[_KEY] for row in rows)
 
     def _query(self, client: Any, condition: str, wanted: str) -> Any:
         return client.query(

@@ -16,22 +16,28 @@ from numpy.typing import NDArray
 from r2med.errors import DataError, UsageError
 from r2med.models.vectors import Shelf, open_shelf
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import SIDES, Encoded, Encoder, Form, Side, Work, encode, unit
+from r2med.retrieve.dense.embed import (
+    SIDES,
+    Encoded,
+    Encoder,
+    Form,
+    Side,
+    Work,
+    document_texts,
+    encode,
+    unit,
+)
 from r2med.retrieve.dense.milvus import Milvus, MilvusIndex
 from r2med.retrieve.dense.settings import Settings, Similarity, Storage
 from r2med.retrieve.interface import QueryForm
 from r2med.retrieve.topk import Matrix, run_of, spread_over, top
 from r2med.runs import Run
+from r2med.runs.run import offsets_of
 from r2med.tasks.task import Queries, Task
 
-#: Which module makes the encoders of a library; each has `build(checkpoint, settings, conditions)`.
-_LIBRARIES: Mapping[str, str] = {
-    "static": "r2med.retrieve.dense.static",
-    "transformers": "r2med.retrieve.dense.transformer",
-    "sentence-transformers": "r2med.retrieve.dense.transformer",
-    "auto": "r2med.retrieve.dense.transformer",
-    "method": "r2med.retrieve.dense.foreign",
-}
+#: The module that makes the encoders of a library by `build(checkpoint, settings, conditions)`,
+#: where it is not `transformer`.
+_MODULES: Mapping[str, str] = {"static": "static", "method": "foreign"}
 
 
 def build(settings: Settings, conditions: Conditions) -> DenseRetriever:
@@ -50,7 +56,8 @@ def build(settings: Settings, conditions: Conditions) -> DenseRetriever:
 
 
 def _encoders(settings: Settings, conditions: Conditions) -> tuple[Encoder, Encoder]:
-    module = importlib.import_module(_LIBRARIES[settings.library])
+    name = _MODULES.get(settings.library, "transformer")
+    module = importlib.import_module(f"r2med.retrieve.dense.{name}")
     make = cast("Callable[[str, Settings, Conditions], Encoder]", module.build)
     query, document = settings.checkpoints()
     encoder = make(document, settings, conditions)
@@ -121,9 +128,7 @@ class DenseRetriever:
 
     def prepare(self, task: Task) -> DenseSearcher:
         """Encode the last row of every document id, or take its vector from the store."""
-        corpus = task.corpus
-        texts = corpus.texts.take(pa.array(corpus.last_rows)).fill_null("").to_pylist()
-        ids = corpus.document_ids
+        ids, texts = task.corpus.document_ids, document_texts(task)
         documents = self.encode(task, "document", texts, lambda row: f"document {ids[row]}")
         return DenseSearcher(self, task, documents)
 
@@ -193,31 +198,21 @@ class DenseSearcher:
         """As `search`, each query's vector being the plain mean of its parts' vectors."""
         parts = [part for form in forms for part in form.dense]
         counts = np.array([len(form.dense) for form in forms], dtype=np.int64)
-        bare = np.array([part.generated for part in parts], dtype=np.bool_)
-        if self._retriever.instruct_generated:
-            bare[:] = False
-        vectors = self._part_vectors([part.text for part in parts], bare)
-        starts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
-        sums = np.add.reduceat(vectors, starts, axis=0)
+        bare = [part.generated and not self._retriever.instruct_generated for part in parts]
+        rows, vectors = [], []
+        for instructed, name in ((True, "queries"), (False, "generated")):
+            chosen = np.flatnonzero(np.array(bare) != instructed)
+            if len(chosen):
+                texts = [parts[row].text for row in chosen]
+                encoded = self._retriever.encode(self._task, "query", texts, instructed=instructed)
+                self._facts[name] = encoded.facts
+                rows.append(chosen)
+                vectors.append(encoded.matrix()[encoded.distinct])
+        in_order = np.concatenate(vectors)[np.argsort(np.concatenate(rows))]
+        sums = np.add.reduceat(in_order, offsets_of(counts)[:-1], axis=0)
         means = (sums / counts[:, None]).astype(np.float32)
         ids = pa.array([form.query_id for form in forms], type=pa.large_string())
         return self._run(ids, means, depth)
-
-    def _part_vectors(self, texts: Sequence[str], bare: NDArray[np.bool_]) -> Matrix:
-        """The vectors of texts, some of them put to the model without the instruction."""
-        vectors: Matrix | None = None
-        for instructed, name in ((True, "queries"), (False, "generated")):
-            rows = np.flatnonzero(bare != instructed)
-            if not len(rows):
-                continue
-            chosen = [texts[row] for row in rows.tolist()]
-            encoded = self._retriever.encode(self._task, "query", chosen, instructed=instructed)
-            self._facts[name] = encoded.facts
-            matrix = encoded.matrix()[encoded.distinct]
-            if vectors is None:
-                vectors = np.empty((len(texts), matrix.shape[1]), dtype=np.float32)
-            vectors[rows] = matrix
-        return np.zeros((0, 0), dtype=np.float32) if vectors is None else vectors
 
     def facts(self) -> Mapping[str, object]:
         """Both sides' counts and first texts as the model saw them, and what ran."""

@@ -19,17 +19,18 @@ from numpy.typing import NDArray
 
 from r2med.errors import MissingError
 from r2med.models.batching import Features, Rows, TokenInputs
-from r2med.models.checkpoint import Checkpoint, locate
-from r2med.models.loading import (
+from r2med.models.checkpoint import (
+    Checkpoint,
     chosen_device,
     load_encoder,
     load_tokenizer,
+    locate,
     named_failures,
     need,
     refuse_foreign_code,
 )
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import Encoder, Form, Inputs
+from r2med.retrieve.dense.embed import BatchEncoder, Form, Inputs
 from r2med.retrieve.dense.settings import Precision, Settings
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ _ACTIVATIONS: Mapping[str, str] = {
 }
 
 
-def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Encoder:
+def build(checkpoint: str, settings: Settings, conditions: Conditions) -> BatchEncoder:
     """The encoder of a checkpoint, by this package's recipe or by the checkpoint's own library."""
     located = locate(checkpoint, revision=settings.revision)
     need("torch", "transformers", extra="dense")
@@ -62,8 +63,7 @@ def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Encode
         refuse_foreign_code(located.folder, trust_remote_code=conditions.trust_remote_code)
     recipe = read_recipe(located, settings)
     if recipe is not None:
-        dtype, autocast = settings.dtype, settings.autocast
-        return TransformerEncoder(located, recipe, conditions, dtype=dtype, autocast=autocast)
+        return TransformerEncoder(located, recipe, conditions, settings.dtype, settings.autocast)
     from r2med.retrieve.dense.foreign import sentence_encoder
 
     return sentence_encoder(located, settings, conditions)
@@ -93,25 +93,15 @@ class Recipe:
     projections: tuple[Projection, ...] = ()
 
 
+@dataclass(eq=False)
 class TransformerEncoder:
     """A transformer and a recipe; loaded when the first text is to be encoded."""
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        recipe: Recipe,
-        conditions: Conditions,
-        *,
-        dtype: Precision,
-        autocast: bool = False,
-    ) -> None:
-        self.checkpoint = checkpoint
-        self.recipe = recipe
-        self.dtype = dtype
-        self.autocast = autocast
-        self.conditions = conditions
-        self._trust = conditions.trust_remote_code
-        self._folder = checkpoint.folder / recipe.backbone
+    checkpoint: Checkpoint
+    recipe: Recipe
+    conditions: Conditions
+    dtype: Precision
+    autocast: bool = False
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
@@ -127,22 +117,37 @@ class TransformerEncoder:
             "autocast": self.autocast,
         }
 
-    def inputs(self, texts: Sequence[str], form: Form) -> TokenInputs:
-        """Token ids, with the form's limit or the model's own."""
-        limit = form.max_length or self._limit
+    def inputs(self, texts: Sequence[str], form: Form) -> Inputs:
+        """Token ids, cut at the form's limit, else the checkpoint's own, else the tokeniser's."""
+        longest = int(self._tokenizer.model_max_length)
+        own = self.recipe.max_length or (longest if longest < _NO_LIMIT else 0)
         return tokenise(
-            self._tokenizer, texts, form, limit=limit, append_eos=self.recipe.append_eos
+            self._tokenizer,
+            texts,
+            form,
+            limit=form.max_length or own,
+            append_eos=self.recipe.append_eos,
         )
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
-        """Vectors of a batch; an input without any token is the zero vector."""
+        """Pool, project and normalise a batch; an input without any token is the zero vector.
+
+        Sums are taken in float32 whatever the model's precision.
+        """
+        import torch
+
         assert isinstance(inputs, TokenInputs)
-        features = inputs.features(rows)
-        skipped = 0 if self.recipe.pool_instruction else inputs.instruction_tokens
-        hidden = self._hidden(features)
-        vectors = _vectors_of(
-            hidden, features["attention_mask"], self.recipe, skipped, self._projections
-        )
+        features, recipe = inputs.features(rows), self.recipe
+        skipped = 0 if recipe.pool_instruction else inputs.instruction_tokens
+        with torch.inference_mode():
+            hidden = self._hidden(features).float()
+            mask = torch.from_numpy(features["attention_mask"]).to(hidden.device)
+            pooled = _pooled(hidden, mask, recipe.pooling, skipped)
+            for layer in self._projections:
+                pooled = layer.to(pooled.device)(pooled)
+            if recipe.normalize:
+                pooled = torch.nn.functional.normalize(pooled, dim=-1)
+            vectors: NDArray[np.float32] = pooled.cpu().numpy().copy()
         vectors[inputs.lengths[rows] == 0] = 0
         return vectors
 
@@ -172,13 +177,8 @@ class TransformerEncoder:
 
     @cached_property
     def _tokenizer(self) -> Any:
-        return load_tokenizer(self._folder, trust_remote_code=self._trust)
-
-    @cached_property
-    def _limit(self) -> int:
-        """The checkpoint's own limit, else the tokeniser's; 0 where nobody sets one."""
-        longest = int(self._tokenizer.model_max_length)
-        return self.recipe.max_length or (longest if longest < _NO_LIMIT else 0)
+        trust = self.conditions.trust_remote_code
+        return load_tokenizer(self._backbone, trust_remote_code=trust)
 
     @cached_property
     def _device(self) -> torch.device:
@@ -188,8 +188,13 @@ class TransformerEncoder:
 
     @cached_property
     def _model(self) -> Any:
-        model = load_encoder(self._folder, dtype=self.dtype, trust_remote_code=self._trust)
+        trust = self.conditions.trust_remote_code
+        model = load_encoder(self._backbone, dtype=self.dtype, trust_remote_code=trust)
         return model.to(self._device).eval()
+
+    @property
+    def _backbone(self) -> Path:
+        return self.checkpoint.folder / self.recipe.backbone
 
     @cached_property
     def _projections(self) -> Sequence[Any]:
@@ -236,35 +241,15 @@ def _both_ways(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return (hidden * torch.finfo(dtype).min).expand(-1, 1, mask.shape[1], -1)
 
 
-def _vectors_of(
-    hidden: torch.Tensor,
-    mask: NDArray[np.int64],
-    recipe: Recipe,
-    skipped: int,
-    projections: Sequence[torch.nn.Module],
-) -> NDArray[np.float32]:
-    """Pool, project and normalise as the recipe says; `skipped` tokens at the start do not count.
-
-    Sums are taken in float32 whatever the model's precision.
-    """
+def _pooled(
+    hidden: torch.Tensor, mask: torch.Tensor, pooling: Pooling, skipped: int
+) -> torch.Tensor:
+    """One vector per text; `skipped` tokens at the start do not enter a mean."""
     import torch
 
-    with torch.inference_mode():
-        pooled = _pooled(hidden.float(), torch.from_numpy(mask).to(hidden.device), recipe, skipped)
-        for layer in projections:
-            pooled = layer.to(pooled.device)(pooled)
-        if recipe.normalize:
-            pooled = torch.nn.functional.normalize(pooled, dim=-1)
-        vectors: NDArray[np.float32] = pooled.cpu().numpy().copy()
-    return vectors
-
-
-def _pooled(hidden: torch.Tensor, mask: torch.Tensor, recipe: Recipe, skipped: int) -> torch.Tensor:
-    import torch
-
-    if recipe.pooling == "cls":
+    if pooling == "cls":
         return hidden[:, 0]
-    if recipe.pooling == "last":
+    if pooling == "last":
         last = (mask.sum(dim=1) - 1).clamp(min=0)
         return hidden[torch.arange(len(hidden), device=hidden.device), last]
     counted = mask.clone()
@@ -274,33 +259,32 @@ def _pooled(hidden: torch.Tensor, mask: torch.Tensor, recipe: Recipe, skipped: i
 
 
 def _load_projection(folder: Path, step: Projection) -> torch.nn.Module:
-    """A linear layer with its activation, from the folder of a sentence-transformers module."""
+    """The layer and activation of a sentence-transformers module in a folder of its own."""
     import torch
 
-    with named_failures(folder):
-        weights = _projection_weights(folder)
-    matrix = weights["linear.weight"]
-    layer = torch.nn.Linear(matrix.shape[1], matrix.shape[0], bias="linear.bias" in weights)
-    layer.load_state_dict({name.removeprefix("linear."): w.float() for name, w in weights.items()})
-    activation = torch.nn.Tanh() if step.activation == "Tanh" else torch.nn.Identity()
-    return torch.nn.Sequential(layer, activation).eval()
-
-
-def _projection_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """From safetensors, or from a torch file read as plain tensors only."""
     safe, plain = folder / "model.safetensors", folder / "pytorch_model.bin"
-    weights: dict[str, torch.Tensor]
-    if safe.is_file():
-        from safetensors.torch import load_file
-
-        weights = load_file(safe)
-    elif plain.is_file():
-        import torch
-
-        weights = torch.load(plain, map_location="cpu", weights_only=True)
-    else:
+    if not (safe.is_file() or plain.is_file()):
         raise MissingError(f"{folder}: neither model.safetensors nor pytorch_model.bin is there.")
-    return weights
+    activation = torch.nn.Tanh() if step.activation == "Tanh" else torch.nn.Identity()
+    return torch.nn.Sequential(load_linear(safe if safe.is_file() else plain), activation).eval()
+
+
+def load_linear(file: Path) -> torch.nn.Linear:
+    """A linear layer from safetensors, or from a torch file read as plain tensors only."""
+    import torch
+
+    with named_failures(file.parent):
+        if file.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            weights = load_file(file)
+        else:
+            weights = torch.load(file, map_location="cpu", weights_only=True)
+        parts = {name.removeprefix("linear."): part.float() for name, part in weights.items()}
+        rows, columns = parts["weight"].shape
+        layer = torch.nn.Linear(columns, rows, bias="bias" in parts)
+        layer.load_state_dict(parts)
+    return layer.eval()
 
 
 def read_recipe(checkpoint: Checkpoint, settings: Settings) -> Recipe | None:

@@ -1,0 +1,447 @@
+"""An encoder behind an API: many requests at once, each handed over for keeping as it arrives.
+
+Texts are cut at a number of tokens and quoted where the published runs did so; the JSON is what
+OpenAI-compatible servers and Voyage share.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.errors import DataError, MissingError, UsageError
+from r2med.remote.budget import Budget, Cost, Estimate, Price, Tokens, most_tokens_of, tokens_of
+from r2med.remote.requests import Failure, Job, Reply, Session
+from r2med.remote.server import Home, Server, find_server
+from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.dense.embed import SIDES, Encoder, Form, Inputs, Side, document_texts
+from r2med.retrieve.dense.retriever import DenseRetriever, Search
+from r2med.retrieve.dense.settings import Similarity, Storage, worded
+from r2med.settings import setting
+from r2med.tasks.task import Task
+
+Rows = NDArray[np.int64]
+Vectors = NDArray[np.float32]
+#: From a text and a number of tokens: the text's own count, and its beginning of that many.
+Cut = Callable[[str, int], tuple[int, str]]
+
+_PATH = "embeddings"
+_ENVIRONMENT, _OPTION = "R2MED_EMBED", "[url=...]"
+#: Keys that belong to one vendor's address.
+_OWN_KEYS: Mapping[str, str] = {
+    "OPENAI_API_KEY": "https://api.openai.com/v1",
+    "VOYAGE_API_KEY": "https://api.voyageai.com/v1",
+}
+#: Answers of a server to which a request is too large, or a text is not fit.
+_UNFIT = (400, 413, 422)
+_UNKNOWN = "check the server's address ([url=...]) and the model's name on it ([model=...])."
+#: Tokens that a tokenizer may add to a text of its own accord. A token is a byte at least, so a
+#: text of fewer bytes than a limit less these needs no tokenizer.
+_SPARE = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiSettings:
+    """The settings of an entry of the api engine; api.toml documents each field."""
+
+    model: str
+    url: str = setting(identity="content")
+    key_env: str = setting(identity="none")
+    query_input_type: str
+    document_input_type: str
+    output_dimensions: int = setting(least=0)
+    encoding_format: Literal["base64", "float"] = setting(identity="none")
+    quoted: bool
+    tokenizer: str
+    max_length: int = setting(least=0)
+    most_texts: int = setting(identity="none", least=1)
+    most_tokens: int = setting(identity="none", least=1)
+    query_instruction: str
+    document_instruction: str
+    price: float = setting(identity="none")
+    price_date: str = setting(identity="none")
+    price_source: str = setting(identity="none")
+    similarity: Similarity
+    storage: Storage
+    dimensions: int = setting(least=0)
+
+    def __post_init__(self) -> None:
+        """Refuse an entry that names no model."""
+        if not self.model:
+            raise UsageError(
+                "api: which model? Write it after a colon, as in "
+                "api:MODEL[url=http://localhost:8000/v1]."
+            )
+
+    def input_type(self, side: Side) -> str:
+        """What the server is told about a side; empty is nothing."""
+        return self.query_input_type if side == "query" else self.document_input_type
+
+    @property
+    def priced(self) -> str:
+        """Where its price comes from, as the end of a sentence; nothing where none is known."""
+        if not self.price or not self.price_source:
+            return ""
+        return f"; price of {self.price_date or 'no date'} ({self.price_source})"
+
+    def known_price(self) -> Price | None:
+        """Dollars per million tokens, where they are known."""
+        return Price(self.price) if self.price >= 0 else None
+
+    def estimate(
+        self, calls: int, tokens: int, most: int | None, basis: str, *, cached: int = 0
+    ) -> Estimate:
+        """What so many requests and tokens would cost; `most` tokens bound it, where known."""
+        price = self.known_price()
+        money = price.of(tokens) if price else None
+        expected = Estimate(calls, cached, tokens, 0, money, basis)
+        return expected.at_most(None if most is None else Tokens(most), price)
+
+    def server(self) -> Server:
+        """Where requests go; R2MED_EMBED_URL takes the place of the entry's own address.
+
+        A key of the entry's own goes to the address it belongs to and nowhere else.
+        """
+        if own := _OWN_KEYS.get(self.key_env, ""):
+            home = Home(own, self.key_env, _ENVIRONMENT, _OPTION)
+            return find_server(self.model, home, url=None if self.url == own else self.url)
+        home = Home("", "", _ENVIRONMENT, _OPTION)
+        return find_server(self.model, home, url=self.url or None, key_env=self.key_env)
+
+
+def build(settings: ApiSettings, conditions: Conditions) -> ApiRetriever:
+    """A retriever as its entry describes it; no server is asked and no key is read yet."""
+    if settings.max_length and not settings.tokenizer:
+        raise UsageError(
+            f"max_length={settings.max_length} needs a tokenizer to count with, as in "
+            "[tokenizer=tiktoken:cl100k_base]."
+        )
+    budget = conditions.remote.budget
+    budget.check_price(settings.known_price(), settings.model)
+
+    def encoders() -> tuple[Encoder, Encoder]:
+        query, document = (ApiEncoder(settings, side, budget) for side in SIDES)
+        return (query, document) if query.identity != document.identity else (document, document)
+
+    def form(task: Task, side: Side) -> Form:
+        instruction = worded(getattr(settings, f"{side}_instruction"), task)
+        return Form(instruction, settings.max_length)
+
+    return ApiRetriever(
+        name=settings.model,
+        make=encoders,
+        form=form,
+        search=Search(settings.similarity, settings.dimensions),
+        storage=settings.storage,
+        conditions=conditions,
+    )
+
+
+@dataclass(frozen=True)
+class ApiRetriever(DenseRetriever):
+    """A dense retriever that can say beforehand what it would cost."""
+
+    def estimate(self, task: Task, queries: Sequence[str] | None = None) -> Estimate:
+        """What a task would use: texts in the store are free, tokens are approximate.
+
+        `queries` are the texts to search with, where they are not the task's own.
+        """
+        calls = held = tokens = most = 0
+        encoder = cast("ApiEncoder", self.encoders["document"])
+        asked = task.queries.texts.to_pylist() if queries is None else queries
+        for side, texts in zip(SIDES, (asked, document_texts(task)), strict=True):
+            form, distinct = self.form(task, side), list(dict.fromkeys(texts))
+            places = self.shelf(self.encoders[side]).find(form.addresses(distinct))
+            missing = [text for text, place in zip(distinct, places, strict=True) if place < 0]
+            inputs = encoder.inputs(missing, form)
+            calls += len(encoder.planned(inputs))
+            held += len(distinct) - len(missing)
+            tokens += int(inputs.tokens.sum())
+            most += sum(most_tokens_of(text) + _SPARE for text in inputs.sent)
+        basis = f"4 characters per token; long texts are counted{encoder.settings.priced}"
+        return encoder.settings.estimate(calls, tokens, most, basis, cached=held)
+
+    def estimate_generated(self, count: int, tokens: int, most: int | None) -> Estimate:
+        """What so many texts would use that a model has not written yet."""
+        settings = cast("ApiEncoder", self.encoders["query"]).settings
+        limit = settings.max_length
+        longest = limit or most
+        return settings.estimate(
+            calls=-(-count // settings.most_texts),
+            tokens=count * (min(tokens, limit) if limit else tokens),
+            most=None if longest is None else count * longest,
+            basis="texts as long as the model's answers are expected to be",
+        )
+
+
+@dataclass(eq=False)
+class ApiEncoder:
+    """One side of a model behind an API, with what it was billed."""
+
+    settings: ApiSettings
+    side: Side
+    budget: Budget
+    calls: int = 0
+    tokens: int = 0
+
+    @cached_property
+    def server(self) -> Server:
+        """Where requests go."""
+        return self.settings.server()
+
+    @cached_property
+    def identity(self) -> Mapping[str, object]:
+        """What decides a vector besides form and text: vectors are stored by it; never a key."""
+        return {
+            "engine": "api",
+            "model": self.settings.model,
+            "url": self.server.url,
+            "input_type": self.settings.input_type(self.side),
+            "output_dimensions": self.settings.output_dimensions,
+            "quoted": self.settings.quoted,
+            "tokenizer": self.settings.tokenizer if self.settings.max_length else "",
+        }
+
+    def inputs(self, texts: Sequence[str], form: Form) -> ApiInputs:
+        """The texts as they are sent."""
+        return put(texts, form, quoted=self.settings.quoted, tokenizer=self.settings.tokenizer)
+
+    def stream(self, inputs: Inputs) -> Iterator[tuple[Rows, Vectors]]:
+        """Rows with their vectors, request by request, as they arrive.
+
+        A request that the server finds too large is cut in half; what is under way when one
+        fails for good, or a limit is met, still arrives and is handed over before the error.
+        """
+        ready = cast("ApiInputs", inputs)
+        settings, price = self.settings, self.settings.known_price()
+        session = Session(self.server, self.budget, name=settings.model, price=price)
+        try:
+            batches = self.planned(ready)
+            most = [Cost.of(self._job(ready, batch).most, price) for batch in batches]
+            smaller = "a request hold fewer texts ([most_texts=...])"
+            self.budget.check_one(most, settings.model, smaller=smaller)
+            while batches:
+                too_large = yield from self._asked(session, ready, batches)
+                batches = [half for batch in too_large for half in np.array_split(batch, 2)]
+        finally:
+            session.close()
+
+    def bill(self) -> Mapping[str, object]:
+        """What the server billed since this was last asked."""
+        calls, tokens, price = self.calls, self.tokens, self.settings.known_price()
+        self.calls = self.tokens = 0
+        money = price.of(tokens) if price else None
+        return {"calls": calls, "billed_tokens": tokens, "money": money}
+
+    def facts(self) -> Mapping[str, object]:
+        """What was sent where."""
+        return {"backend": "api", "model": self.settings.model, "url": self.server.url}
+
+    def planned(self, inputs: ApiInputs) -> list[Rows]:
+        """Requests within the limits of texts and tokens, texts of like length together."""
+        batches: list[list[int]] = []
+        weight = 0
+        for row in np.argsort(-inputs.tokens, kind="stable").tolist():
+            tokens = int(inputs.tokens[row])
+            full = batches and len(batches[-1]) >= self.settings.most_texts
+            if not batches or full or weight + tokens > self.settings.most_tokens:
+                batches.append([])
+                weight = 0
+            batches[-1].append(row)
+            weight += tokens
+        return [np.array(batch, dtype=np.int64) for batch in batches]
+
+    def _job(self, inputs: ApiInputs, batch: Rows) -> Job:
+        texts = inputs.texts(batch)
+        most = sum(most_tokens_of(text) + _SPARE for text in texts)
+        return Job(body(self.settings, self.side, texts), Tokens(most))
+
+    def _asked(
+        self, session: Session, inputs: ApiInputs, batches: Sequence[Rows]
+    ) -> Generator[tuple[Rows, Vectors], None, list[Rows]]:
+        """Ask for some batches, and return those that proved too large."""
+
+        def read(place: int, answer: dict[str, Any], _: float) -> tuple[Vectors, int]:
+            texts = inputs.texts(batches[place])
+            return vectors_of(answer, len(texts)), billed(answer, texts)
+
+        failures: list[Failure] = []
+        too_large: list[Rows] = []
+        jobs = [self._job(inputs, batch) for batch in batches]
+        for outcome in session.each(_PATH, jobs, read):
+            batch = batches[outcome.place]
+            if isinstance(outcome, Reply):
+                vectors, tokens = outcome.value
+                self.calls += 1
+                self.tokens += tokens
+                yield batch, vectors
+            elif outcome.status in _UNFIT and len(batch) > 1:
+                too_large.append(batch)
+            else:
+                failures.append(outcome)
+        if failures:
+            raise self._error(failures, inputs, batches)
+        return too_large
+
+    def _error(
+        self, failures: Sequence[Failure], inputs: ApiInputs, batches: Sequence[Rows]
+    ) -> Exception:
+        first = failures[0]
+        where = f"{self.settings.model} at {self.server.url}"
+        if first.status in _UNFIT:
+            begins = inputs.texts(batches[first.place])[0][:80]
+            return DataError(
+                f"{where} does not take a text: {first.why}.\nThe text begins {begins!r}. "
+                "Every vector that arrived is kept."
+            )
+        return MissingError(
+            f"{where}: {len(failures):,} of {len(batches):,} requests failed. "
+            f"The first: {first.why}.\nEvery vector that arrived is kept; "
+            + first.advice(unknown=_UNKNOWN)
+        )
+
+
+def body(settings: ApiSettings, side: Side, texts: Sequence[str]) -> dict[str, object]:
+    """The JSON of a request; Voyage names the width otherwise and has no word for plain floats."""
+    sent: dict[str, object] = {"model": settings.model, "input": list(texts)}
+    kind = settings.input_type(side)
+    if kind:
+        sent["input_type"] = kind
+    if settings.encoding_format == "base64" or not kind:
+        sent["encoding_format"] = settings.encoding_format
+    if settings.output_dimensions:
+        sent["output_dimension" if kind else "dimensions"] = settings.output_dimensions
+    return sent
+
+
+def vectors_of(answer: dict[str, Any], count: int) -> Vectors:
+    """The vectors in the order of the texts; ValueError says what makes an answer unreadable."""
+    rows = answer.get("data")
+    if not isinstance(rows, list) or len(rows) != count:
+        held = len(rows) if isinstance(rows, list) else "no"
+        raise ValueError(f"it holds {held} embeddings for {count} texts")
+    placed: dict[int, Vectors] = {}
+    for place, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise ValueError("an embedding is not an object")
+        index = row.get("index", place)
+        if not isinstance(index, int) or not 0 <= index < count or index in placed:
+            raise ValueError(f"it holds an embedding for place {index!r} of {count}")
+        placed[index] = _vector(row.get("embedding"))
+    if len({vector.shape for vector in placed.values()}) != 1:
+        raise ValueError("its embeddings differ in width")
+    return np.stack([placed[index] for index in range(count)])
+
+
+def _vector(embedding: object) -> Vectors:
+    if isinstance(embedding, str):
+        try:
+            vector = np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")
+        except (binascii.Error, ValueError):
+            raise ValueError("an embedding is not base64 of float32") from None
+    else:
+        try:
+            vector = np.array(embedding, dtype=np.float32)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError("an embedding is not a list of numbers") from None
+    if vector.ndim != 1 or not vector.size:
+        raise ValueError("an embedding is empty or not a list of numbers")
+    return vector
+
+
+def billed(answer: dict[str, Any], texts: Sequence[str]) -> int:
+    """Tokens as the server counted them, or about as many."""
+    usage = answer.get("usage")
+    counts = usage if isinstance(usage, dict) else {}
+    for name in ("total_tokens", "prompt_tokens"):
+        if isinstance(counts.get(name), int):
+            return int(counts[name])
+    return sum(tokens_of(text) for text in texts)
+
+
+@dataclass(frozen=True, eq=False)
+class ApiInputs:
+    """Texts ready to be sent."""
+
+    sent: Sequence[str]
+    tokens: NDArray[np.int64]
+    """Counted where a text had to be measured, a quarter of the characters elsewhere."""
+    truncated: NDArray[np.bool_]
+
+    def texts(self, rows: Rows) -> list[str]:
+        """Some of the texts, as they are sent."""
+        return [self.sent[row] for row in rows.tolist()]
+
+    def seen(self, row: int) -> str:
+        """What is sent, character by character."""
+        return self.sent[row]
+
+
+def put(texts: Sequence[str], form: Form, *, quoted: bool, tokenizer: str) -> ApiInputs:
+    """Put the instruction before each text, cut it, then quote it; an empty one is a space."""
+    sent, tokens, truncated = [], [], []
+    for text in texts:
+        whole = form.instruction + text
+        kept, count = whole, tokens_of(whole)
+        limit = form.max_length
+        measured = limit and len(whole.encode("utf-8", "surrogatepass")) > limit - _SPARE
+        if measured:
+            count, kept = load_cut(tokenizer)(whole, limit)
+        truncated.append(bool(measured and count > limit))
+        tokens.append(min(count, limit) if measured else count)
+        sent.append(json.dumps(kept.replace("\n", " ")) if quoted else kept or " ")
+    return ApiInputs(sent, np.array(tokens, np.int64), np.array(truncated, np.bool_))
+
+
+@cache
+def load_cut(tokenizer: str) -> Cut:
+    """The function that counts and cuts; its vocabulary is fetched once by its own library."""
+    kind, _, short = tokenizer.rpartition(":")
+    tiktoken = kind == "tiktoken"
+    library, name = ("tiktoken", short) if tiktoken else ("tokenizers", tokenizer)
+    try:
+        return _tiktoken(name) if tiktoken else _tokenizers(name)
+    except Exception as problem:
+        why = f"{library} cannot load {name} ({type(problem).__name__}); it is fetched once, online"
+        if isinstance(problem, ImportError):
+            why = f"{library} is not installed: pip install 'r2med[api]'"
+        raise MissingError(
+            f"a text may be longer than the encoder takes, and {why}.\n"
+            "[max_length=0] sends texts whole and leaves it to the server."
+        ) from None
+
+
+def _tiktoken(name: str) -> Cut:
+    import tiktoken
+
+    encoding = tiktoken.get_encoding(name)
+
+    def cut(text: str, limit: int) -> tuple[int, str]:
+        ids = encoding.encode(text, disallowed_special=())
+        return len(ids), text if len(ids) <= limit else encoding.decode(ids[:limit])
+
+    return cut
+
+
+def _tokenizers(name: str) -> Cut:
+    from tokenizers import Tokenizer  # type: ignore[import-untyped, unused-ignore]
+
+    own = Path(name).is_file()
+    tokenizer = Tokenizer.from_file(name) if own else Tokenizer.from_pretrained(name)
+    tokenizer.no_truncation()
+
+    def cut(text: str, limit: int) -> tuple[int, str]:
+        encoded = tokenizer.encode(text, add_special_tokens=False)
+        count = len(encoded.ids)
+        return count, text if count <= limit else text[: encoded.offsets[limit - 1][1]]
+
+    return cut

@@ -1,0 +1,348 @@
+"""Rankings made elsewhere as first stages: run files, and the candidate subsets of Nano tasks.
+
+A ranking is a TREC or Parquet file, the folder of a stored result, or a subset that lies beside a
+task's data. Fitted to a task it has the task's queries, in its order, with its documents only. What
+is odd about it is counted and said, never silently mended.
+
+The hybrid subset was published with a safeguard: where its 100 candidates hold no positive, one
+positive stands at rank 101. It leaks the answer into the candidates, so it is left out unless
+asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from r2med.atomic import SEAL, unseal
+from r2med.errors import DamagedError, DataError, MissingError, UsageError, nearest
+from r2med.home import user_path
+from r2med.runs import Run
+from r2med.runs.files import Repeats, read_run
+from r2med.runs.run import places_of
+from r2med.settings import setting
+from r2med.tasks.fetch.provenance import NANO_CONFIGS, sha256_of
+from r2med.tasks.reading.lines import arrow_errors
+from r2med.tasks.reading.source import split_files
+from r2med.tasks.task import Task
+
+_RUN_FILE = "run.parquet"
+_RECORD_FILE = "result.json"
+#: Candidates of a published hybrid list; what stands below was put there as a safeguard.
+_SAFEGUARD_RANK = 101
+_HYBRID = "reranking_hybrid"
+_COLUMNS = ("query-id", "corpus-ids")
+_EXPECTED = (
+    "candidates have the columns query-id (an id) and corpus-ids (a list of document ids, best "
+    "first)."
+)
+_PLURALS = {"query": "queries", "entry": "entries", "list": "lists"}
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What `run:PATH` may say."""
+
+    path: str = setting(identity="content")
+    repeats: Repeats = "refuse"
+
+    def __post_init__(self) -> None:
+        """Refuse no path."""
+        if not self.path:
+            raise UsageError("run: what to read is missing, as in run:PATH.")
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """A file that holds a ranking, and the tie order it is to be measured by."""
+
+    path: Path
+    ties: str = "trec"
+    repeats: Repeats = "refuse"
+    stored_as: str | None = None
+    """The fingerprint in the record of a stored result; another one is damage."""
+
+    def fingerprint(self) -> str:
+        """sha256 of the content, so that a changed file is another system."""
+        digest = sha256_of(self.path)
+        if self.stored_as not in (None, digest):
+            raise DamagedError(
+                f"{self.path}: its checksum differs from the one in {_RECORD_FILE}. "
+                "Evaluate the system again."
+            )
+        return digest
+
+    def read(self) -> tuple[Run, Findings]:
+        """The ranking as the file has it, and what is odd about its form."""
+        self.fingerprint()
+        run, oddities = read_run(self.path, repeats=self.repeats)
+        return run, Findings(**asdict(oddities), repeats=self.repeats)
+
+
+def locate_run(text: str, repeats: Repeats = "refuse") -> RunFile:
+    """Find what `run:TEXT` means: a run file, or the folder of a stored result."""
+    path = user_path(text)
+    if path.is_dir():
+        if not (path / _RUN_FILE).is_file():
+            raise MissingError(
+                f"run {text!r}: the folder holds no {_RUN_FILE}, expected the folder of a stored "
+                "result (`r2med results --json` lists them) or a run file."
+            )
+        return _of_result(path, repeats)
+    if not path.is_file():
+        raise MissingError(
+            f"run {text!r}: no such file, expected a TREC run file (plain or .gz), a Parquet "
+            "file with query_id, document_id and score, or the folder of a stored result."
+        )
+    return RunFile(path, repeats=repeats)
+
+
+def _of_result(folder: Path, repeats: Repeats) -> RunFile:
+    """The run of a stored result, in the tie order that its record says."""
+    record = folder / _RECORD_FILE
+    if not record.is_file():
+        return RunFile(folder / _RUN_FILE, repeats=repeats)
+    try:
+        text = record.read_text(encoding="utf-8")
+        content = json.loads(text)
+        if SEAL in content:
+            content = unseal(text, record)
+        ties, sums = content["system"]["ties"], content["files"]
+        return RunFile(folder / _RUN_FILE, str(ties), repeats, str(sums[_RUN_FILE]))
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise DamagedError(f"{record}: not a readable result ({problem}).") from None
+
+
+def fitted(run: Run, task: Task, findings: Findings, source: str) -> tuple[Run, Findings]:
+    """The part of a ranking that a task knows; the findings say what was lost.
+
+    Nothing in common fails. Ids are often small numbers that many tasks use, so both a query and
+    its documents must be met; `source` names the ranking in the error.
+    """
+    queries = places_of(run.query_ids, task.queries.ids)
+    documents = places_of(run.document_ids, task.corpus.document_ids)
+    strange = documents[run.documents] < 0
+    lost = strange & (queries[run.query_rows] >= 0)
+    known = run.take(np.flatnonzero(~strange)).over(task.queries.ids, queries)
+    fit = replace(
+        known,
+        document_ids=task.corpus.document_ids,
+        documents=documents[known.documents].astype(np.int32),
+    )
+    if not len(fit.documents):
+        raise DataError(
+            f"{source}: none of its {len(run.documents):,} entries is for a query and a document "
+            f"of {task.name}, so there is nothing to measure. Was the run made on another task?"
+        )
+    return fit, replace(
+        findings,
+        unknown_queries=int((queries < 0).sum()),
+        unknown_query=_first(run.query_ids, queries < 0),
+        unknown_documents=int(lost.sum()),
+        unknown_document=_first(run.document_ids.take(pa.array(run.documents)), lost),
+        missing_queries=int((fit.lengths == 0).sum()),
+    )
+
+
+def _first(names: pa.Array, chosen: NDArray[np.bool_]) -> str:
+    places = np.flatnonzero(chosen)
+    return str(names[int(places[0])].as_py()) if len(places) else ""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Counts of oddities; an example names the first of its kind."""
+
+    unknown_queries: int = 0
+    unknown_query: str = ""
+    unknown_documents: int = 0
+    unknown_document: str = ""
+    missing_queries: int = 0
+    repeats: str = "refuse"
+    repeated_documents: int = 0
+    repeated_ranks: int = 0
+    unsorted_queries: int = 0
+    without_scores: bool = False
+
+    def facts(self) -> Mapping[str, object]:
+        """Those that were found, for the record."""
+        facts = {name: value for name, value in asdict(self).items() if value}
+        if not self.repeated_documents:
+            facts.pop("repeats")
+        return facts
+
+    def notices(self) -> list[str]:
+        """A sentence for each, with what follows from it."""
+        lines = "lines" if self.without_scores else "scores"
+        counted = (
+            (
+                self.unknown_queries,
+                "query",
+                f"not in this task, dropped; the first is {self.unknown_query!r}.",
+            ),
+            (
+                self.unknown_documents,
+                "entry",
+                "for documents that are not in the corpus, dropped; the first is "
+                f"{self.unknown_document!r}.",
+            ),
+            (
+                self.missing_queries,
+                "query",
+                "of the task without any document; they score zero.",
+            ),
+            (
+                self.repeated_documents,
+                "entry",
+                "for a document that the list of its query holds already; the "
+                f"{self.repeats} one counts.",
+            ),
+            (
+                self.unsorted_queries,
+                "list",
+                "whose ranks contradict the scores; scores decide, as in trec_eval.",
+            ),
+            (self.repeated_ranks, "list", f"with a rank given twice; {lines} decide."),
+        )
+        sentences = [
+            f"{count:,} {one if count == 1 else _PLURALS[one]} {rest}"
+            for count, one, rest in counted
+            if count
+        ]
+        return sentences + (["no scores; the ranks decide."] if self.without_scores else [])
+
+    def check_strict(self, source: str) -> None:
+        """Fail where the ranking names something that is not there."""
+        for count, what, example in (
+            (self.unknown_queries, "queries that are not in this task", self.unknown_query),
+            (
+                self.unknown_documents,
+                "entries for documents that are not in the corpus",
+                self.unknown_document,
+            ),
+        ):
+            if count:
+                raise DataError(
+                    f"{source}: {count:,} {what}; the first is {example!r}.\n"
+                    "Was the run made on other data? Without --strict they are dropped and counted."
+                )
+
+
+@dataclass(frozen=True)
+class CandidateSettings:
+    """What `candidates:NAME` may say."""
+
+    name: str
+    safeguard: bool
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be the name of a folder beside the task's data."""
+        if not self.name:
+            raise UsageError("candidates: what to read is missing, as in candidates:bm25.")
+        if not re.fullmatch(r"[\w.-]{1,100}", self.name) or self.name.startswith("."):
+            raise UsageError(
+                f"candidates:{self.name[:60]}: expected the name of a subset, as in "
+                "candidates:bm25."
+            )
+
+
+@dataclass(frozen=True)
+class Subset:
+    """One candidate subset of one task, by the files that hold it."""
+
+    name: str
+    files: tuple[Path, ...]
+
+    def fingerprint(self) -> str:
+        """sha256 over the files' contents."""
+        digests = b"".join(bytes.fromhex(sha256_of(file)) for file in self.files)
+        return hashlib.sha256(digests).hexdigest()
+
+    def read(self, *, safeguard: bool) -> Run:
+        """The lists, with falling scores in place of the ones that were not published."""
+        entries = [
+            (query, document, -float(rank))
+            for file in self.files
+            for query, documents in _read(file)
+            for rank, document in enumerate(documents, start=1)
+        ]
+        queries, documents, scores = zip(*entries, strict=True) if entries else ((), (), ())
+        run = Run.from_columns(queries, documents, scores)
+        guarded = self.name == _HYBRID and not safeguard
+        return run.truncated(_SAFEGUARD_RANK - 1) if guarded else run
+
+    def safeguards(self) -> Mapping[str, str]:
+        """For each query that has one, the positive that was appended below the list."""
+        if self.name != _HYBRID:
+            return {}
+        run = self.read(safeguard=True)
+        places = np.flatnonzero(run.ranks >= _SAFEGUARD_RANK)
+        queries = run.query_ids.take(pa.array(run.query_rows[places])).to_pylist()
+        documents = run.document_ids.take(pa.array(run.documents[places])).to_pylist()
+        return dict(zip(queries, documents, strict=True))
+
+
+def find_subset(task: Task, name: str) -> Subset:
+    """The subset of a task; the error says which there are."""
+    split = split_of(task)
+    files = tuple(split_files(task.source, name, split))
+    if files:
+        return Subset(name, files)
+    known = sorted(
+        folder.name
+        for folder in task.source.iterdir()
+        if folder.is_dir() and folder.name not in NANO_CONFIGS
+        if split_files(task.source, folder.name, split)
+    )
+    hint = nearest(name, known) if known else "It has no candidate subsets; Nano tasks have them."
+    raise MissingError(f"candidates {name!r}: {task.name} has no such subset. {hint}")
+
+
+def split_of(task: Task) -> str:
+    """The split that a task of a Parquet folder is; of another layout, its name."""
+    return task.split or task.name
+
+
+def _read(file: Path) -> Iterator[tuple[str, list[str]]]:
+    """Every query of a file with its documents, best first; whole numbers are ids, too."""
+    with arrow_errors(file):
+        table = pq.read_table(file)
+    for column in _COLUMNS:
+        if column not in table.column_names:
+            raise DataError(f"{file}: column {column!r} is missing; {_EXPECTED}")
+    ids, lists = (table[column].type for column in _COLUMNS)
+    if not (pa.types.is_list(lists) or pa.types.is_large_list(lists)):
+        raise DataError(f"{file}: column 'corpus-ids' holds {lists}; {_EXPECTED}")
+    for column, kind in zip(_COLUMNS, (ids, lists.value_type), strict=True):
+        if kind not in (pa.string(), pa.large_string()) and not pa.types.is_integer(kind):
+            raise DataError(f"{file}: the ids in column {column!r} are {kind}; {_EXPECTED}")
+    known = set()
+    rows = zip(*(table[column].to_pylist() for column in _COLUMNS), strict=True)
+    for row, (query, documents) in enumerate(rows, start=1):
+        where = f"{file}, row {row}"
+        if query is None:
+            raise DataError(f"{where}: 'query-id' holds a null; {_EXPECTED}")
+        if documents is None or None in documents:
+            raise DataError(f"{where}: 'corpus-ids' holds a null; {_EXPECTED}")
+        if query in known:
+            raise DataError(
+                f"{where}: the query '{query}' has a list already; expected one row for each query."
+            )
+        known.add(query)
+        twice = [name for name, count in Counter(documents).items() if count > 1]
+        if twice:
+            raise DataError(
+                f"{where}: the document '{twice[0]}' is listed twice; expected each document once "
+                "in a list."
+            )
+        yield str(query), [str(document) for document in documents]
