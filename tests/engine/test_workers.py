@@ -21,7 +21,7 @@ from r2med.engine.workers import open_workers, shares
 from r2med.errors import UsageError, WorkError
 from r2med.home import home
 from r2med.models import vectors
-from r2med.models.vectors import DiskShelf, open_shelf
+from r2med.models.vectors import Shelf, open_shelf
 from r2med.results.record import Result
 from r2med.results.store import Store, read_result
 from r2med.tasks.task import Task
@@ -181,10 +181,10 @@ def shelf_addresses(task: Task) -> Any:
     return Form().addresses(task.corpus.texts.to_pylist())
 
 
-def opened(place: Path) -> DiskShelf:
+def opened(place: Path) -> Shelf:
     identity = {"library": "custom", "identity": "sound"}
     shelf = open_shelf("embeddings", identity, label="", tell=print, root=place / "embeddings")
-    assert isinstance(shelf, DiskShelf)
+    assert shelf.folder is not None
     return shelf
 
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from r2med.errors import DataError
 from r2med.models.vectors import (
     Computed,
-    DiskShelf,
     Rows,
     Shelf,
     fill,
@@ -238,7 +237,7 @@ def earlier(root: Path, model: dict[str, object], text: str = "a") -> Path:
     """A folder as the first version of the store left it, with one vector and how it was seen."""
     shelf = open_shelf("embeddings", model, root=root, label="earlier", tell=print)
     keep(shelf, [text])
-    assert isinstance(shelf, DiskShelf)
+    assert shelf.folder is not None
     shelf.remember(Form().addresses([text])[0].tobytes(), "[CLS] a")
     record = {"schema": 1, "label": "earlier", "model": model, "storage": "float32"}
     (shelf.folder / "model.json").write_text(json.dumps(record))

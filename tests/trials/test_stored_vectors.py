@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from r2med.models.checkpoint import locate
-from r2med.models.vectors import Computed, DiskShelf, Rows, fill, open_shelf
+from r2med.models.vectors import Computed, Rows, Shelf, fill, open_shelf
 from r2med.retrieve.dense.embed import Form
 from tests.trials.flipping import flipped_files
 
@@ -17,13 +17,13 @@ ADDRESSES = Form().addresses(TEXTS)
 VECTORS = np.random.default_rng(0).standard_normal((12, 3)).astype(np.float32)
 
 
-def opened(root: Path, told: list[str]) -> DiskShelf:
+def opened(root: Path, told: list[str]) -> Shelf:
     shelf = open_shelf("embeddings", {"a": 1}, root=root, label="m", tell=told.append)
-    assert isinstance(shelf, DiskShelf)
+    assert shelf.folder is not None
     return shelf
 
 
-def filled(shelf: DiskShelf) -> int:
+def filled(shelf: Shelf) -> int:
     """Compute what the shelf lacks, three texts at a time."""
 
     def compute(pieces: Iterator[Rows]) -> Iterator[tuple[Rows, Computed]]:

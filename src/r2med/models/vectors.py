@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -82,27 +82,71 @@ _SHARDS: dict[Depot, AppendFile] = {}
 
 
 class Shelf:
-    """Vectors that live as long as the process: for models whose identity nobody knows."""
+    """A model's vectors: in the shards of a folder, mapped into memory and shared by processes.
 
-    def __init__(self, storage: Storage = "float32") -> None:
+    Without a folder they live as long as this process: for models whose identity nobody knows.
+    """
+
+    def __init__(
+        self,
+        storage: Storage = "float32",
+        folder: Path | None = None,
+        tell: Callable[[str], None] = print,
+        what: str = "embeddings",
+    ) -> None:
         self.dtype: np.dtype[np.floating] = np.dtype(storage)
+        self.folder = folder
+        self.depot = Depot(folder, storage, what) if folder else None
+        """Where a worker may add vectors itself; None where only this process can."""
+        self._tell = tell
+        self._what = what
+        self._file = AppendFile(folder, SUFFIX, what=what) if folder else None
+        self._read: dict[Path, int] = {}
         self._blocks: list[Block] = []
         self._starts: Rows = np.zeros(1, dtype=np.int64)
         self._index: pa.Array | None = None
+        self.refresh()
 
     def add(self, addresses: Addresses, computed: Computed) -> None:
-        """Keep the vectors of a batch, in the shelf's own precision."""
-        self._keep(_block(addresses, computed, self.dtype))
+        """Keep the vectors of a batch, in the shelf's own precision; a kill does not lose them."""
+        block = _block(addresses, computed, self.dtype)
+        if self._file:
+            self._file.append(packed(block))
+        else:
+            self._blocks.append(block)
+            self._index = None
+
+    def refresh(self) -> None:
+        """Read the shards' new blocks, newest shard first, so that a redone text wins."""
+        fresh: list[Block] = []
+        shards = self.folder.glob(f"*{SUFFIX}") if self.folder else ()
+        for path in sorted(shards, reverse=True):
+            for item, end in read_blocks(path, self._read.get(path, 0)):
+                self._read[path] = end
+                if isinstance(item, Place):
+                    self._discard(item, f"{item.end - item.start:,} bytes of {self._what} fail")
+                elif item.vectors.dtype == self.dtype:
+                    fresh.append(item)
+        if fresh:
+            self._replace(fresh + self._blocks)
+
+    def close(self) -> None:
+        """Bring this process's shard to the disk itself; the next batch opens a new one."""
+        if self._file:
+            self._file.close()
 
     def find(self, addresses: Addresses) -> Rows:
-        """The place of each text, or -1; every place holds a vector that is whole."""
-        if self._index is None:
-            self._starts = offsets_of([len(block.addresses) for block in self._blocks])
-            held = [block.addresses for block in self._blocks]
-            self._index = _column(np.concatenate(held) if held else addresses[:0])
-        matches = pc.index_in(_column(addresses), value_set=self._index)
-        places: Rows = matches.fill_null(_ABSENT).to_numpy(zero_copy_only=False).astype(np.int64)
-        return places
+        """The place of each text, or -1; blocks that prove damaged are named and left out."""
+        while True:
+            places = self._lookup(addresses)
+            owners = np.unique(self._owners(places[places != _ABSENT])).tolist()
+            damaged = [self._blocks[owner] for owner in owners if not self._blocks[owner].whole]
+            if not damaged:
+                return places
+            for block in damaged:
+                assert block.place is not None
+                self._discard(block.place, f"{len(block.addresses)} {self._what} fail")
+            self._replace([block for block in self._blocks if block not in damaged])
 
     def gather(self, places: Rows) -> NDArray[np.float32]:
         """The vectors at places that `find` gave, as one float32 matrix."""
@@ -131,100 +175,32 @@ class Shelf:
 
     def remember(self, address: bytes, seen: str) -> None:
         """Keep how the model saw one text, so that a later run can show it without the model."""
+        if self.folder and self.seen(address) is None:
+            with atomic_file(self.folder / "seen" / f"{address.hex()}.json") as draft:
+                draft.write_text(seal({"seen": seen}, indent=None), encoding="utf-8")
 
     def seen(self, address: bytes) -> str | None:
         """How the model saw a text, where it was kept."""
+        with suppress(FileNotFoundError, DamagedError):
+            if self.folder:
+                path = self.folder / "seen" / f"{address.hex()}.json"
+                return str(unseal(path.read_bytes(), path)["seen"])
         return None
 
-    @property
-    def depot(self) -> Depot | None:
-        """Where a worker may add vectors itself; None where only this process can."""
-        return None
-
-    def refresh(self) -> None:
-        """Learn what other processes have added."""
-
-    def close(self) -> None:
-        """Bring everything to where it is kept."""
-
-    def _keep(self, block: Block) -> None:
-        self._blocks.append(block)
-        self._index = None
+    def _replace(self, blocks: list[Block]) -> None:
+        self._blocks, self._index = blocks, None
 
     def _owners(self, places: Rows) -> Rows:
         return np.searchsorted(self._starts, places, side="right") - 1
 
-
-class DiskShelf(Shelf):
-    """Vectors in the shards of one folder, mapped into memory and shared between processes."""
-
-    def __init__(
-        self, folder: Path, storage: Storage, tell: Callable[[str], None], what: str
-    ) -> None:
-        super().__init__(storage)
-        self.folder = folder
-        self._tell = tell
-        self._what = what
-        self._file = AppendFile(folder, SUFFIX, what=what)
-        self._read: dict[Path, int] = {}
-        self.refresh()
-
-    @property
-    def depot(self) -> Depot:
-        """The folder."""
-        return Depot(self.folder, cast("Storage", self.dtype.name), self._what)
-
-    def find(self, addresses: Addresses) -> Rows:
-        """As of any shelf; blocks that prove damaged are named and left out."""
-        while True:
-            places = super().find(addresses)
-            owners = np.unique(self._owners(places[places != _ABSENT])).tolist()
-            damaged = [block for block in map(self._blocks.__getitem__, owners) if not block.whole]
-            if not damaged:
-                return places
-            for block in damaged:
-                assert block.place is not None
-                self._discard(block.place, f"{len(block.addresses)} {self._what} fail")
-            self._blocks = [block for block in self._blocks if block not in damaged]
-            self._index = None
-
-    def refresh(self) -> None:
-        """Read the shards' new blocks, newest shard first, so that a redone text wins."""
-        fresh: list[Block] = []
-        for path in sorted(self.folder.glob(f"*{SUFFIX}"), reverse=True):
-            for item, end in read_blocks(path, self._read.get(path, 0)):
-                self._read[path] = end
-                if isinstance(item, Place):
-                    self._discard(item, f"{item.end - item.start:,} bytes of {self._what} fail")
-                elif item.vectors.dtype == self.dtype:
-                    fresh.append(item)
-        if fresh:
-            self._blocks = fresh + self._blocks
-            self._index = None
-
-    def remember(self, address: bytes, seen: str) -> None:
-        """Write it beside the shards."""
-        if self.seen(address) is None:
-            with atomic_file(self._seen_file(address)) as draft:
-                draft.write_text(seal({"seen": seen}, indent=None), encoding="utf-8")
-
-    def seen(self, address: bytes) -> str | None:
-        """Read it back."""
-        with suppress(FileNotFoundError, DamagedError):
-            path = self._seen_file(address)
-            return str(unseal(path.read_bytes(), path)["seen"])
-        return None
-
-    def close(self) -> None:
-        """Bring this process's shard to the disk itself; the next batch opens a new one."""
-        self._file.close()
-
-    def _seen_file(self, address: bytes) -> Path:
-        return self.folder / "seen" / f"{address.hex()}.json"
-
-    def _keep(self, block: Block) -> None:
-        """Append to this process's shard; a kill after that does not lose it."""
-        self._file.append(packed(block))
+    def _lookup(self, addresses: Addresses) -> Rows:
+        if self._index is None:
+            self._starts = offsets_of([len(block.addresses) for block in self._blocks])
+            held = [block.addresses for block in self._blocks]
+            self._index = _column(np.concatenate(held) if held else addresses[:0])
+        matches = pc.index_in(_column(addresses), value_set=self._index)
+        places: Rows = matches.fill_null(_ABSENT).to_numpy(zero_copy_only=False).astype(np.int64)
+        return places
 
     def _discard(self, place: Place, problem: str) -> None:
         place.mark_empty()
@@ -255,7 +231,7 @@ def open_shelf(
         _take_over(root, folder, record)
         with atomic_file(folder / _MODEL_FILE) as draft:
             draft.write_text(seal(record), encoding="utf-8")
-    return DiskShelf(folder, storage, tell, what)
+    return Shelf(storage, folder, tell, what)
 
 
 def fill(
@@ -306,8 +282,7 @@ def fill(
             shelf.close()
             shelf.refresh()
         count += done
-    where = shelf.folder if isinstance(shelf, DiskShelf) else "memory"
-    raise DamagedError(f"{where}: what is written there cannot be read again.")
+    raise DamagedError(f"{shelf.folder or 'memory'}: what is written there cannot be read again.")
 
 
 def _pieces(rows: Rows, sizes: NDArray[np.int64]) -> Iterator[Rows]:

@@ -24,8 +24,7 @@ from r2med.remote.requests import Failure, Job, Reply, Session
 from r2med.remote.server import Home, Server, find_server
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import SIDES, Encoder, Form, Inputs, Side, document_texts
-from r2med.retrieve.dense.retriever import DenseRetriever, Search
-from r2med.retrieve.dense.settings import Similarity, Storage, worded
+from r2med.retrieve.dense.retriever import DenseRetriever, Search, Similarity, Storage, worded
 from r2med.settings import setting
 from r2med.tasks.task import Task
 

@@ -47,6 +47,24 @@ _EXPECTED = (
     "first)."
 )
 _PLURALS = {"query": "queries", "entry": "entries", "list": "lists"}
+#: For each count of `Findings`: what it counts, and what is said of it.
+_NOTICES = {
+    "unknown_queries": ("query", "not in this task, dropped; the first is {unknown_query!r}."),
+    "unknown_documents": (
+        "entry",
+        "for documents that are not in the corpus, dropped; the first is {unknown_document!r}.",
+    ),
+    "missing_queries": ("query", "of the task without any document; they score zero."),
+    "repeated_documents": (
+        "entry",
+        "for a document that the list of its query holds already; the {repeats} one counts.",
+    ),
+    "unsorted_queries": (
+        "list",
+        "whose ranks contradict the scores; scores decide, as in trec_eval.",
+    ),
+    "repeated_ranks": ("list", "with a rank given twice; {decides} decide."),
+}
 
 
 @dataclass(frozen=True)
@@ -183,41 +201,11 @@ class Findings:
 
     def notices(self) -> list[str]:
         """A sentence for each, with what follows from it."""
-        lines = "lines" if self.without_scores else "scores"
-        counted = (
-            (
-                self.unknown_queries,
-                "query",
-                f"not in this task, dropped; the first is {self.unknown_query!r}.",
-            ),
-            (
-                self.unknown_documents,
-                "entry",
-                "for documents that are not in the corpus, dropped; the first is "
-                f"{self.unknown_document!r}.",
-            ),
-            (
-                self.missing_queries,
-                "query",
-                "of the task without any document; they score zero.",
-            ),
-            (
-                self.repeated_documents,
-                "entry",
-                "for a document that the list of its query holds already; the "
-                f"{self.repeats} one counts.",
-            ),
-            (
-                self.unsorted_queries,
-                "list",
-                "whose ranks contradict the scores; scores decide, as in trec_eval.",
-            ),
-            (self.repeated_ranks, "list", f"with a rank given twice; {lines} decide."),
-        )
+        values = {**asdict(self), "decides": "lines" if self.without_scores else "scores"}
         sentences = [
-            f"{count:,} {one if count == 1 else _PLURALS[one]} {rest}"
-            for count, one, rest in counted
-            if count
+            f"{count:,} {one if count == 1 else _PLURALS[one]} {sentence.format(**values)}"
+            for name, (one, sentence) in _NOTICES.items()
+            if (count := values[name])
         ]
         return sentences + (["no scores; the ranks decide."] if self.without_scores else [])
 

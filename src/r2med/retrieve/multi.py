@@ -34,10 +34,9 @@ from r2med.retrieve.dense.embed import (
     encode,
 )
 from r2med.retrieve.dense.foreign import LibraryEncoder, LibraryModel
-from r2med.retrieve.dense.retriever import costs
-from r2med.retrieve.dense.settings import Precision
+from r2med.retrieve.dense.retriever import Precision, costs
 from r2med.retrieve.dense.transformer import Recipe, TransformerEncoder, load_linear
-from r2med.retrieve.topk import Matrix, run_of, spread_over, top_scored
+from r2med.retrieve.topk import Matrix, best_places, run_of, spread_over, top_scored
 from r2med.runs import Run
 from r2med.runs.run import offsets_of
 from r2med.settings import setting
@@ -46,7 +45,7 @@ from r2med.tasks.task import Queries, Task
 Ranked = tuple[NDArray[np.int64], Matrix]
 """For every query the best distinct texts and their scores, best first."""
 
-_SPARSE_QUERIES, _SPARSE_DOCUMENTS = 256, 8192
+_SPARSE_QUERIES = 256
 _DOCUMENT_TOKENS = 256
 """Tokens of a full document, to plan blocks by."""
 
@@ -171,7 +170,7 @@ def _sparse_encoder(model: LibraryModel, side: Side) -> LibraryEncoder:
         )
         return packed_words(sp.csr_matrix(dense.float().numpy()))
 
-    return LibraryEncoder(model, run, side=side)
+    return LibraryEncoder(model, run, {"side": side})
 
 
 def _late_encoder(model: LibraryModel, side: Side, tokens: int) -> LibraryEncoder:
@@ -186,7 +185,7 @@ def _late_encoder(model: LibraryModel, side: Side, tokens: int) -> LibraryEncode
             )
         )
 
-    return LibraryEncoder(model, run, side=side, **({"tokens": tokens} if tokens else {}))
+    return LibraryEncoder(model, run, {"side": side} | ({"tokens": tokens} if tokens else {}))
 
 
 def _method(model: Any, side: Side) -> Any:
@@ -306,14 +305,8 @@ def _best_by_words(queries: Encoded, documents: Encoded, depth: int, memory: int
     ranked = []
     for start in range(0, asked.shape[0], _SPARSE_QUERIES):
         scores = (asked[start : start + _SPARSE_QUERIES] @ words).toarray()
-        ranked.append(
-            top_scored(
-                lambda first, last, scores=scores: scores[:, first:last],  # type: ignore[misc]
-                scores.shape,
-                depth=depth,
-                block=_SPARSE_DOCUMENTS,
-            )
-        )
+        best = np.array([best_places(row, depth) for row in scores], dtype=np.int64)
+        ranked.append((best, np.take_along_axis(scores, best, 1)))
     return np.concatenate([texts for texts, _ in ranked]), np.concatenate([s for _, s in ranked])
 
 

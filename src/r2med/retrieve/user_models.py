@@ -32,8 +32,7 @@ from r2med.errors import DataError, MissingError, R2MedError, UsageError, neares
 from r2med.models.batching import Rows
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Form, Inputs, Side, TextInputs
-from r2med.retrieve.dense.retriever import DenseRetriever, Search
-from r2med.retrieve.dense.settings import Similarity, worded
+from r2med.retrieve.dense.retriever import DenseRetriever, Search, Similarity, worded
 from r2med.retrieve.interface import Retriever
 from r2med.settings import setting
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import SIDES, BatchEncoder, Form, Side
-from r2med.retrieve.dense.settings import Settings
+from r2med.retrieve.dense.retriever import Settings
 from r2med.settings import read
 from r2med.systems.registry import find_entry
 from tests.retrieve.checkpoints import save_model, save_modules, sentences

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from r2med.errors import UsageError
-from r2med.retrieve.dense.settings import Settings
+from r2med.retrieve.dense.retriever import Settings
 from r2med.settings import read
 from r2med.systems.build import System
 from r2med.systems.registry import entries, find_entry

@@ -11,7 +11,7 @@ import r2med
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Form
-from r2med.retrieve.dense.settings import Settings
+from r2med.retrieve.dense.retriever import Settings
 from r2med.retrieve.dense.static import build
 from r2med.settings import read
 from r2med.systems.registry import find_entry

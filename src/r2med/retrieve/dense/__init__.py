@@ -1,6 +1,5 @@
 """Dense retrieval: encoders as data, an embedding store, exact search."""
 
-from r2med.retrieve.dense.retriever import build
-from r2med.retrieve.dense.settings import Settings
+from r2med.retrieve.dense.retriever import Settings, build
 
 __all__ = ["Settings", "build"]

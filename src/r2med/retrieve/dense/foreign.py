@@ -29,7 +29,7 @@ from r2med.models.checkpoint import (
 )
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Form, Inputs, TextInputs
-from r2med.retrieve.dense.settings import Settings
+from r2med.retrieve.dense.retriever import Settings
 from r2med.retrieve.dense.transformer import Recipe, TransformerEncoder, tokenise
 
 #: What is left to the code of others, and cannot be set.
@@ -95,16 +95,15 @@ class LibraryModel:
         numbers, a second load with others tells whether any of them stayed.
         """
         model, drew = self._load(library_class, seed=0)
-        if drew:
-            again = self._load(library_class, seed=1)[0].state_dict()
-            drawn = [
-                name for name, held in model.state_dict().items() if not held.equal(again[name])
-            ]
-            if drawn:
-                raise DataError(
-                    f"{self.checkpoint.folder}: the checkpoint lacks {len(drawn)} of the weights "
-                    f"of a {self.kind}, such as {drawn[0]}; they would be random."
-                )
+        if not drew:
+            return model
+        again = self._load(library_class, seed=1)[0].state_dict()
+        drawn = [name for name, held in model.state_dict().items() if not held.equal(again[name])]
+        if drawn:
+            raise DataError(
+                f"{self.checkpoint.folder}: the checkpoint lacks {len(drawn)} of the weights of a "
+                f"{self.kind}, such as {drawn[0]}; they would be random."
+            )
         return model
 
     def _load(self, library_class: Any, *, seed: int) -> tuple[Any, bool]:
@@ -124,23 +123,18 @@ class LibraryModel:
             return model, not torch.get_rng_state().equal(before)
 
 
+@dataclass(eq=False)
 class LibraryEncoder:
     """One side of a library model: `run` calls the library, `besides` joins its identity."""
 
-    def __init__(
-        self,
-        model: LibraryModel,
-        run: Callable[[Any, list[str], Form], NDArray[np.float32]],
-        **besides: object,
-    ) -> None:
-        self.library = model
-        self._run = run
-        self._besides = besides
+    library: LibraryModel
+    run: Callable[[Any, list[str], Form], NDArray[np.float32]]
+    besides: Mapping[str, object]
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
         """The model's, and what this side does with it."""
-        return {**self.library.identity, **self._besides}
+        return {**self.library.identity, **self.besides}
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
         """The texts, with their tokens counted where the library's tokeniser allows it."""
@@ -156,10 +150,10 @@ class LibraryEncoder:
         texts = [inputs.texts[row] for row in rows]
         model, limit = self.library.model, self.library.own_limit
         if not inputs.form.max_length:
-            return self._run(model, texts, inputs.form)
+            return self.run(model, texts, inputs.form)
         model.max_seq_length = inputs.form.max_length
         try:
-            return self._run(model, texts, inputs.form)
+            return self.run(model, texts, inputs.form)
         finally:
             model.max_seq_length = limit
 
@@ -192,8 +186,8 @@ def sentence_encoder(
         return np.asarray(vectors, dtype=np.float32)
 
     model = LibraryModel(checkpoint, "SentenceTransformer", settings.dtype, conditions)
-    besides = {"normalize": normalize, "pool_instruction": pool_instruction}
-    return LibraryEncoder(model, run, version=_VERSION, **besides)
+    besides = {"normalize": normalize, "pool_instruction": pool_instruction, "version": _VERSION}
+    return LibraryEncoder(model, run, besides)
 
 
 class MethodEncoder(TransformerEncoder):

@@ -20,7 +20,7 @@ from r2med.models.batching import Rows, TokenInputs
 from r2med.models.checkpoint import Checkpoint, locate, named_failures, need
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import BatchEncoder, Form, Inputs, unit
-from r2med.retrieve.dense.settings import Settings
+from r2med.retrieve.dense.retriever import Settings
 from r2med.runs.run import offsets_of
 
 #: What a mean of token vectors is, whatever an entry says.

@@ -31,7 +31,7 @@ from r2med.models.checkpoint import (
 )
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import BatchEncoder, Form, Inputs
-from r2med.retrieve.dense.settings import Precision, Settings
+from r2med.retrieve.dense.retriever import Precision, Settings
 
 if TYPE_CHECKING:
     import torch
@@ -40,14 +40,14 @@ Pooling = Literal["cls", "mean", "last"]
 
 #: A tokeniser without a limit says so with a huge number.
 _NO_LIMIT = 1_000_000
-_MODES: Mapping[str, Pooling] = {"cls": "cls", "mean": "mean", "lasttoken": "last"}
-_FLAGS: Mapping[str, str] = {
+#: What sentence-transformers calls the poolings that run here, by name and by the older flags.
+_POOLINGS: Mapping[str, Pooling] = {
+    "cls": "cls",
+    "mean": "mean",
+    "lasttoken": "last",
     "pooling_mode_cls_token": "cls",
     "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_lasttoken": "lasttoken",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "last",
 }
 _ACTIVATIONS: Mapping[str, str] = {
     "torch.nn.modules.linear.Identity": "Identity",
@@ -329,8 +329,9 @@ def _kind(row: Mapping[str, Any]) -> str:
 def _mode(pooling: Mapping[str, Any]) -> Pooling | None:
     named = pooling.get("pooling_mode")
     chosen = [named] if isinstance(named, str) else list(named or [])
-    chosen = chosen or [mode for flag, mode in _FLAGS.items() if pooling.get(flag)]
-    return _MODES.get(chosen[0]) if len(chosen) == 1 else None
+    flags = [name for name, on in pooling.items() if name.startswith("pooling_mode_") and on]
+    chosen = chosen or flags
+    return _POOLINGS.get(chosen[0]) if len(chosen) == 1 else None
 
 
 def _projection(checkpoint: Checkpoint, path: str) -> Projection | None:
