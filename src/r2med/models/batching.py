@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -162,4 +163,4 @@ class TokenInputs:
 
 
 def _flat(rows: Sequence[Sequence[int]]) -> NDArray[np.int32]:
-    return np.fromiter((token for row in rows for token in row), dtype=np.int32)
+    return np.fromiter(chain.from_iterable(rows), dtype=np.int32)

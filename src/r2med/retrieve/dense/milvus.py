@@ -64,10 +64,10 @@ class Milvus:
     @classmethod
     def of(cls, settings: Any) -> Milvus | None:
         """As an entry's settings say; None where they leave exact search to this program."""
-        given = {name: getattr(settings, name) for name in SETTINGS[2:] if getattr(settings, name)}
+        options = {name: value for name in SETTINGS[2:] if (value := getattr(settings, name))}
         kind: Kind = settings.index_kind
         if not settings.index:
-            unused = [f"{name}={value}" for name, value in given.items()]
+            unused = [f"{name}={value}" for name, value in options.items()]
             unused += [] if kind == "flat" else [f"index_kind={kind}"]
             if unused:
                 raise UsageError(
@@ -76,15 +76,15 @@ class Milvus:
                 )
             return None
         chosen = dict(_PARAMETERS[kind])
-        for name, value in given.items():
+        for name, value in options.items():
             if name not in chosen:
                 owner = next(one for one, known in _PARAMETERS.items() if name in known)
                 raise UsageError(
                     f"{name}={value} has no effect on index_kind={kind}; it is a parameter of "
                     f"index_kind={owner}."
                 )
-        chosen |= given
-        if kind == "ivf_flat" and "nprobe" not in given:
+        chosen |= options
+        if kind == "ivf_flat" and "nprobe" not in options:
             chosen["nprobe"] = min(chosen["nprobe"], chosen["nlist"])
         if kind == "ivf_flat" and chosen["nprobe"] > chosen["nlist"]:
             raise UsageError(

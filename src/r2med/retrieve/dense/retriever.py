@@ -383,8 +383,8 @@ def costs(facts: Mapping[str, object]) -> dict[str, object]:
     tokens = sum(side.get("billed_tokens", side.get("encoded_tokens")) or 0 for side in sides)
     reused = sum(side["reused"] for side in sides if "reused" in side)
     texts = sum(side["distinct"] for side in sides if "reused" in side) - reused
-    found: dict[str, object] = {"texts": texts, "tokens": tokens or None, "cached": reused}
+    total: dict[str, object] = {"texts": texts, "tokens": tokens or None, "cached": reused}
     for name in ("calls", "money"):
         bills = [side[name] for side in sides if side.get(name) is not None]
-        found |= {name: sum(bills)} if bills else {}
-    return found
+        total |= {name: sum(bills)} if bills else {}
+    return total
