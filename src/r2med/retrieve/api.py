@@ -19,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError, UsageError
+from r2med.models.vectors import Storage
 from r2med.remote.budget import Budget, Cost, Estimate, Price, Tokens, most_tokens_of, tokens_of
 from r2med.remote.requests import Failure, Job, Reply, Session
 from r2med.remote.server import Home, Server, find_server
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import SIDES, Encoder, Form, Inputs, Side, document_texts
-from r2med.retrieve.dense.retriever import DenseRetriever, Search, Similarity, Storage, worded
+from r2med.retrieve.dense.retriever import DenseRetriever, Search, Similarity, worded
 from r2med.settings import setting
 from r2med.tasks.task import Task
 
