@@ -9,11 +9,11 @@ from r2med.engine.evaluate import evaluate
 from r2med.errors import R2MedError, UsageError
 from r2med.measure import parse_metric
 from r2med.results.reproduction import (
+    Reproduced,
     Reproduction,
     check_names,
     find_published,
     held_against,
-    not_run,
     runnable,
     tie_range,
 )
@@ -42,21 +42,19 @@ def reproduce(
     name = str(parse_metric(metric))
     published = find_published(system, _suite(tasks))
     text = runnable(system)
-    cannot = check_names(text)
     rows = []
     for item in tasks:
         place = item if isinstance(item, Path) else item.name
         begin(str(place))
         try:
-            if cannot:
-                rows.append(not_run(str(place), published, name, cannot))
-                continue
+            check_names(text)
             loaded = load_task(place, root=root)
             result = evaluate(text, loaded, results=results, conditions=conditions or Conditions())
             ties = tie_range(result, loaded.judgements, name)
             rows.append(held_against(result, published, name, ties=ties))
         except R2MedError as problem:
-            rows.append(not_run(str(place), published, name, problem))
+            value = published.value(str(place), name)
+            rows.append(Reproduced(str(place), value, missing=str(problem)))
     return Reproduction(text, published, name, tuple(rows))
 
 

@@ -24,19 +24,6 @@ from r2med.runs import Run
 from r2med.runs.run import places_of
 from r2med.tasks.task import Judgements
 
-#: What each metric answers, for help texts and documentation.
-DESCRIPTIONS: dict[str, str] = {
-    "ndcg": "normalised discounted cumulative gain, graded",
-    "map": "mean average precision, over all positives of the query",
-    "recall": "share of the query's positives found",
-    "precision": "share of the first k that are positive",
-    "hit": "1 when a positive is among the first k",
-    "mrr": "1 / rank of the first positive",
-    "rprec": "precision at as many documents as the query has positives",
-    "bpref": "how rarely a judged negative stands above a positive; unjudged documents are skipped",
-    "rbp": "rank-biased precision of a reader who goes on to the next document with probability p",
-    "judged": "share of the first k that are judged",
-}
 HEADLINE = ("ndcg@10", "map@10", "recall@100", "precision@10", "hit@10", "mrr")
 #: The union of the cutoffs that the published tables use.
 CUTOFFS = (1, 3, 5, 10, 25, 50, 100)
@@ -84,9 +71,9 @@ def parse_metric(text: str) -> Metric:
     """Read a metric's name, ours or ir_measures'; the error offers the nearest known ones."""
     match = _FORM.fullmatch(text.strip().lower().replace(" ", ""))
     kind = _ALIASES.get(match[1], match[1]) if match else text
-    if not match or kind not in DESCRIPTIONS:
+    if not match or kind not in _KINDS:
         whole = ("mrr", "rbp", *_WITHOUT_CUTOFF)
-        examples = [name if name in whole else f"{name}@10" for name in DESCRIPTIONS]
+        examples = [name if name in whole else f"{name}@10" for name in _KINDS]
         raise UsageError(f"metric {text!r} is not known. {nearest(text, examples)}")
     if match[3] is None and kind in _CUTOFF_NEEDED:
         raise UsageError(f"metric {text!r} needs a cutoff, as in {kind}@10.")
@@ -171,7 +158,10 @@ class Gains:
 
 
 def gains(run: Run, judgements: Judgements) -> Gains:
-    """Look every ranked document up; a judged query that the run lacks has no levels."""
+    """Look every ranked document up; a judged query that the run lacks has no levels.
+
+    A document that is not judged has the place -1, which is that of the last value: unjudged.
+    """
     judged = judgements.query_ids.dictionary_encode()
     judged_rows = judged.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     query_ids, width = judged.dictionary, len(run.document_ids)
@@ -183,24 +173,12 @@ def gains(run: Run, judgements: Judgements) -> Gains:
     kept = rows >= 0
     codes = places_of(judgements.document_ids, run.document_ids)
     ranked = codes >= 0
-    levels[rows[kept], run.ranks[kept] - 1] = _look_up(
-        rows[kept] * width + run.documents[kept],
-        judged_rows[ranked] * width + codes[ranked],
-        judgements.scores[ranked],
-    )
+    entries = pa.array(rows[kept] * width + run.documents[kept])
+    known = pa.array(judged_rows[ranked] * width + codes[ranked])
+    values = np.append(judgements.scores[ranked].astype(np.float64), _UNJUDGED)
+    levels[rows[kept], run.ranks[kept] - 1] = values[places_of(entries, known)]
     best_first = _best_first(judgements.scores, judged_rows, len(query_ids))
     return Gains(query_ids=query_ids, levels=levels, judged=best_first, lengths=lengths)
-
-
-def _look_up(
-    wanted: NDArray[np.int64], keys: NDArray[np.int64], values: NDArray[np.int32]
-) -> NDArray[np.float64]:
-    if not keys.size:
-        return np.full(len(wanted), _UNJUDGED)
-    order = np.argsort(keys)
-    places = np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)
-    hits = order[places]
-    return np.where(keys[hits] == wanted, values[hits].astype(np.float64), _UNJUDGED)
 
 
 def _best_first(scores: NDArray[np.int32], rows: NDArray[np.int64], queries: int) -> Matrix:
@@ -219,12 +197,13 @@ def score_column(gains: Gains, metric: Metric) -> Column:
 
 
 def _ndcg(gains: Gains, metric: Metric, cutoff: int) -> Column:
-    """Without a cutoff the ideal list is whole too, however short the run."""
+    """Graded; without a cutoff the ideal list is whole too, however short the run."""
     best = gains.ideal.shape[1] if metric.cutoff is None else cutoff
     return _ratio(_discounted(gains.found, cutoff), _discounted(gains.ideal, best))
 
 
 def _map(gains: Gains, metric: Metric, cutoff: int) -> Column:
+    """Mean average precision, over all positives of the query."""
     relevant = _relevant(gains, metric, cutoff)
     precisions = np.cumsum(relevant, axis=1) / np.arange(1, relevant.shape[1] + 1)
     return _ratio((precisions * relevant).sum(axis=1), gains.at_least(metric.rel))
@@ -250,6 +229,7 @@ def _mrr(gains: Gains, metric: Metric, cutoff: int) -> Column:
 
 
 def _rprec(gains: Gains, metric: Metric, cutoff: int) -> Column:
+    """Precision at as many documents as the query has positives."""
     positives = gains.at_least(metric.rel)
     relevant = _relevant(gains, metric, cutoff)
     within = np.arange(relevant.shape[1]) < positives[:, None]
@@ -257,6 +237,7 @@ def _rprec(gains: Gains, metric: Metric, cutoff: int) -> Column:
 
 
 def _bpref(gains: Gains, metric: Metric, cutoff: int) -> Column:
+    """How rarely a judged negative stands above a positive; unjudged documents are skipped."""
     relevant = _relevant(gains, metric, cutoff)
     positives = gains.at_least(metric.rel)
     negatives = gains.at_least(0) - positives
@@ -267,12 +248,13 @@ def _bpref(gains: Gains, metric: Metric, cutoff: int) -> Column:
 
 
 def _rbp(gains: Gains, metric: Metric, cutoff: int) -> Column:
+    """Rank-biased precision of a reader who goes on to the next document with probability p."""
     relevant = _relevant(gains, metric, cutoff)
     return (1 - metric.p) * (relevant @ metric.p ** np.arange(relevant.shape[1]))
 
 
 def _judged(gains: Gains, metric: Metric, cutoff: int) -> Column:
-    """A list shorter than k is judged on what it holds."""
+    """Share of the first k that are judged; a list shorter than k is judged on what it holds."""
     judged = np.count_nonzero(gains.levels[:, :cutoff] > _UNJUDGED, axis=1)
     return _ratio(judged.astype(np.float64), np.minimum(gains.lengths, cutoff))
 

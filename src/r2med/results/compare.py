@@ -122,8 +122,8 @@ class Comparison(Tabular):
             lines.append(("task mean", pair.by_task, pair.p_holm))
             lines.append(("all queries", pair.by_query, None))
         names = {"a": self.systems[pair.a], "b": self.systems[pair.b]}
-        for over, found, p_holm in lines:
-            yield {**names, "over": over, **vars(found), **vars(found.interval), "p_holm": p_holm}
+        for over, line, p_holm in lines:
+            yield {**names, "over": over, **vars(line), **vars(line.interval), "p_holm": p_holm}
 
 
 @dataclass(frozen=True, eq=False)

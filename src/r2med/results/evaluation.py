@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from r2med.measure.metrics import HEADLINE
 from r2med.measure.significance import SIGNIFICANT, Matrix, draws_for, holm, pairwise_p
@@ -17,10 +18,6 @@ from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
 from r2med.tabular import Tabular, table_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 #: Marks what was stored before and not run now.
 MARK = "°"
@@ -92,19 +89,13 @@ class Evaluation(Tabular):
 
     def _matrix(self, task: str, metric: str) -> Matrix | None:
         """Queries by systems; None where a system lacks the task, the metric or a query."""
-        tables = [
-            result.scores
-            for system in self.systems
-            for result in self.results
-            if (result.task, result.name) == (task, system)
-        ]
-        first = tables[0].query_ids if tables else None
-        if first is None or len(tables) < len(self.systems):
+        by_system = {each.name: each.scores for each in self.results if each.task == task}
+        tables = [by_system[system] for system in self.systems if system in by_system]
+        queries = {frozenset(table.query_ids.to_pylist()) for table in tables}
+        whole = len(tables) == len(self.systems) and len(queries) == 1
+        if not whole or any(metric not in table for table in tables):
             return None
-        same = all(set(table.query_ids.to_pylist()) == set(first.to_pylist()) for table in tables)
-        if not same or any(metric not in table for table in tables):
-            return None
-        return np.column_stack([table.at(first)[metric] for table in tables])
+        return np.column_stack([table.at(tables[0].query_ids)[metric] for table in tables])
 
     def to_arrow(self) -> pa.Table:
         """One row per result; metrics 0 to 1."""

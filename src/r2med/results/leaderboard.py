@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from r2med.errors import R2MedError, UsageError, nearest
+from r2med.errors import UsageError, nearest
 from r2med.measure import parse_metric
 from r2med.measure.intervals import Averaging
 from r2med.results.cost import Cost
@@ -25,14 +25,13 @@ from r2med.results.lookup import own_tasks, stored_results
 from r2med.results.overlap import flags_of, stored_audits
 from r2med.results.published import METRIC, is_micro, later_rows, model_named, works
 from r2med.results.record import Result
-from r2med.results.reproduction import tie_range
-from r2med.results.standings import Bounds, BoundsOf, Frame, Standing, ranked, with_gains
+from r2med.results.standings import Frame, Standing, ranked, with_gains
 from r2med.results.store import DEFAULT_FOLDER, LOCAL
 from r2med.retrieve.conditions import Tell, log
 from r2med.systems.registry import KIND_TITLES, KINDS, parts_of, registered
 from r2med.systems.spec import parse
 from r2med.tabular import Tabular, columns_of, table_of
-from r2med.tasks.load import load_task, task_names
+from r2med.tasks.load import task_names
 from r2med.tasks.registry import Suite, TaskEntry, find_suite, resolve
 
 #: What gains are counted under, and how a reader is told of it.
@@ -80,22 +79,18 @@ def leaderboard(
     )
     audits = stored_audits(Path(results), tell) if isinstance(results, str | Path) else ()
     frame = Frame(whole, name, averaging, tasks, tuple(audits))
-    rows, notes = frame.printed()
     stored = stored_results(results, tell, suite=whole.name)
     own = [each for each in stored if (each.suite or LOCAL) == whole.name]
-    measured, passed_over = entrants(own, [each.name for each in tasks])
     if without_flagged:
-        systems = [row.system for row in rows] + [entrant.system for entrant in measured]
-        frame = _without_flagged(frame, systems)
-        rows, notes = frame.printed()
-        measured, passed_over = entrants(own, [each.name for each in frame.tasks])
+        frame = _without_flagged(frame, own)
+    rows, notes = frame.printed()
+    measured, passed_over = entrants(own, [each.name for each in frame.tasks])
     known = {entrant.system: entrant for entrant in measured}
     rows = with_gains([*rows, *(frame.measured(entrant) for entrant in measured)])
     rows = [frame.on_fewer_tasks(row, rows) for row in ranked(rows)]
-    bounds = _bounds_of(name, root) if ties else None
     chosen = _chosen_rows(rows, kind, method, llm, first_stage, only)
     placed = [
-        frame.with_doubt(row, known[row.system], bounds) if row.origin == "measured" else row
+        frame.with_doubt(row, known[row.system], ties, root) if row.origin == "measured" else row
         for row in chosen
     ]
     able = [known[row.system] for row in placed if row.interval is not None]
@@ -308,11 +303,13 @@ def _key(family: str) -> str:
     return "".join(letter for letter in family.lower() if letter.isalnum())
 
 
-def _without_flagged(frame: Frame, systems: Iterable[str]) -> Frame:
-    """The frame without tasks that overlap with what any of the systems declares."""
-    flagged = {
-        flag.task for system in systems for flag in flags_of(system, frame.tasks, frame.audits)
-    }
+def _without_flagged(frame: Frame, results: Sequence[Result]) -> Frame:
+    """The frame without tasks that overlap with what any printed or measured system declares."""
+    names = {task.name for task in frame.tasks}
+    systems = {row.system for row in frame.printed()[0]}
+    systems |= {result.system for result in results if result.task in names}
+    flags = [flag for each in systems for flag in flags_of(each, frame.tasks, frame.audits)]
+    flagged = {flag.task for flag in flags}
     left = tuple(task for task in frame.tasks if task.name not in flagged)
     if not left:
         raise UsageError("Every task overlaps with declared training data, so none is left.")
@@ -329,21 +326,6 @@ def _not_ranked(frame: Frame) -> Iterator[str]:
             yield f"Averages only, so not ranked: {means} ({work.name}, {work.revision})."
     for spelling in later_rows()[1]:
         yield f"Of no known model, so not ranked: {spelling}."
-
-
-def _bounds_of(metric: str, root: str | Path | None) -> BoundsOf:
-    """Tie bounds of a result, from its task's judgements; None when they are not the same."""
-
-    def bounds(result: Result) -> Bounds | None:
-        try:
-            own = own_tasks([result])
-            task = load_task(own.get(result.task, result.task), root=root)
-        except R2MedError:
-            return None
-        same = task.hash == result.data
-        return tie_range(result, task.judgements, metric) if same else None
-
-    return bounds
 
 
 def _chosen_rows(

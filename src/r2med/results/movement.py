@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import pyarrow as pa
 
 from r2med.errors import UsageError
 from r2med.measure import measure, parse_metric
@@ -20,9 +22,6 @@ from r2med.runs import Run
 from r2med.tabular import Tabular
 from r2med.tasks.load import load_tasks
 from r2med.tasks.task import Task
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _NOT_LISTED = 1 << 30
 
@@ -96,8 +95,6 @@ class Movement(Tabular):
 
     def to_arrow(self) -> pa.Table:
         """One row per query, with the ranks of its positives as lists."""
-        import pyarrow as pa
-
         return pa.Table.from_pylist([_row(query) for query in self.queries])
 
     def to_json(self) -> dict[str, Any]:

@@ -154,11 +154,11 @@ def read_rows(
     rows, unmapped = [], []
     for row in csv.DictReader(lines, delimiter="\t"):
         work = by_source.get(row["source"])
-        found = _system_of(row["stage"], row["system"], aliases)
-        if work is None or found is None:
+        system = _system_of(row["stage"], row["system"], aliases)
+        if work is None or system is None:
             unmapped.append(f"{row['system']} ({row['source']}, {row['stage']})")
         else:
-            rows.append(_printed(row, work, *found))
+            rows.append(_printed(row, work, *system))
     rows.sort(key=lambda printed: order.index(printed.works[0].id))
     return tuple(rows), tuple(unmapped)
 
@@ -175,8 +175,8 @@ def model_named(spelling: str) -> str | None:
 @cache
 def models() -> Mapping[str, Mapping[str, Any]]:
     """What models.toml says of each model, by name."""
-    found: dict[str, Mapping[str, Any]] = _toml("models.toml")["models"]
-    return MappingProxyType(found)
+    facts: dict[str, Mapping[str, Any]] = _toml("models.toml")["models"]
+    return MappingProxyType(facts)
 
 
 def _merged(rows: list[Printed]) -> tuple[Printed, ...]:
@@ -243,11 +243,11 @@ def _system_of(
 @cache
 def _aliases() -> Mapping[str, tuple[str, str]]:
     """By spelling the unit of a system's text and how it was run."""
-    found = {spelling: (unit, "") for spelling, unit in _toml("models.toml")["expanders"].items()}
+    units = {spelling: (unit, "") for spelling, unit in _toml("models.toml")["expanders"].items()}
     for model, facts in models().items():
-        found |= dict.fromkeys(facts.get("names", ()), (model, ""))
-        found |= {spelling: (model, how) for spelling, how in facts.get("variants", {}).items()}
-    return MappingProxyType(found)
+        units |= dict.fromkeys(facts.get("names", ()), (model, ""))
+        units |= {spelling: (model, how) for spelling, how in facts.get("variants", {}).items()}
+    return MappingProxyType(units)
 
 
 @cache

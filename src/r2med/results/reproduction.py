@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 import pyarrow as pa
 
-from r2med.errors import R2MedError, UsageError, nearest
+from r2med.errors import UsageError, nearest
 from r2med.measure import parse_metric
 from r2med.measure.bounds import tie_bounds
 from r2med.results.lookup import other_data
@@ -49,27 +49,18 @@ class Reproduction(Tabular):
     def to_arrow(self) -> pa.Table:
         """One row per task, values 0 to 1."""
         more = {"verdict": str, "difference": float, "reasons": str, "origin": str}
-        rows = [{**row, "reasons": "; ".join(row["reasons"])} for row in self._rows()]
+        rows = [{**row, "reasons": "; ".join(row["reasons"])} for row in self.to_json()["tasks"]]
         return table_of(columns_of(Reproduced) | more, rows)
 
     def to_json(self) -> dict[str, Any]:
         """Everything, values 0 to 1."""
-        return {
-            "system": self.system,
-            "published_as": self.published.spec,
-            "metric": self.metric,
-            "tasks": self._rows(),
-        }
-
-    def _rows(self) -> list[dict[str, Any]]:
-        return [
-            {
-                **asdict(row),
-                "difference": row.difference,
-                "origin": self.published.origins.get(row.task),
-            }
+        named = {"system": self.system, "published_as": self.published.spec, "metric": self.metric}
+        origins = self.published.origins
+        rows = [
+            {**asdict(row), "difference": row.difference, "origin": origins.get(row.task)}
             for row in self.tasks
         ]
+        return {**named, "tasks": rows}
 
 
 @dataclass(frozen=True)
@@ -159,15 +150,14 @@ def _with_published_generations(unit: Unit) -> Unit:
     return replace(unit, options=tuple(sorted([*unit.options, _PUBLISHED_GENERATIONS])))
 
 
-def check_names(text: str) -> str | None:
-    """Why this version cannot run a published system; None when every name is registered."""
+def check_names(text: str) -> None:
+    """Refuse a published system that this version cannot run, because a name is not registered."""
     unknown = dict.fromkeys(unit.name for unit, entry in parts_of(text) if entry is None)
-    if not unknown:
-        return None
-    return (
-        f"{', '.join(unknown)}: not registered in this version, so it cannot be run. "
-        "`r2med info systems` lists names."
-    )
+    if unknown:
+        raise UsageError(
+            f"{', '.join(unknown)}: not registered in this version, so it cannot be run. "
+            "`r2med info systems` lists names."
+        )
 
 
 def held_against(
@@ -176,35 +166,23 @@ def held_against(
     """Hold a result against the published figures of its task."""
     task = _published_task(result, published)
     wanted, ours = published.value(task, metric), measured_value(result, metric)
-    pairs = [
-        (mine, theirs)
+    verdicts = {
+        name: verdict(mine, theirs, published.decimals)
         for name, theirs in published.figures.get(task, {}).items()
         if (mine := measured_value(result, name)) is not None
-    ]
-    same = [verdict(mine, theirs, published.decimals) == "equal" for mine, theirs in pairs]
-    judged = (
-        verdict(ours, wanted, published.decimals)
-        if ours is not None and wanted is not None
-        else None
-    )
+    }
+    judged = verdicts.get(metric)
     return Reproduced(
         task=result.task,
         published=wanted,
         ours=ours,
         verdict=judged,
-        equal=sum(same),
-        compared=len(same),
+        equal=sum(each == "equal" for each in verdicts.values()),
+        compared=len(verdicts),
         queries=result.record.task.judged_queries,
         tie_bounds=ties,
         reasons=_reasons(result, judged, wanted, ties),
     )
-
-
-def not_run(
-    task: str, published: PublishedSystem, metric: str, why: R2MedError | str
-) -> Reproduced:
-    """A task that could not be run: the published figure stands alone, with the reason."""
-    return Reproduced(task, published.value(task, metric), missing=str(why))
 
 
 def measured_value(result: Result, metric: str) -> float | None:

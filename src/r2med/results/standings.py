@@ -6,15 +6,18 @@ at two decimals have several sources, figures that differ are `others` of the ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from r2med.errors import R2MedError
 from r2med.measure.intervals import Averaging, Interval, pooled_interval
 from r2med.measure.scores import Aggregates, aggregate
 from r2med.results.cost import Cost, cost_of
 from r2med.results.entrants import Entrant
+from r2med.results.lookup import own_tasks
 from r2med.results.overlap import Flag, StoredAudit, flags_of
 from r2med.results.protocols import printed_beside
 from r2med.results.published import (
@@ -26,10 +29,10 @@ from r2med.results.published import (
     printed_figures,
     published_systems,
 )
-from r2med.results.record import Result
-from r2med.results.reproduction import measured_value
+from r2med.results.reproduction import Bounds, measured_value, tie_range
 from r2med.systems.registry import Kind, entries, first_stage
 from r2med.systems.spec import Unit, parse
+from r2med.tasks.load import load_task
 from r2med.tasks.registry import Suite, TaskEntry
 
 Origin = Literal["published", "later", "measured"]
@@ -45,8 +48,6 @@ _CLASSES: Mapping[str, RerankerClass] = {
     "setwise": "reasoning",
     "groupwise": "reasoning",
 }
-Bounds = tuple[float, float]
-BoundsOf = Callable[[Result], Bounds | None]
 
 
 @dataclass(frozen=True)
@@ -247,22 +248,27 @@ class Frame:
         means = self._aggregates(values, queries)
         return means.task_mean if self.averaging == "task" else means.weighted_mean
 
-    def with_doubt(self, row: Standing, entrant: Entrant, bounds: BoundsOf | None) -> Standing:
-        """A measured row with its interval, which micro recall has not, and its tie bounds."""
+    def with_doubt(
+        self, row: Standing, entrant: Entrant, ties: bool, root: str | Path | None
+    ) -> Standing:
+        """A measured row with its interval, which micro recall has not, and if asked tie bounds."""
         if row.mean is None:
             return row
         if not self.is_micro:
             columns = entrant.columns(self.metric)
             row = replace(row, interval=pooled_interval(columns, by=self.averaging))
-        return row if bounds is None else replace(row, ties=self._tie_bounds(entrant, bounds))
+        return replace(row, ties=self._tie_bounds(entrant, root)) if ties else row
 
-    def _tie_bounds(self, entrant: Entrant, bounds: BoundsOf) -> Bounds | None:
-        known = {task: bounds(result) for task, result in entrant.results.items()}
-        worst, best = (
-            self._mean({task: pair[side] for task, pair in known.items() if pair}, entrant.queries)
-            for side in (0, 1)
-        )
-        return None if worst is None or best is None else (worst, best)
+    def _tie_bounds(self, entrant: Entrant, root: str | Path | None) -> Bounds | None:
+        """The means by worst and best order; None where a task's judgements are not here."""
+        worst, best = {}, {}
+        for name, result in entrant.results.items():
+            with suppress(R2MedError):
+                task = load_task(own_tasks([result]).get(name, name), root=root)
+                if task.hash == result.data:
+                    worst[name], best[name] = tie_range(result, task.judgements, self.metric)
+        low, high = (self._mean(values, entrant.queries) for values in (worst, best))
+        return None if low is None or high is None else (low, high)
 
     def on_fewer_tasks(self, row: Standing, rows: Iterable[Standing]) -> Standing:
         """A measured row that lacks tasks, marked with where it stands on those it has."""

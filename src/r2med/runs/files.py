@@ -70,6 +70,7 @@ def read_run(
         raise MissingError(f"{path}: no such run file.")
     form = form or ("parquet" if path.suffix == ".parquet" else "trec")
     listing = _parquet_listing(path, content) if form == "parquet" else _trec_listing(path)
+    _refuse_infinite(listing)
     kept = _without_repeats(listing, repeats)
     repeated = len(listing.queries) - len(kept)
     listing = listing.take(kept)
@@ -161,7 +162,7 @@ def _trec_listing(path: Path) -> _Listing:
             )
     if not numbers:
         raise DataError(f"{path}: the file holds no run.\n{_FORM}")
-    listing = _Listing(
+    return _Listing(
         query_ids=_decoded(query_codes, path),
         document_ids=_decoded(document_codes, path),
         queries=np.frombuffer(queries, np.int32),
@@ -170,8 +171,6 @@ def _trec_listing(path: Path) -> _Listing:
         scores=np.frombuffer(scores) if scores else None,
         place=lambda row: f"{path}, line {numbers[row]}",
     )
-    _refuse_infinite(listing)
-    return listing
 
 
 def _not_a_number(fields: Sequence[bytes], where: str) -> DataError:
@@ -220,7 +219,6 @@ def _parquet_listing(path: Path, content: bytes | None) -> _Listing:
         scores=None if scores.null_count else scores.to_numpy(),
         place=rows.place,
     )
-    _refuse_infinite(listing)
     return listing.take(np.argsort(listing.ranks, kind="stable"))
 
 

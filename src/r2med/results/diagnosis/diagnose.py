@@ -59,15 +59,15 @@ def diagnose(
     own = own_tasks(system.root if isinstance(system, Result) else folder)
     loaded = [task] if isinstance(task, Task) else load_tasks(str(task), root=root, own=own)
     stored = stored_results(folder, tell)
-    found = []
+    diagnoses = []
     for each in loaded:
         ranking = (
             Ranking(system.name, system.ranked, system)
             if isinstance(system, Result)
             else find_ranking(str(system), stored, each, folder, tell)
         )
-        found.append(diagnose_ranking(ranking, each, results=stored))
-    return Diagnosis(found[0].system, tuple(found))
+        diagnoses.append(diagnose_ranking(ranking, each, results=stored))
+    return Diagnosis(diagnoses[0].system, tuple(diagnoses))
 
 
 def diagnose_ranking(

@@ -60,11 +60,11 @@ class Lexicon:
         places = np.minimum(np.searchsorted(keys, tokens.keys), max(len(keys) - 1, 0))
         known = keys[places] == tokens.keys if len(keys) else np.zeros(len(tokens.keys), bool)
         place_of = np.where(known, places, -1)
-        found = []
+        queries = []
         for start, end in zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True):
             own = place_of[np.unique(tokens.terms[start:end])]
-            found.append(QueryTerms(own[own >= 0], int(np.count_nonzero(own < 0))))
-        return found
+            queries.append(QueryTerms(own[own >= 0], int(np.count_nonzero(own < 0))))
+        return queries
 
     def coverage(self, query: QueryTerms) -> Weights:
         """For every document the share of the query's terms it holds, rare terms weighing more."""
@@ -96,8 +96,8 @@ class Lexicon:
         held = self.terms(row)
         weights = self.rarity[terms].tolist()
         total = sum(weights)
-        found = sum(w for term, w in zip(terms.tolist(), weights, strict=True) if term in held)
-        return found / total if total > 0 else 0.0
+        shared = sum(w for term, w in zip(terms.tolist(), weights, strict=True) if term in held)
+        return shared / total if total > 0 else 0.0
 
     def likeness(self, a: int, b: int) -> float:
         """Terms in common over all terms of two documents (Jaccard)."""
