@@ -159,19 +159,13 @@ def _selected(folder: Path, task: str | None, system: str | None) -> list[Result
     return among if system is None else list(of_system(system, among))
 
 
-def _beside(result: Result) -> list[str]:
-    """The works that print figures of the same protocol, on R2MED's own tasks."""
-    from r2med.results.protocols import printed_beside
-
-    if result.suite != "full":
-        return []
-    return [str(work) for figure in printed_beside(result.system) for work in figure.works]
-
-
 def _facts(result: Result) -> list[tuple[str, str]]:
     """What a reader asks of a stored result; --json has the rest."""
+    from r2med.results.protocols import works_beside
+
     record = result.record
     task = record.task
+    beside = works_beside(result.system) if result.suite == "full" else ()
     facts = [
         ("key", result.key),
         ("stored in", str(result.folder)),
@@ -181,7 +175,7 @@ def _facts(result: Result) -> list[tuple[str, str]]:
         ("seconds", ", ".join(f"{name} {value:.2f}" for name, value in record.seconds.items())),
         ("depth, tie order", f"{record.system.depth}, {record.system.ties}"),
         ("published as", record.system.published_as or "not published"),
-        ("may be set beside", "; ".join(_beside(result)) or "no printed figure"),
+        ("may be set beside", "; ".join(beside) or "no printed figure"),
         ("versions", ", ".join(f"{name} {number}" for name, number in record.versions.items())),
     ]
     facts += [("deviation", text) for text in record.system.deviations]

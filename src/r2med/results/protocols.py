@@ -65,10 +65,7 @@ def compare_protocols(*systems: str) -> ProtocolComparison:
         raise UsageError("--protocols compares two systems or more: e5 'e5[protocol=mteb]'.")
     texts = [str(registered(parse(text))) for text in systems]
     compared = _compared(texts, [_fields_of_system(parse(text)) for text in texts])
-    beside = tuple(
-        tuple(str(work) for figure in printed_beside(text) for work in figure.works)
-        for text in texts
-    )
+    beside = tuple(works_beside(text) for text in texts)
     return replace(compared, beside=beside, unverified=_unverified(texts))
 
 
@@ -100,6 +97,11 @@ def printed_beside(system: str) -> tuple[Printed, ...]:
         for figure in figures.get(entry.name, ())
         if (theirs := _entry_of_figure(figure)) is not None and _compared_settings(theirs) == own
     )
+
+
+def works_beside(system: str) -> tuple[str, ...]:
+    """The works that print the figures whose protocol is the same as a system's."""
+    return tuple(str(work) for figure in printed_beside(system) for work in figure.works)
 
 
 def _compared_settings(entry: Entry) -> dict[str, object]:

@@ -19,7 +19,7 @@ from r2med.results.cost import Cost, cost_of
 from r2med.results.entrants import Entrant
 from r2med.results.lookup import own_tasks
 from r2med.results.overlap import Flag, StoredAudit, flags_of
-from r2med.results.protocols import printed_beside
+from r2med.results.protocols import works_beside
 from r2med.results.published import (
     METRIC,
     Printed,
@@ -194,13 +194,12 @@ class Frame:
             entrant.system, entrant.kind, "measured", source, values, entrant.queries
         )
         comparable = self.suite.name == "full" and self.metric == METRIC
-        beside = printed_beside(entrant.system) if comparable else ()
         return replace(
             row,
             marks=entrant.marks,
             cost=cost_of(results),
             date=max(result.record.created for result in results)[:10],
-            beside=tuple(str(work) for figure in beside for work in figure.works),
+            beside=works_beside(entrant.system) if comparable else (),
             label=entrant.label,
         )
 

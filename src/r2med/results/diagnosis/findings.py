@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -270,7 +270,6 @@ _QUERY_COLUMNS: dict[str, type] = {
 }
 
 
-_Member = tuple[TaskDiagnosis, QueryFinding]
 #: Too few queries for an interval that means anything.
 _FEW = 5
 
@@ -293,56 +292,58 @@ def slices(diagnoses: Sequence[TaskDiagnosis]) -> list[Slice]:
 
     A slicing is left out unless it has several groups, one of them of several queries.
     """
-    members = [(each, query) for each in diagnoses for query in each.queries]
-    every = [
-        *_thirds("query length", members, lambda m: m[1].words, lambda n: f"{n:.0f}", "words"),
-        *_grouped("positives", members, lambda m: _count(len(m[1].positives))),
-        *_thirds(
-            "lexical overlap",
-            members,
-            lambda m: m[1].overlap,
-            lambda n: f"{100 * n:.0f} %",
-            "of its terms",
+    queries = [query for task in diagnoses for query in task.queries]
+    tasks = [task for task in diagnoses for _ in task.queries]
+    shares = [query.overlap for query in queries]
+    slicings = {
+        "query length": _thirds(
+            queries, [query.words for query in queries], "{:.0f}".format, "words"
         ),
-        *_grouped("body system", members, lambda m: m[1].body_system or "not known"),
-        *_grouped("family", members, lambda m: m[0].family or "not known"),
+        "positives": _grouped(queries, [_count(len(query.positives)) for query in queries]),
+        "lexical overlap": _thirds(queries, shares, lambda n: f"{100 * n:.0f} %", "of its terms"),
+        "body system": _grouped(queries, [query.body_system or "not known" for query in queries]),
+        "family": _grouped(queries, [task.family or "not known" for task in tasks]),
+        "task": _grouped(queries, [task.task for task in tasks]) if len(diagnoses) > 1 else [],
+    }
+    return [
+        _slice(by, value, own)
+        for by, groups in slicings.items()
+        if by == "family" or (len(groups) > 1 and max(len(own) for _, own in groups) > 1)
+        for value, own in groups
     ]
-    if len(diagnoses) > 1:
-        every += _grouped("task", members, lambda m: m[0].task)
-    sizes: dict[str, list[int]] = {}
-    for each in every:
-        sizes.setdefault(each.by, []).append(each.queries)
-    telling = {by for by, own in sizes.items() if len(own) > 1 and max(own) > 1} | {"family"}
-    return [each for each in every if each.by in telling]
+
+
+_Groups = list[tuple[str, list[QueryFinding]]]
 
 
 def _count(positives: int) -> str:
     return "1" if positives == 1 else "2 to 3" if positives <= 3 else "4 or more"
 
 
-def _grouped(by: str, members: Sequence[_Member], value: Callable[[_Member], str]) -> list[Slice]:
+def _grouped(queries: Sequence[QueryFinding], values: Sequence[str]) -> _Groups:
     groups: dict[str, list[QueryFinding]] = {}
-    for member in members:
-        groups.setdefault(value(member), []).append(member[1])
-    return [_slice(by, name, queries) for name, queries in sorted(groups.items())]
+    for query, value in zip(queries, values, strict=True):
+        groups.setdefault(value, []).append(query)
+    return sorted(groups.items())
 
 
 def _thirds(
-    by: str,
-    members: Sequence[_Member],
-    value: Callable[[_Member], float],
+    queries: Sequence[QueryFinding],
+    numbers: Sequence[float],
     written: Callable[[float], str],
     unit: str,
-) -> Iterator[Slice]:
+) -> _Groups:
     """Three groups of about equal size, named by the values at their ends."""
-    values = np.array([value(member) for member in members], dtype=np.float64)
+    values = np.array(numbers, dtype=np.float64)
     low, high = np.quantile(values, [1 / 3, 2 / 3])
+    groups = []
     for chosen in (values <= low, (values > low) & (values <= high), values > high):
         if chosen.any():
-            least, most = written(values[chosen].min()), written(values[chosen].max())
+            least, most = (written(end) for end in (values[chosen].min(), values[chosen].max()))
             span = least if least == most else f"{least} to {most}"
-            queries = [members[place][1] for place in np.flatnonzero(chosen).tolist()]
-            yield _slice(by, f"{span} {unit.removesuffix('s') if span == '1' else unit}", queries)
+            name = f"{span} {unit.removesuffix('s') if span == '1' else unit}"
+            groups.append((name, [queries[place] for place in np.flatnonzero(chosen)]))
+    return groups
 
 
 def _slice(by: str, value: str, queries: Sequence[QueryFinding]) -> Slice:
