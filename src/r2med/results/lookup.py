@@ -36,9 +36,7 @@ def all_results(folder: Path, tell: Tell, *, suite: str | None = None) -> list[R
     `Record.older`.
     """
     results = []
-    for place in Store(folder).folders():
-        if suite is not None and place.parent.parent.name != suite:
-            continue
+    for place in Store(folder).folders(suite):
         try:
             results.append(read_result(place))
         except DamagedError as problem:
@@ -87,11 +85,10 @@ def _records(results: str | Path | Sequence[Result]) -> Iterator[tuple[Path, Rec
         yield from ((result.root, result.record) for result in results)
         return
     root = Path(results)
-    for place in Store(root).folders() if root.is_dir() else ():
-        if place.parent.parent.name == LOCAL:
-            path = place / RECORD_FILE
-            with suppress(R2MedError, OSError, UnicodeDecodeError):
-                yield root, Record.from_json(path.read_text(encoding="utf-8"), path)
+    for place in Store(root).folders(LOCAL) if root.is_dir() else ():
+        path = place / RECORD_FILE
+        with suppress(R2MedError, OSError, UnicodeDecodeError):
+            yield root, Record.from_json(path.read_text(encoding="utf-8"), path)
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,11 +71,13 @@ class Store:
             if folder != self.root and not any(folder.iterdir()):
                 folder.rmdir()
 
-    def folders(self) -> Iterator[Path]:
-        """Every folder that holds, or claims to hold, a result."""
+    def folders(self, suite: str | None = None) -> Iterator[Path]:
+        """Every folder that holds, or claims to hold, a result; with `suite` those of one."""
         if self.root.is_file():
             raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(self.root))
-        folders = [path.parent for path in sorted(self.root.glob(f"*/*/*/{RECORD_FILE}"))]
+        folders = [
+            path.parent for path in sorted(self.root.glob(f"{suite or '*'}/*/*/{RECORD_FILE}"))
+        ]
         return (folder for folder in folders if not folder.name.startswith("."))
 
     def sweep(self, task: str, suite: str | None) -> None:

@@ -342,7 +342,7 @@ def _thirds(
             least, most = (written(end) for end in (values[chosen].min(), values[chosen].max()))
             span = least if least == most else f"{least} to {most}"
             name = f"{span} {unit.removesuffix('s') if span == '1' else unit}"
-            groups.append((name, [queries[place] for place in np.flatnonzero(chosen)]))
+            groups.append((name, [queries[place] for place in np.flatnonzero(chosen).tolist()]))
     return groups
 
 
