@@ -191,13 +191,7 @@ def encode(work: Work, shelf: Shelf, conditions: Conditions) -> Encoded:
     count = fill(shelf, addresses, sizes, encoding.run, progress=progress, cut=cut)
     seconds = time.perf_counter() - start
     places = shelf.find(addresses)
-    facts = _facts(work, shelf, addresses, places)
-    facts["reused"] = len(places) - count
-    if count:
-        facts |= encoding.costs(count, seconds)
-    if isinstance(work.encoder, StreamingEncoder):
-        facts |= work.encoder.bill()
-    return Encoded(shelf, places, inside, facts)
+    return Encoded(shelf, places, inside, encoding.facts(places, count, seconds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,16 +320,32 @@ class _Encoding:
             self._book(chosen, batch)
             yield chosen, batch.computed
 
-    def costs(self, count: int, seconds: float) -> dict[str, object]:
-        """For the record."""
-        return {
-            "encoded_tokens": self.tokens or None,
-            "seconds": round(seconds, 3),
-            "model_seconds": round(self.model_seconds, 3),
-            "tokeniser_seconds": round(self.tokeniser_seconds, 3),
-            "texts_per_second": round(count / seconds, 1) if seconds else None,
-            **self.ran,
+    def facts(self, places: Rows, count: int, seconds: float) -> dict[str, object]:
+        """For the record, once everything is on the shelf: `count` texts took so many seconds."""
+        work = self.work
+        tokens, truncated = self.shelf.tokens(places)
+        facts: dict[str, object] = {
+            "texts": len(work.texts),
+            "distinct": len(places),
+            "tokens": int(tokens.sum()) or None,
+            "truncated": round(float(truncated.mean()), 6) if tokens.any() else None,
         }
+        if len(places):
+            seen = self.shelf.seen(self.addresses[0].tobytes())
+            facts["first"] = seen or work.form.instruction + work.texts[0]
+        facts["reused"] = len(places) - count
+        if count:
+            facts |= {
+                "encoded_tokens": self.tokens or None,
+                "seconds": round(seconds, 3),
+                "model_seconds": round(self.model_seconds, 3),
+                "tokeniser_seconds": round(self.tokeniser_seconds, 3),
+                "texts_per_second": round(count / seconds, 1) if seconds else None,
+                **self.ran,
+            }
+        if isinstance(work.encoder, StreamingEncoder):
+            facts |= work.encoder.bill()
+        return facts
 
     def _piece(self, chosen: Rows) -> Piece:
         work, rows = self.work, self.firsts[chosen].tolist()
@@ -364,20 +374,6 @@ class _Encoding:
             self.shelf.remember(self.addresses[0].tobytes(), batch.seen)
         if "engine" in self.ran:
             self.ran |= {key: batch.facts[key] for key in ("device", "dtype") if key in batch.facts}
-
-
-def _facts(work: Work, shelf: Shelf, addresses: Addresses, places: Rows) -> dict[str, object]:
-    tokens, truncated = shelf.tokens(places)
-    facts: dict[str, object] = {
-        "texts": len(work.texts),
-        "distinct": len(places),
-        "tokens": int(tokens.sum()) or None,
-        "truncated": round(float(truncated.mean()), 6) if tokens.any() else None,
-    }
-    if len(places):
-        text = work.form.instruction + work.texts[0]
-        facts["first"] = shelf.seen(addresses[0].tobytes()) or text
-    return facts
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
