@@ -214,7 +214,10 @@ def load_encoder(folder: Path, *, dtype: str, trust_remote_code: bool) -> Any:
 
     with named_failures(folder), quiet_loading():
         config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
-        loader = AutoModelForTextEncoding if _has_decoder(config) else AutoModel
+        # Of some models with a decoder only the encoder was saved.
+        saved = getattr(config, "architectures", None) or []
+        decodes = config.is_encoder_decoder or any(name.endswith("EncoderModel") for name in saved)
+        loader = AutoModelForTextEncoding if decodes else AutoModel
     model, absent = _pretrained(loader, folder, dtype=dtype, trust_remote_code=trust_remote_code)
     _refuse_random(folder, [key for key in absent if not key.startswith(_UNUSED)])
     return model
@@ -262,12 +265,6 @@ def _refuse_random(folder: Path, absent: list[str]) -> None:
             f"{folder}: the checkpoint lacks {len(absent)} of the model's weights, such as "
             f"{absent[0]}; they would be random."
         )
-
-
-def _has_decoder(config: Any) -> bool:
-    """Whether the architecture has a decoder, also where only its encoder was saved."""
-    saved = getattr(config, "architectures", None) or []
-    return bool(config.is_encoder_decoder) or any(name.endswith("EncoderModel") for name in saved)
 
 
 def chosen_device(device: str | None) -> str:
