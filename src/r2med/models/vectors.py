@@ -227,7 +227,7 @@ def open_shelf(
     name = json.dumps({"model": identity, "storage": storage}, sort_keys=True)
     folder = root / hashlib.sha256(name.encode()).hexdigest()[:32]
     record = {"schema": _SCHEMA, "label": label, "model": dict(identity), "storage": storage}
-    if _sound_record(folder) is None:
+    if _record(folder).get("schema") != _SCHEMA:
         _take_over(root, folder, record)
         with atomic_file(folder / _MODEL_FILE) as draft:
             draft.write_text(seal(record), encoding="utf-8")
@@ -349,7 +349,7 @@ class StoredModel:
 def stored_models(root: Path | None = None) -> Iterator[StoredModel]:
     """Every model with embeddings under `root`, which is the home's own shelf by default."""
     for file in sorted((root or home_shelf("embeddings")).glob(f"*/{_MODEL_FILE}")):
-        record = _sound_record(file.parent) or _first_schema(file) or {}
+        record = _record(file.parent)
         yield StoredModel(
             name=str(record.get("label", file.parent.name)),
             storage=str(record.get("storage", "unreadable")),
@@ -359,28 +359,26 @@ def stored_models(root: Path | None = None) -> Iterator[StoredModel]:
         )
 
 
-def _sound_record(folder: Path) -> dict[str, Any] | None:
-    """What the folder of a model says of itself; None where it says nothing that can be read."""
+def _record(folder: Path) -> dict[str, Any]:
+    """What the folder of a model says of itself; nothing where that cannot be read.
+
+    Records of the first schema had no checksum.
+    """
     path = folder / _MODEL_FILE
     with suppress(OSError, DamagedError):
         return unseal(path.read_bytes(), path)
-    return None
-
-
-def _first_schema(path: Path) -> dict[str, Any] | None:
-    """A record from before records had checksums."""
     with suppress(OSError, ValueError, AttributeError):
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if record.get("schema") == 1 and isinstance(record.get("model"), dict):
             return record
-    return None
+    return {}
 
 
 def _take_over(root: Path, folder: Path, record: Mapping[str, object]) -> None:
     """Give a model the folder that an earlier version filled with the same vectors."""
     for file in [] if folder.exists() else root.glob(f"*/{_MODEL_FILE}"):
-        earlier = _first_schema(file) or {}
-        same = earlier.get("storage") == record["storage"]
+        earlier = _record(file.parent)
+        same = earlier.get("schema") == 1 and earlier.get("storage") == record["storage"]
         if same and _present_identity(earlier) == record["model"]:
             with suppress(OSError):
                 file.parent.rename(folder)
