@@ -11,6 +11,7 @@ import pytest
 import r2med
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.results.compare import Aligned, aligned, compare
+from r2med.results.evaluation import Evaluation
 from r2med.results.lookup import find_ranking
 from r2med.results.movement import Shift, movement
 from tests.results.diagnosis.collections import ranking_of, task_of
@@ -229,3 +230,14 @@ def test_two_results_of_one_name_are_told_apart_by_key() -> None:
     assert compare(first, other).systems == (f"bm25 ({first.key})", f"bm25 ({other.key})")
     with pytest.raises(UsageError, match="the same system is given twice"):
         compare(first, first)
+
+
+def test_of_two_results_of_one_system_on_a_task_the_one_that_is_shown_is_tested() -> None:
+    low = store(ROOT, "bm25", "Biology", ranks(*[9] * 20), data="0" * 64)
+    high = store(ROOT, "bm25", "Biology", ranks(*[1] * 20))
+    between = store(ROOT, "bge", "Biology", ranks(*[4] * 20))
+
+    table = Evaluation([low, between, high])
+
+    assert table.column("bm25", "ndcg@10") == {"Biology": 1.0}
+    assert table.behind(["Biology"], "ndcg@10") == {"bge"}
