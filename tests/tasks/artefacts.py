@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -49,6 +49,16 @@ _DENIALS = re.compile(
     r"|instead of|never|neither|nor|without|unlike|calls? for)\b",
     re.I,
 )
+
+
+Length = Callable[[str], float]
+
+#: Ways to measure how long a text is.
+LENGTHS: Mapping[str, Length] = {
+    "words": lambda text: len(text.split()),
+    "characters": len,
+    "first sentence": lambda text: len(re.split(r"(?<=[.!?])\s+", text, maxsplit=1)[0].split()),
+}
 
 
 @dataclass(frozen=True)
@@ -97,6 +107,22 @@ class Collection:
         )
         return cls(queries, documents)
 
+    @cached_property
+    def positives(self) -> frozenset[str]:
+        """Documents that are positive for at least one query."""
+        return frozenset(d for query in self.queries for d in query.positives)
+
+    @cached_property
+    def never_positive(self) -> frozenset[str]:
+        """Hard negatives that are positive for no query."""
+        judged = frozenset(d for query in self.queries for d in query.negatives)
+        return judged - self.positives
+
+    @cached_property
+    def background(self) -> frozenset[str]:
+        """Documents that no query judges."""
+        return frozenset(self.documents) - self.positives - self.never_positive
+
     def within_query(self, score: Callable[[JudgedQuery, str], float]) -> float:
         """How often a positive scores above a hard negative of the same query."""
         return mean_preference(
@@ -135,6 +161,48 @@ def mean_preference(pairs: Iterator[tuple[Sequence[float], Sequence[float]]]) ->
 def length(task: Collection) -> float:
     """Longer texts are positives."""
     return task.within_query(lambda _, document: len(task.documents[document].split()))
+
+
+def never_positive_length(task: Collection, length: Length) -> float:
+    """Longer texts are positives, asked of hard negatives that are positive for no query.
+
+    Other hard negatives are positives elsewhere, so over all pairs a rule on documents gains with
+    one query what it loses with another: only these can give positives away.
+    """
+    return mean_preference(
+        (
+            [length(task.documents[d]) for d in query.positives],
+            [length(task.documents[d]) for d in query.negatives if d in task.never_positive],
+        )
+        for query in task.queries
+    )
+
+
+def background_length(task: Collection, length: Length) -> float:
+    """Longer texts are positives of some query, asked of texts that no query judges."""
+    return _preference(task, length, task.background)
+
+
+def never_positive_spread(task: Collection, length: Length) -> float:
+    """Texts far from the usual length of positives are positives, asked of the never positive."""
+    return _preference(task, _distance(task, length), task.never_positive)
+
+
+def background_spread(task: Collection, length: Length) -> float:
+    """Texts far from the usual length of positives are positives, asked of the unjudged."""
+    return _preference(task, _distance(task, length), task.background)
+
+
+def _distance(task: Collection, length: Length) -> Length:
+    """How far a length lies from the median length of positives."""
+    middle = float(np.median([length(task.documents[d]) for d in task.positives]))
+    return lambda text: abs(length(text) - middle)
+
+
+def _preference(task: Collection, score: Length, others: frozenset[str]) -> float:
+    """How often a positive scores above one of the others, queries left aside."""
+    positives = [score(task.documents[d]) for d in task.positives]
+    return mean_preference(iter([(positives, [score(task.documents[d]) for d in others])]))
 
 
 def word_length(task: Collection) -> float:
@@ -299,19 +367,27 @@ def _form(text: str) -> str:
 
 
 def table(folder: Path, first: Callable[[str], str]) -> dict[str, float]:
-    """All figures of a task."""
+    """All figures of a task; of several alike, the one that is farthest from chance."""
     task = Collection.read(folder)
-    forms = opening_forms(task)
-    worst = max(forms.values(), key=lambda value: abs(value - 0.5), default=0.5)
     return {
         "length": length(task),
+        "length, never positive": _farthest(
+            never_positive_length(task, measure) for measure in LENGTHS.values()
+        ),
+        "length, background": _farthest(
+            background_length(task, measure) for measure in LENGTHS.values()
+        ),
         "word length": word_length(task),
         "age match": age_match(task),
         "occupation match": occupation_match(task),
-        "opening form": worst,
+        "opening form": _farthest(opening_forms(task).values()),
         "denial wording": denial_wording(task),
         "query-blind": query_blind(task),
         "query-blind, shuffled": query_blind(task, shuffled=1),
         "first hit a negative": first_hit_is_negative(task, first),
         "right subject": right_subject_wrong_aspect(task),
     }
+
+
+def _farthest(figures: Iterable[float]) -> float:
+    return max(figures, key=lambda figure: abs(figure - 0.5), default=0.5)

@@ -37,6 +37,23 @@ def test_no_surface_rule_finds_positives(name: str, rule: object) -> None:
 
 
 @every_task
+@pytest.mark.parametrize("measure", artefacts.LENGTHS)
+@pytest.mark.parametrize(
+    "rule",
+    [
+        artefacts.never_positive_length,
+        artefacts.never_positive_spread,
+        artefacts.background_length,
+        artefacts.background_spread,
+    ],
+)
+def test_no_length_tells_positives_from_other_texts(name: str, rule: object, measure: str) -> None:
+    share = rule(collection(name), artefacts.LENGTHS[measure])  # type: ignore[operator]
+
+    assert LEAST <= share <= MOST
+
+
+@every_task
 def test_no_opening_form_marks_positives(name: str) -> None:
     forms = artefacts.opening_forms(collection(name))
 
