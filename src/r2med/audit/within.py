@@ -58,7 +58,7 @@ class Repeat:
 class SelfAudit(Tabular):
     """What was found within and between tasks; as a table, one row per pair."""
 
-    drawn_by = "r2med.report.self_audit"
+    drawn_by = "r2med.report.audit"
 
     tasks: tuple[str, ...]
     queries: int

@@ -7,36 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r2med.cli.options import (
-    RESULTS,
-    DataRoot,
-    Engine,
-    Format,
-    Fresh,
-    Json,
-    Limit,
-    LlmUrl,
-    Prompts,
-    Results,
-    System,
-    Task,
-    WorkerTimeout,
-    conditions,
-    format_of,
-    out,
-    refuse_unread,
-)
-from r2med.errors import UsageError
+from r2med.cli import options
+from r2med.cli.options import refuse_unread
+from r2med.errors import UsageError, nearest
+from r2med.report.console import notice
+from r2med.report.formats import show
 
 if TYPE_CHECKING:
     from r2med.results.diagnosis import Diagnosis
-    from r2med.tasks.task import Task as LoadedTask
+    from r2med.tasks.task import Task
 
 
 def diagnose(
     context: typer.Context,
-    system: System,
-    task: Task,
+    system: options.System,
+    task: options.Task,
     query: Annotated[
         str | None, typer.Option("--query", help="Show one query's whole page, by its id.")
     ] = None,
@@ -47,19 +32,19 @@ def diagnose(
     full: Annotated[
         bool, typer.Option("--full", help="With --query: show long texts whole.")
     ] = False,
-    limit: Limit = 20,
+    limit: options.Limit = 20,
     file: Annotated[
-        Path | None, out("Write one row per positive to this .parquet or .csv file.")
+        Path | None, options.out("Write one row per positive to this .parquet or .csv file.")
     ] = None,
-    results: Results = RESULTS,
-    data_root: DataRoot = None,
-    engine: Engine = "local",
-    worker_timeout: WorkerTimeout = None,
-    llm_url: LlmUrl = None,
-    prompts: Prompts = None,
-    fresh: Fresh = False,
-    form: Format = None,
-    as_json: Json = False,
+    results: options.Results = options.RESULTS,
+    data_root: options.DataRoot = None,
+    engine: options.Engine = "local",
+    worker_timeout: options.WorkerTimeout = None,
+    llm_url: options.LlmUrl = None,
+    prompts: options.Prompts = None,
+    fresh: options.Fresh = False,
+    form: options.Format = None,
+    as_json: options.Json = False,
 ) -> None:
     """Say where a system fails and why.
 
@@ -68,15 +53,13 @@ def diagnose(
     query: its text, what was generated for it, its positives and the first ten documents.
     """
     from r2med.engine.explain import explain
-    from r2med.report.console import notice
-    from r2med.report.formats import show
     from r2med.results.diagnosis import diagnose as diagnosed
     from r2med.results.lookup import stored_results
 
     if file is not None and file.suffix not in (".parquet", ".csv"):
         raise UsageError(f"--out {file}: expected a file that ends in .parquet or .csv.")
     of_page = ("table", "csv", "json") if query is not None else ()
-    shown = format_of(form, as_json, of_page, "the page of a query")
+    shown = options.format_of(form, as_json, of_page, "the page of a query")
     if shown in ("csv", "json"):
         refuse_unread(context, f"on {shown.upper()}, which has everything", "limit", "full")
     if query is None:
@@ -90,7 +73,7 @@ def diagnose(
     refuse_unread(context, "with --query", "limit", "file")
     if not run:
         refuse_unread(context, "without --run", "fresh", "llm_url", "engine", "worker_timeout")
-    allowed = conditions(
+    allowed = options.conditions(
         llm_url=llm_url, prompts=prompts, fresh=fresh, engine=engine, worker_timeout=worker_timeout
     )
     page = explain(
@@ -105,9 +88,8 @@ def diagnose(
     show(page, shown, full=full)
 
 
-def _holder(query: str, task: str, root: Path | None, results: Path) -> LoadedTask:
+def _holder(query: str, task: str, root: Path | None, results: Path) -> Task:
     """The one task that has a query of this id."""
-    from r2med.errors import nearest
     from r2med.results.lookup import own_tasks
     from r2med.tasks.load import load_tasks
 
@@ -123,12 +105,12 @@ def _holder(query: str, task: str, root: Path | None, results: Path) -> LoadedTa
 
 
 def _write(diagnosis: Diagnosis, file: Path) -> None:
+    import pyarrow.parquet as pq
+
     from r2med.atomic import atomic_file
 
     with atomic_file(file) as draft:
         if file.suffix == ".csv":
             draft.write_text(diagnosis.to_csv(), encoding="utf-8")
         else:
-            import pyarrow.parquet as pq
-
             pq.write_table(diagnosis.to_arrow(), draft)

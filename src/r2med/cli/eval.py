@@ -2,62 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from typer import Context
 
-from r2med.cli.options import (
-    GROUPINGS,
-    RESULTS,
-    AnySystems,
-    BatchSize,
-    By,
-    Concurrency,
-    DataRoot,
-    Device,
-    DryRun,
-    Engine,
-    Force,
-    Format,
-    Fresh,
-    Json,
-    LlmUrl,
-    MaxCost,
-    MaxTokens,
-    Metrics,
-    Model,
-    Passages,
-    Price,
-    Prompts,
-    Results,
-    Sample,
-    Strict,
-    Sweep,
-    Task,
-    TokensPerSecond,
-    TrustRemoteCode,
-    VectorWidth,
-    Verbose,
-    WorkerTimeout,
-    chosen,
-    conditions,
-    format_of,
-    refuse_idle,
-    refuse_unread,
-    with_own_models,
-)
+from r2med.cli import options
+from r2med.cli.options import refuse_unread
 from r2med.cli.sweep import with_sweep
 from r2med.errors import LimitError, UsageError, WorkError
+from r2med.report.console import console, echo, echo_json, notice, notice_console, progress
+from r2med.report.formats import show
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from r2med.engine.estimating import Sizes
-    from r2med.report.load_table import Pace
+    from r2med.report.estimates import Pace
     from r2med.results.record import Result
     from r2med.systems.build import System
+    from r2med.tasks.registry import TaskEntry
+    from r2med.tasks.task import Task
 
 #: Stands for the server of a language model where nothing is asked.
 _NOBODY = "http://localhost/v1"
@@ -65,36 +31,36 @@ _NOBODY = "http://localhost/v1"
 
 def evaluate(
     context: Context,
-    systems: AnySystems = None,
-    task: Task = "demo",
-    data_root: DataRoot = None,
-    results: Results = RESULTS,
-    metrics: Metrics = None,
-    by: By = "task",
-    force: Force = False,
-    sample: Sample = None,
-    sweep: Sweep = None,
-    strict: Strict = False,
-    dry_run: DryRun = False,
-    tokens_per_second: TokensPerSecond = None,
-    price: Price = None,
-    passages: Passages = None,
-    vector_width: VectorWidth = None,
-    form: Format = None,
-    as_json: Json = False,
-    model: Model = None,
-    trust_remote_code: TrustRemoteCode = False,
-    device: Device = None,
-    batch_size: BatchSize = None,
-    engine: Engine = "local",
-    worker_timeout: WorkerTimeout = None,
-    verbose: Verbose = False,
-    llm_url: LlmUrl = None,
-    prompts: Prompts = None,
-    fresh: Fresh = False,
-    max_tokens: MaxTokens = None,
-    max_cost: MaxCost = None,
-    concurrency: Concurrency = None,
+    systems: options.AnySystems = None,
+    task: options.Task = "demo",
+    data_root: options.DataRoot = None,
+    results: options.Results = options.RESULTS,
+    metrics: options.Metrics = None,
+    by: options.By = "task",
+    force: options.Force = False,
+    sample: options.Sample = None,
+    sweep: options.Sweep = None,
+    strict: options.Strict = False,
+    dry_run: options.DryRun = False,
+    tokens_per_second: options.TokensPerSecond = None,
+    price: options.Price = None,
+    passages: options.Passages = None,
+    vector_width: options.VectorWidth = None,
+    form: options.Format = None,
+    as_json: options.Json = False,
+    model: options.Model = None,
+    trust_remote_code: options.TrustRemoteCode = False,
+    device: options.Device = None,
+    batch_size: options.BatchSize = None,
+    engine: options.Engine = "local",
+    worker_timeout: options.WorkerTimeout = None,
+    verbose: options.Verbose = False,
+    llm_url: options.LlmUrl = None,
+    prompts: options.Prompts = None,
+    fresh: options.Fresh = False,
+    max_tokens: options.MaxTokens = None,
+    max_cost: options.MaxCost = None,
+    concurrency: options.Concurrency = None,
 ) -> None:
     """Run systems on tasks and show their scores.
 
@@ -104,14 +70,15 @@ def evaluate(
         evaluate(**with_sweep(context, sweep, evaluate, locals()))
         return
     from r2med.measure.metrics import parse_metrics
-    from r2med.report.console import notice_console, progress
-    from r2med.report.formats import show
-    from r2med.report.load_table import Pace
+    from r2med.report.estimates import Pace
     from r2med.results.evaluation import Evaluation
+    from r2med.results.lookup import own_tasks
     from r2med.systems.build import System
+    from r2med.tasks.load import load_tasks
+    from r2med.tasks.registry import resolve
 
-    shown = format_of(form, as_json, ("table", "json") if dry_run else (), "an estimate")
-    grouping = chosen(by, GROUPINGS, "--by")
+    shown = options.format_of(form, as_json, ("table", "json") if dry_run else (), "an estimate")
+    grouping = options.chosen(by, options.GROUPINGS, "--by")
     if tokens_per_second and not dry_run:
         raise UsageError("--tokens-per-second goes with --dry-run: nothing is run at that pace.")
     if not tokens_per_second and (price, passages, vector_width) != (None, None, None):
@@ -120,8 +87,8 @@ def evaluate(
         )
     asked = [str(metric) for metric in parse_metrics(metrics)] if metrics else []
     _refuse_tasks(systems or ())
-    named = with_own_models(systems, model)
-    refuse_idle(context, named)
+    named = options.with_own_models(systems, model)
+    options.refuse_idle(context, named)
     if dry_run:
         unread = ("metrics", "by", "force", "strict", "verbose", "max_tokens", "max_cost")
         workers = ("concurrency", "engine", "worker_timeout", "batch_size")
@@ -129,7 +96,7 @@ def evaluate(
     if shown in ("csv", "json"):
         refuse_unread(context, f"on {shown.upper()}", "by")
     with progress() as bar:
-        allowed = conditions(
+        allowed = options.conditions(
             bar,
             strict=strict,
             trust_remote_code=trust_remote_code,
@@ -145,29 +112,31 @@ def evaluate(
             batch_size=batch_size,
         )
         built = [System.from_spec(system, allowed) for system in named]
+        own = own_tasks(results)
+        tasks = resolve(task, own)
         if tokens_per_second:
-            sizes = _sizes(task, data_root, results, passages)
+            sizes = _sizes(tasks, data_root, passages)
             pace = Pace(tokens_per_second, price)
             _reckon(built, sizes, vector_width, pace, as_json=shown == "json")
             return
         if dry_run:
-            _estimate(built, task, data_root, results, as_json=shown == "json")
+            loaded = load_tasks(task, root=data_root, own=own)
+            _estimate(built, loaded, as_json=shown == "json")
             return
         finished, stopped = _run(
             built,
-            task,
-            data_root,
+            tasks,
             results,
-            asked,
             bar,
+            root=data_root,
+            metrics=asked,
             force=force or fresh,
             strict=strict,
             sample=sample,
         )
     if verbose:
-        for result in finished:
-            for line in _seen_texts(result):
-                notice_console().print(line)
+        for line in (line for result in finished for line in _seen_texts(result)):
+            notice_console().print(line)
     if finished or stopped is None or shown == "json":
         show(Evaluation(finished, asked), shown, by=grouping)
     if stopped is not None:
@@ -190,39 +159,20 @@ def _refuse_tasks(systems: Sequence[str]) -> None:
 
 def _run(
     systems: Sequence[System],
-    tasks: str,
-    root: Path | None,
+    tasks: Sequence[TaskEntry | Path],
     results: Path,
-    metrics: list[str],
     bar: Progress,
-    *,
-    force: bool,
-    strict: bool,
-    sample: int | None,
+    **settings: Any,
 ) -> tuple[list[Result], LimitError | WorkError | None]:
     """The finished results, and what kept the others from being finished, if something did."""
     from r2med.engine.evaluate import each_result
-    from r2med.report.console import notice
-    from r2med.results.lookup import own_tasks
-    from r2med.tasks.registry import resolve
 
-    found = resolve(tasks, own_tasks(results))
-    wanted = [item if isinstance(item, Path) else item.name for item in found]
     finished: list[Result] = []
-    total = len(wanted) * len(systems)
+    total = len(tasks) * len(systems)
     line = bar.add_task("evaluating", total=total)
+    names = [_name(task) for task in tasks]
     try:
-        for result in each_result(
-            systems,
-            wanted,
-            root=root,
-            results=results,
-            metrics=metrics,
-            force=force,
-            strict=strict,
-            sample=sample,
-            tell=notice,
-        ):
+        for result in each_result(systems, names, results=results, tell=notice, **settings):
             finished.append(result)
             bar.update(line, advance=1, description=f"{result.task} · {result.system}")
     except (LimitError, WorkError) as problem:
@@ -237,18 +187,17 @@ def _run(
     return finished, None
 
 
-def _estimate(
-    systems: Sequence[System], tasks: str, root: Path | None, results: Path, *, as_json: bool
-) -> None:
+def _name(task: TaskEntry | Path) -> str | Path:
+    return task if isinstance(task, Path) else task.name
+
+
+def _estimate(systems: Sequence[System], tasks: Iterable[Task], *, as_json: bool) -> None:
     """Show what every part that asks a model would use; nothing is asked or stored."""
     from r2med.engine.estimating import estimates
-    from r2med.report.console import console, echo, echo_json
-    from r2med.report.generation_table import estimate_row, estimate_table
-    from r2med.results.lookup import own_tasks
-    from r2med.tasks.load import load_tasks
+    from r2med.report.estimates import estimate_row, estimate_table
 
     unique: dict[tuple[str, str], dict[str, object]] = {}
-    for task in load_tasks(tasks, root=root, own=own_tasks(results)):
+    for task in tasks:
         for system in systems:
             for paid in estimates(system.part, task):
                 unique[paid.part, task.name] = estimate_row(task.name, paid)
@@ -262,24 +211,6 @@ def _estimate(
             console().print(estimate_table([row for row in rows if row["part"] == part], part))
 
 
-def _sizes(tasks: str, root: Path | None, results: Path, passages: int | None) -> list[Sizes]:
-    """The sizes of tasks: as published where they are, else of the data, which must be here."""
-    from r2med.engine.estimating import Sizes
-    from r2med.results.lookup import own_tasks
-    from r2med.tasks.load import load_task
-    from r2med.tasks.registry import TaskEntry, resolve
-
-    return [
-        Sizes.of(
-            each
-            if isinstance(each, TaskEntry) and each.counts
-            else load_task(each if isinstance(each, Path) else each.name, root=root),
-            passages,
-        )
-        for each in resolve(tasks, own_tasks(results))
-    ]
-
-
 def _reckon(
     systems: Sequence[System],
     sizes: Sequence[Sizes],
@@ -290,8 +221,7 @@ def _reckon(
 ) -> None:
     """Show the work of all models as published figures suggest; nothing is loaded or run."""
     from r2med.engine.estimating import loads
-    from r2med.report.console import console, echo, echo_json
-    from r2med.report.load_table import load_rows, load_table
+    from r2med.report.estimates import load_rows, load_table
 
     every = [
         load for each in sizes for system in systems for load in loads(system.part, each, width)
@@ -303,6 +233,24 @@ def _reckon(
         echo("No part of these systems runs a model.")
     else:
         console().print(load_table(unique, pace))
+
+
+def _sizes(
+    tasks: Sequence[TaskEntry | Path], root: Path | None, passages: int | None
+) -> list[Sizes]:
+    """The sizes of tasks: as published where they are, else of the data, which must be here."""
+    from r2med.engine.estimating import Sizes
+    from r2med.tasks.load import load_task
+
+    return [
+        Sizes.of(
+            each
+            if not isinstance(each, Path) and each.counts
+            else load_task(_name(each), root=root),
+            passages,
+        )
+        for each in tasks
+    ]
 
 
 def _seen_texts(result: Result) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`r2med explore`: the results, the tasks and every query in a web browser."""
+"""`r2med explore` and `r2med report`: results as pages, from a server, in a folder, in one file."""
 
 from __future__ import annotations
 
@@ -8,28 +8,21 @@ from typing import Annotated
 
 import typer
 
-from r2med.cli.options import (
-    RESULTS,
-    AnyTask,
-    DataRoot,
-    LlmUrl,
-    MaxCost,
-    Results,
-    conditions,
-    refuse_unread,
-)
-from r2med.errors import MissingError
+from r2med.cli import options
+from r2med.cli.options import refuse_unread
+from r2med.errors import MissingError, UsageError
+from r2med.report.console import echo, notice
 
-_LIBRARIES = {"starlette": "starlette", "uvicorn": "uvicorn", "jinja2": "jinja2"}
+_LIBRARIES = ("starlette", "uvicorn", "jinja2")
 #: Options of the server, which a bundle does not need.
 _SERVING = ("host", "port", "open_page", "llm_url", "max_cost")
 
 
 def explore(
     context: typer.Context,
-    results: Results = RESULTS,
-    task: AnyTask = None,
-    data_root: DataRoot = None,
+    results: options.Results = options.RESULTS,
+    task: options.AnyTask = None,
+    data_root: options.DataRoot = None,
     host: Annotated[
         str, typer.Option("--host", help="The address to bind to; anything else is warned of.")
     ] = "127.0.0.1",
@@ -48,8 +41,8 @@ def explore(
         bool,
         typer.Option("--without-texts", help="Leave texts of queries and documents out of it."),
     ] = False,
-    llm_url: LlmUrl = None,
-    max_cost: MaxCost = None,
+    llm_url: options.LlmUrl = None,
+    max_cost: options.MaxCost = None,
 ) -> None:
     """Look at results, tasks and queries in a web browser.
 
@@ -58,17 +51,22 @@ def explore(
     in ask models that cost money only under --max-cost. --bundle writes the pages as files, which
     need no server.
     """
-    check_libraries()
+    _check_libraries()
+    from r2med.explore.library import Library
+
     if bundle is not None:
         refuse_unread(context, "with --bundle", *_SERVING)
-        _write(bundle, results, task, data_root, texts=not without_texts)
+        from r2med.explore.bundle import write_bundle
+
+        library = Library(results, root=data_root, tasks=task)
+        pages, size = write_bundle(bundle, library, texts=not without_texts, tell=notice)
+        index = bundle / "index.html"
+        echo(f"wrote {index} and all it leads to: {pages:,} pages, {size / 1e6:.1f} MB")
         return
     refuse_unread(context, "without --bundle", "without_texts")
     from r2med.explore.app import create_app
     from r2med.explore.guard import LOOPBACK
-    from r2med.explore.library import Library
     from r2med.explore.server import bound_socket, open_browser, serve
-    from r2med.report.console import echo, notice
 
     library = Library(results, root=data_root, tasks=task)
     listener = bound_socket(host, port)
@@ -79,11 +77,10 @@ def explore(
             f"--host {host}: everyone who can reach this machine can read these results and texts. "
             "There is no password."
         )
-
     app = create_app(
         library,
         hosts={*LOOPBACK, host},
-        conditions=conditions(llm_url=llm_url, max_cost=max_cost),
+        conditions=options.conditions(llm_url=llm_url, max_cost=max_cost),
         paid=max_cost is not None,
     )
     echo(f"r2med explore: {url} (Ctrl-C ends it)")
@@ -92,20 +89,31 @@ def explore(
     serve(app, listener)
 
 
-def _write(
-    folder: Path, results: Path, task: str | None, data_root: Path | None, *, texts: bool
+def report(
+    systems: options.AnySystems = None,
+    file: Annotated[Path, options.out("The file to write, e.g. report.html.")] = Path(
+        "report.html"
+    ),
+    task: options.AnyTask = None,
+    metric: options.Metric = options.METRIC,
+    results: options.Results = options.RESULTS,
 ) -> None:
-    from r2med.explore.bundle import write_bundle
-    from r2med.explore.library import Library
-    from r2med.report.console import echo, notice
+    """Write stored results as one HTML file: tables, intervals, tests, figures and settings.
 
-    library = Library(results, root=data_root, tasks=task)
-    pages, size = write_bundle(folder, library, texts=texts, tell=notice)
-    echo(f"wrote {folder / 'index.html'} and all it leads to: {pages:,} pages, {size / 1e6:.1f} MB")
+    Without systems all that have results; the others are compared with the first. The file needs
+    nothing else: mail it, print it, put it on a web server.
+    """
+    if file.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--out {file}: expected a file that ends in .html.")
+    _check_libraries()
+    from r2med.explore.report import write_report
+
+    write_report(file, *systems or (), task=task, metric=metric, results=results, tell=notice)
+    echo(f"wrote {file} ({file.stat().st_size / 1e6:.2f} MB)")
 
 
-def check_libraries() -> None:
+def _check_libraries() -> None:
     """Fail early, and say what to install, where a library is missing."""
-    missing = [name for module, name in _LIBRARIES.items() if find_spec(module) is None]
+    missing = [name for name in _LIBRARIES if find_spec(name) is None]
     if missing:
         raise MissingError(f'The explorer needs {", ".join(missing)}: pip install "r2med[web]".')

@@ -7,28 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r2med.cli.options import (
-    Concurrency,
-    DataRoot,
-    DryRun,
-    Engine,
-    Fresh,
-    Json,
-    LlmUrl,
-    MaxCost,
-    MaxTokens,
-    Prompts,
-    Task,
-    WorkerTimeout,
-    conditions,
-    out,
-    refuse_unread,
-)
+from r2med.cli import options
+from r2med.cli.options import refuse_unread
 from r2med.errors import LimitError
+from r2med.report.console import console, echo, echo_json, progress
 
 if TYPE_CHECKING:
     from r2med.engine.generating import Generating
-    from r2med.tasks.task import Task as LoadedTask
+    from r2med.tasks.task import Task
 
 
 def generate(
@@ -42,9 +28,9 @@ def generate(
     llm: Annotated[
         str | None, typer.Option("--llm", help="The language model, e.g. smollm2 or gpt4.")
     ] = None,
-    task: Task = "demo",
-    data_root: DataRoot = None,
-    folder: Annotated[Path, out("Where the files go.")] = Path("r2med-generations"),
+    task: options.Task = "demo",
+    data_root: options.DataRoot = None,
+    folder: Annotated[Path, options.out("Where the files go.")] = Path("r2med-generations"),
     n: Annotated[int | None, typer.Option("--n", help="Samples for each query.")] = None,
     write_prompts: Annotated[
         Path | None,
@@ -52,16 +38,16 @@ def generate(
             "--write-prompts", metavar="DIR", help="Only copy the method's prompts there, to edit."
         ),
     ] = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-    engine: Engine = "local",
-    worker_timeout: WorkerTimeout = None,
-    llm_url: LlmUrl = None,
-    prompts: Prompts = None,
-    fresh: Fresh = False,
-    max_tokens: MaxTokens = None,
-    max_cost: MaxCost = None,
-    concurrency: Concurrency = None,
+    dry_run: options.DryRun = False,
+    as_json: options.Json = False,
+    engine: options.Engine = "local",
+    worker_timeout: options.WorkerTimeout = None,
+    llm_url: options.LlmUrl = None,
+    prompts: options.Prompts = None,
+    fresh: options.Fresh = False,
+    max_tokens: options.MaxTokens = None,
+    max_cost: options.MaxCost = None,
+    concurrency: options.Concurrency = None,
 ) -> None:
     """Have a model write for the queries of tasks; nothing is searched or scored.
 
@@ -69,21 +55,19 @@ def generate(
     where it was. Files are OUT/<task>/<method>/<llm>/query_with_hydoc.jsonl;
     eval reads them when [generations=OUT] follows the model's name.
     """
-    from r2med.engine.generating import Generating, find_method
-    from r2med.report.console import console, echo_json, progress
-    from r2med.report.generation_table import estimate_table, generation_table
+    from r2med.engine.generating import Generating
+    from r2med.report.estimates import estimate_row, estimate_table, generation_table
+    from r2med.tasks.load import load_tasks
 
     limits, where = ("max_tokens", "max_cost", "concurrency"), ("engine", "worker_timeout")
     if write_prompts is not None:
-        find_method(method)
         others = ("llm", "task", "data_root", "folder", "n", "dry_run", "as_json", "llm_url")
-        refuse_unread(context, "with --write-prompts", *others, "prompts", "fresh", *limits, *where)
-        _write_prompts(method, write_prompts)
+        _write_prompts(context, method, write_prompts, *others, "prompts", "fresh", *limits, *where)
         return
     if dry_run:
         refuse_unread(context, "with --dry-run", "folder", *limits, *where)
     with progress() as bar:
-        allowed = conditions(
+        allowed = options.conditions(
             bar,
             llm_url=llm_url,
             prompts=prompts,
@@ -98,14 +82,14 @@ def generate(
         if not generating.stage.expander.method.search:
             mode = f"on {generating.name}: it searches nothing, and the language model is asked "
             refuse_unread(context, f"{mode}from this process", *where)
-        rows, tasks = [], _tasks(task, data_root)
+        rows, tasks = [], list(load_tasks(task, root=data_root))
         stopped: LimitError | None = None
         try:
             for each in tasks:
-                row = (
-                    _estimated(generating, each) if dry_run else _written(generating, each, folder)
-                )
-                rows.append(row)
+                if dry_run:
+                    rows.append(estimate_row(each.name, generating.estimate(each)))
+                else:
+                    rows.append(_written(generating, each, folder))
         except LimitError as limit:
             stopped = LimitError(f"{limit}\n{len(rows)} of {len(tasks)} tasks are finished.")
         finally:
@@ -119,29 +103,17 @@ def generate(
         raise stopped
 
 
-def _write_prompts(method: str, folder: Path) -> None:
+def _write_prompts(context: typer.Context, method: str, folder: Path, *unread: str) -> None:
     from r2med.engine.generating import find_method
     from r2med.expand.prompts import write_prompts
-    from r2med.report.console import echo
 
     name = find_method(method).name
+    refuse_unread(context, "with --write-prompts", *unread)
     written = write_prompts(name, folder)
     echo(f"{len(written)} prompts written to {folder / name}; what was there is untouched.")
 
 
-def _tasks(names: str, root: Path | None) -> list[LoadedTask]:
-    from r2med.tasks.load import load_tasks
-
-    return list(load_tasks(names, root=root))
-
-
-def _estimated(generating: Generating, task: LoadedTask) -> dict[str, object]:
-    from r2med.report.generation_table import estimate_row
-
-    return estimate_row(task.name, generating.estimate(task))
-
-
-def _written(generating: Generating, task: LoadedTask, folder: Path) -> dict[str, object]:
+def _written(generating: Generating, task: Task, folder: Path) -> dict[str, object]:
     expansion, path = generating.write(task, folder)
     facts = expansion.facts()
     counts = ("generations", "truncated", "empty", "refused", "calls", "cached")

@@ -6,37 +6,24 @@ from typing import Annotated
 
 import typer
 
-from r2med.cli.options import (
-    METRIC,
-    RESULTS,
-    AnyTask,
-    DataRoot,
-    Format,
-    Json,
-    Kind,
-    Metric,
-    Only,
-    Results,
-    Suite,
-    Top,
-    format_of,
-)
+from r2med.cli import options
+from r2med.report.console import notice
+from r2med.report.formats import show
 
 
 def leaderboard(
-    suite: Suite = None,
-    task: AnyTask = None,
+    suite: options.Suite = None,
+    task: options.AnyTask = None,
     family: Annotated[
         str | None, typer.Option(help="Only the tasks of a family, e.g. 'clinical case'.")
     ] = None,
     without_flagged: Annotated[
         bool,
         typer.Option(
-            "--without-flagged",
-            help="Only tasks that no row's declared training data holds.",
+            "--without-flagged", help="Only tasks that no row's declared training data holds."
         ),
     ] = False,
-    kind: Kind = None,
+    kind: options.Kind = None,
     method: Annotated[
         str | None, typer.Option(help="Only rows with this expansion, e.g. hyde.")
     ] = None,
@@ -47,34 +34,32 @@ def leaderboard(
         str | None,
         typer.Option(help="Only expansions and rerankers on this retriever, e.g. nv."),
     ] = None,
-    only: Only = None,
-    metric: Metric = METRIC,
+    only: options.Only = None,
+    metric: options.Metric = options.METRIC,
     mean: Annotated[
         str | None,
         typer.Option(help="task or query weighted; by default as the suite publishes it."),
     ] = None,
-    top: Top = None,
+    top: options.Top = None,
     cost: Annotated[
         bool, typer.Option("--cost", help="Seconds, tokens and money instead of tasks.")
     ] = False,
     ties: Annotated[
         bool, typer.Option("--ties", help="Best and worst order of ties, where the data is here.")
     ] = False,
-    results: Results = RESULTS,
-    data_root: DataRoot = None,
-    form: Format = None,
-    as_json: Json = False,
+    results: options.Results = options.RESULTS,
+    data_root: options.DataRoot = None,
+    form: options.Format = None,
+    as_json: options.Json = False,
 ) -> None:
     """Rank published, later and measured systems, per task and by mean.
 
     Figures of every work and yours stand in one table, each labelled. Δ is the gain of an expansion
     or reranker over its own first stage.
     """
-    from r2med.report.console import notice
-    from r2med.report.formats import show
     from r2med.results.leaderboard import leaderboard as ranked
 
-    shown = format_of(form, as_json)
+    shown = options.format_of(form, as_json)
     board = ranked(
         suite,
         task=task,

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from r2med.cli import options
 from r2med.cli.group import command_group
-from r2med.cli.options import (
-    METRIC,
-    RESULTS,
-    DataRoot,
-    Dense,
-    Engine,
-    Force,
-    Json,
-    Metric,
-    Resamples,
-    Results,
-    Strict,
-    TaskArguments,
-    WorkerTimeout,
-    chosen,
-    conditions,
-    refuse_unread,
-)
-from r2med.cli.options import out as out_option
+from r2med.cli.options import chosen, refuse_unread
+from r2med.errors import UsageError
+from r2med.report.console import answer, notice
 
 nano = command_group(
     help="Build Nano tasks, add candidates, check that they are faithful.",
@@ -38,8 +24,8 @@ nano = command_group(
 @nano.command()
 def build(
     context: typer.Context,
-    names: TaskArguments,
-    out: Annotated[Path, out_option("The folder to make; each task becomes a split of it.")],
+    names: options.TaskArguments,
+    out: Annotated[Path, options.out("The folder to make; each task becomes a split of it.")],
     queries: Annotated[
         int, typer.Option("--max-queries", help="The most queries of a task.")
     ] = 200,
@@ -56,27 +42,23 @@ def build(
         int | None, typer.Option(help="The most positives of a query; no limit as published.")
     ] = None,
     layout: Annotated[str, typer.Option(help="both, hub or r2med.")] = "both",
-    data_root: DataRoot = None,
-    strict: Strict = False,
-    force: Force = False,
-    as_json: Json = False,
+    data_root: options.DataRoot = None,
+    strict: options.Strict = False,
+    force: options.Force = False,
+    as_json: options.Json = False,
 ) -> None:
     """Make a Nano task of any task, by the published recipe.
 
     The same input gives the same bytes.
     """
-    from dataclasses import asdict
-
     from r2med.nano.building import LAYOUTS
     from r2med.nano.building import build as build_folder
     from r2med.nano.folder import check_free, task_group
     from r2med.nano.pool import FILLS, Recipe
-    from r2med.report.console import echo, echo_json, notice
 
-    if fill != "random":
-        refuse_unread(context, f"with --fill {fill}", "seed")
-    if fill != "hard":
-        refuse_unread(context, f"with --fill {fill}", "hard_from")
+    for of_fill, option in (("random", "seed"), ("hard", "hard_from")):
+        if fill != of_fill:
+            refuse_unread(context, f"with --fill {fill}", option)
     recipe = Recipe(
         queries, documents, chosen(fill, FILLS, "--fill"), seed, hard_from, positives_cap
     )
@@ -84,38 +66,35 @@ def build(
     check_free(out, force=force)
     tasks = list(task_group(",".join(names)).load(data_root))
     built = build_folder(tasks, out, recipe, layout=form, force=force, strict=strict, tell=notice)
-    if as_json:
-        echo_json(
-            [
-                {
-                    "split": one.split,
-                    "folder": str(one.folder),
-                    "source": one.source.name,
-                    "report": asdict(one.pool.report),
-                    "notices": list(one.notices),
-                }
-                for one in built
-            ]
-        )
-        return
+    facts, lines = [], []
     for one in built:
         report = one.pool.report
-        echo(
+        facts.append(
+            {
+                "split": one.split,
+                "folder": str(one.folder),
+                "source": one.source.name,
+                "report": asdict(report),
+                "notices": list(one.notices),
+            }
+        )
+        lines.append(
             f"{one.split}: {report.queries:,} queries, {report.documents:,} documents "
             f"({report.positive_documents:,} positive, {report.judged_negative_documents:,} judged "
             f"non-positive, {report.fill_documents:,} fill), {report.positives:,} positives"
         )
-    echo(f"written to {out}; next: r2med nano candidates {out}")
+    lines.append(f"written to {out}; next: r2med nano candidates {out}")
+    answer(facts, *lines, as_json=as_json)
 
 
 @nano.command()
 def candidates(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `nano build` made.")],
-    dense: Dense = "harrier",
-    force: Force = False,
-    as_json: Json = False,
-    engine: Engine = "local",
-    worker_timeout: WorkerTimeout = None,
+    dense: options.Dense = "harrier",
+    force: options.Force = False,
+    as_json: options.Json = False,
+    engine: options.Engine = "local",
+    worker_timeout: options.WorkerTimeout = None,
 ) -> None:
     """Add the bm25, dense and reranking_hybrid subsets, as published.
 
@@ -123,29 +102,24 @@ def candidates(
     where those hold no positive, one is appended at rank 101.
     """
     from r2med.nano.building import add_candidates
-    from r2med.report.console import echo, echo_json
 
-    terms = conditions(engine=engine, worker_timeout=worker_timeout)
-    made = add_candidates(folder, dense, force=force, conditions=terms)
-    if as_json:
-        echo_json(
-            {
-                split: {
-                    "bm25": len(lists.bm25),
-                    lists.dense_config: len(lists.dense),
-                    "reranking_hybrid": len(lists.hybrid),
-                    "safeguards": dict(lists.safeguards),
-                }
-                for split, lists in made.items()
-            }
-        )
-        return
-    for split, lists in made.items():
-        echo(
-            f"{split}: bm25, {lists.dense_config} and reranking_hybrid for {len(lists.hybrid):,} "
-            f"queries; {len(lists.safeguards):,} with a safeguard at rank 101"
-        )
-    echo(f"next: r2med tasks profile {folder}")
+    conditions = options.conditions(engine=engine, worker_timeout=worker_timeout)
+    made = add_candidates(folder, dense, force=force, conditions=conditions)
+    facts = {
+        split: {
+            "bm25": len(lists.bm25),
+            lists.dense_config: len(lists.dense),
+            "reranking_hybrid": len(lists.hybrid),
+            "safeguards": dict(lists.safeguards),
+        }
+        for split, lists in made.items()
+    }
+    lines = [
+        f"{split}: bm25, {lists.dense_config} and reranking_hybrid for {len(lists.hybrid):,} "
+        f"queries; {len(lists.safeguards):,} with a safeguard at rank 101"
+        for split, lists in made.items()
+    ]
+    answer(facts, *lines, f"next: r2med tasks profile {folder}", as_json=as_json)
 
 
 @nano.command()
@@ -155,40 +129,32 @@ def fidelity(
         str | None,
         typer.Argument(metavar="[NANO]", help="Its Nano form; a registered task knows its own."),
     ] = None,
-    metric: Metric = METRIC,
-    results: Results = RESULTS,
-    resamples: Resamples = None,
-    as_json: Json = False,
+    metric: options.Metric = options.METRIC,
+    results: options.Results = options.RESULTS,
+    resamples: options.Resamples = None,
+    as_json: options.Json = False,
 ) -> None:
     """Do systems rank alike on a full task and its Nano form?
 
     Kendall's tau and Spearman's rho over all systems with stored results on
     both, with bootstrap intervals over queries.
     """
-    from dataclasses import asdict
-
     from r2med.measure import parse_metric
     from r2med.nano.fidelity import fidelity as compare
-    from r2med.report.console import console, echo_json, notice
     from r2med.report.profiles import fidelity_tables
     from r2med.results.lookup import stored_results
 
     stored = stored_results(results, notice)
     tasks = {result.task for result in stored}
-    names = _fidelity_names(full, nano_task)
+    names = [_as_stored(name, tasks) for name in _fidelity_names(full, nano_task)]
     outcome = compare(
-        _as_stored(names[0], tasks),
-        _as_stored(names[1], tasks),
+        names[0],
+        names[1],
         stored,
         metric=str(parse_metric(metric)),
         resamples=resamples or 1_000,
     )
-    if as_json:
-        echo_json(asdict(outcome))
-        return
-    out = console()
-    for part in fidelity_tables(outcome):
-        out.print(part)
+    answer(asdict(outcome), *fidelity_tables(outcome), as_json=as_json)
 
 
 def _as_stored(name: str, tasks: set[str]) -> str:
@@ -200,7 +166,6 @@ def _as_stored(name: str, tasks: set[str]) -> str:
 
 def _fidelity_names(full: str, nano_task: str | None) -> tuple[str, str]:
     """Names as results have them: of a task, of a folder, or as given."""
-    from r2med.errors import UsageError
     from r2med.tasks.load import task_names
     from r2med.tasks.registry import find_suite
 

@@ -7,6 +7,7 @@ nano`), they are the arguments. `--task` takes tasks, suites, All or folders, co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -25,26 +26,17 @@ RESULTS = Path("r2med-results")
 METRIC = "ndcg@10"
 Grouping = Literal["task", "scenario", "family"]
 GROUPINGS: tuple[Grouping, ...] = ("task", "scenario", "family")
-_MODELS = "Models"
 #: Engines that run no model, and those that run one in this process.
 _WITHOUT_MODEL = {"bm25", "fusion", "run", "candidates"}
+_LOCAL = {"dense", "sparse", "late", "custom", "cross-encoder", "yes-no", "own", "own-code"}
+#: Parameters of models that run here, and of those behind an address.
 _OF_MODELS = ("device", "trust_remote_code", "batch_size")
-_LOCAL = {
-    *("dense", "sparse", "late", "custom", "cross-encoder", "yes-no", "own", "own-code"),
-}
-_LANGUAGE_MODELS = "Language models"
+_OF_LLMS = ("llm_url", "prompts", "fresh", "max_tokens", "max_cost", "concurrency")
 _TASKS = "Tasks, suites (full, nano, demo), All, or folders"
 
 
-def chosen(text: str, allowed: tuple[Choice, ...], option: str) -> Choice:
-    """The word, when it is one of the allowed ones."""
-    if text not in allowed:
-        raise UsageError(f"{option} {text!r} is not known. {nearest(text, allowed)}")
-    return allowed[allowed.index(text)]
-
-
 def _starting(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Offer the names that begin as the word on the command line does; none where they fail."""
+    """Offer the names that begin as the word on the command line does."""
 
     def complete(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
@@ -59,20 +51,24 @@ def _task_names() -> list[str]:
     return [*(suite.name for suite in suites()), *(entry.name for entry in all_entries())]
 
 
-def _system_names() -> list[str]:
+def _system_names() -> Iterable[str]:
     from r2med.systems.registry import entries
 
-    return list(entries())
+    return entries()
 
 
-def _metric_names() -> list[str]:
+def _metric_names() -> Iterable[str]:
     from r2med.measure import HEADLINE
 
-    return list(HEADLINE)
+    return HEADLINE
 
 
 def _words(*allowed: str) -> Callable[[str], list[str]]:
     return _starting(lambda: allowed)
+
+
+def _systems(help: str, metavar: str = "SYSTEM...") -> Any:
+    return typer.Argument(metavar=metavar, help=help, autocompletion=_starting(_system_names))
 
 
 _TASK: Any = typer.Option(
@@ -81,30 +77,10 @@ _TASK: Any = typer.Option(
 _TASK_ARGUMENTS: Any = typer.Argument(
     metavar="TASK...", help=f"{_TASKS}.", autocompletion=_starting(_task_names)
 )
-_SYSTEMS: Any = typer.Argument(
-    metavar="SYSTEM...",
-    help="Systems, e.g. bm25 or 'bm25 + wordllama'.",
-    autocompletion=_starting(_system_names),
-)
 
-System = Annotated[
-    str,
-    typer.Argument(
-        metavar="SYSTEM",
-        help="A system, e.g. bm25 or 'nv | rankllama@100'.",
-        autocompletion=_starting(_system_names),
-    ),
-]
-Systems = Annotated[list[str], _SYSTEMS]
-AnySystems = Annotated[list[str] | None, _SYSTEMS]
-Stored = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="SYSTEM...",
-        help="Stored systems, folders of stored results, or run files.",
-        autocompletion=_starting(_system_names),
-    ),
-]
+System = Annotated[str, _systems("A system, e.g. bm25 or 'nv | rankllama@100'.", "SYSTEM")]
+AnySystems = Annotated[list[str] | None, _systems("Systems, e.g. bm25 or 'bm25 + wordllama'.")]
+Stored = Annotated[list[str], _systems("Stored systems, folders of stored results, or run files.")]
 Task = Annotated[str, _TASK]
 AnyTask = Annotated[str | None, _TASK]
 TaskArguments = Annotated[list[str], _TASK_ARGUMENTS]
@@ -163,9 +139,7 @@ Limit = Annotated[int, typer.Option("--limit", min=1, help="Queries shown.")]
 Resamples = Annotated[
     int | None,
     typer.Option(
-        "--resamples",
-        min=100,
-        help="Random draws; by default as many as the answer needs.",
+        "--resamples", min=100, help="Random draws; by default as many as the answer needs."
     ),
 ]
 Force = Annotated[
@@ -211,68 +185,6 @@ Dense = Annotated[
     str,
     typer.Option("--dense", help="Encoder of the dense candidates; none leaves BM25 alone."),
 ]
-
-Model = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--model",
-        help="A Python class as package.module:Class; may be repeated.",
-        rich_help_panel=_MODELS,
-    ),
-]
-TrustRemoteCode = Annotated[
-    bool,
-    typer.Option(
-        "--trust-remote-code",
-        help="Let code that comes with a checkpoint run.",
-        rich_help_panel=_MODELS,
-    ),
-]
-Device = Annotated[
-    str | None,
-    typer.Option(
-        "--device",
-        help="A torch device, e.g. cuda:0; the best one by default.",
-        rich_help_panel=_MODELS,
-    ),
-]
-Verbose = Annotated[
-    bool,
-    typer.Option(
-        "--verbose",
-        "-v",
-        help="Show the first texts as the models saw them.",
-        rich_help_panel=_MODELS,
-    ),
-]
-
-Engine = Annotated[
-    str,
-    typer.Option(
-        "--engine",
-        help="Where models run: local, processes[=N] or ray[=ADDRESS].",
-        rich_help_panel=_MODELS,
-        autocompletion=_words("local", "processes", "ray"),
-    ),
-]
-WorkerTimeout = Annotated[
-    float | None,
-    typer.Option(
-        "--worker-timeout",
-        help="Seconds a worker may take for one piece of work.",
-        rich_help_panel=_MODELS,
-    ),
-]
-
-BatchSize = Annotated[
-    int | None,
-    typer.Option(
-        "--batch-size",
-        min=1,
-        help="Texts of 512 tokens that a model takes at once, more of shorter ones; 8 by default.",
-        rich_help_panel=_MODELS,
-    ),
-]
 Sample = Annotated[
     int | None,
     typer.Option("--sample", min=1, help="Take only so many of each task, for a quick try."),
@@ -282,50 +194,71 @@ Sweep = Annotated[
     typer.Option("--from", metavar="FILE.toml", help="Take systems, tasks and options from it."),
 ]
 
-LlmUrl = Annotated[
+
+def _of_models(*names: str, help: str, **settings: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="Models", **settings)
+
+
+def _of_llms(name: str, *, help: str) -> Any:
+    return typer.Option(name, help=help, rich_help_panel="Language models")
+
+
+Model = Annotated[
+    list[str] | None,
+    _of_models("--model", help="A Python class as package.module:Class; may be repeated."),
+]
+TrustRemoteCode = Annotated[
+    bool, _of_models("--trust-remote-code", help="Let code that comes with a checkpoint run.")
+]
+Device = Annotated[
     str | None,
-    typer.Option(
-        "--llm-url",
-        help="An OpenAI-compatible server to ask.",
-        rich_help_panel=_LANGUAGE_MODELS,
-    ),
+    _of_models("--device", help="A torch device, e.g. cuda:0; the best one by default."),
 ]
-Prompts = Annotated[
-    Path | None,
-    typer.Option(
-        "--prompts", help="Folder of prompts of your own.", rich_help_panel=_LANGUAGE_MODELS
-    ),
-]
-Fresh = Annotated[
-    bool,
-    typer.Option(
-        "--fresh",
-        help="Ask again for what was answered before.",
-        rich_help_panel=_LANGUAGE_MODELS,
-    ),
-]
-MaxTokens = Annotated[
+BatchSize = Annotated[
     int | None,
-    typer.Option(
-        "--max-tokens",
-        help="Stop before more tokens are used in all.",
-        rich_help_panel=_LANGUAGE_MODELS,
+    _of_models(
+        "--batch-size",
+        min=1,
+        help="Texts of 512 tokens that a model takes at once, more of shorter ones; 8 by default.",
     ),
+]
+Engine = Annotated[
+    str,
+    _of_models(
+        "--engine",
+        help="Where models run: local, processes[=N] or ray[=ADDRESS].",
+        autocompletion=_words("local", "processes", "ray"),
+    ),
+]
+WorkerTimeout = Annotated[
+    float | None,
+    _of_models("--worker-timeout", help="Seconds a worker may take for one piece of work."),
+]
+Verbose = Annotated[
+    bool, _of_models("--verbose", "-v", help="Show the first texts as the models saw them.")
+]
+LlmUrl = Annotated[str | None, _of_llms("--llm-url", help="An OpenAI-compatible server to ask.")]
+Prompts = Annotated[Path | None, _of_llms("--prompts", help="Folder of prompts of your own.")]
+Fresh = Annotated[bool, _of_llms("--fresh", help="Ask again for what was answered before.")]
+MaxTokens = Annotated[
+    int | None, _of_llms("--max-tokens", help="Stop before more tokens are used in all.")
 ]
 MaxCost = Annotated[
-    float | None,
-    typer.Option(
-        "--max-cost",
-        help="Stop before more US dollars are spent.",
-        rich_help_panel=_LANGUAGE_MODELS,
-    ),
+    float | None, _of_llms("--max-cost", help="Stop before more US dollars are spent.")
 ]
-Concurrency = Annotated[
-    int | None,
-    typer.Option(
-        "--concurrency", help="Requests at the same time.", rich_help_panel=_LANGUAGE_MODELS
-    ),
-]
+Concurrency = Annotated[int | None, _of_llms("--concurrency", help="Requests at the same time.")]
+
+
+def out(help: str) -> Any:
+    """The option `--out`: the file or folder that a command writes."""
+    return typer.Option("--out", help=help)
+
+
+def chosen(text: str, allowed: tuple[Choice, ...], option: str) -> Choice:
+    """The word, when it is one of the allowed ones."""
+    if text not in allowed:
+        raise UsageError(f"{option} {text!r} is not known. {nearest(text, allowed)}")
+    return allowed[allowed.index(text)]
 
 
 def format_of(
@@ -342,18 +275,22 @@ def format_of(
     return form
 
 
+def is_typed(context: typer.Context, name: str) -> bool:
+    """Whether a parameter stands on the command line, not left to its default."""
+    return getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+
+
 def refuse_unread(context: typer.Context, mode: str, *names: str) -> None:
-    """Refuse options that were given on the command line though `mode` reads none of them."""
-    given = [
+    """Refuse options that stand on the command line though `mode` reads none of them."""
+    unread = [
         parameter.opts[0]
         for parameter in context.command.params
-        if parameter.name in names
-        and getattr(context.get_parameter_source(parameter.name), "name", "") == "COMMANDLINE"
+        if parameter.name in names and is_typed(context, parameter.name)
     ]
-    if given:
-        one = len(given) == 1
+    if unread:
+        one = len(unread) == 1
         raise UsageError(
-            f"{', '.join(given)} {'has' if one else 'have'} no effect {mode}; leave "
+            f"{', '.join(unread)} {'has' if one else 'have'} no effect {mode}; leave "
             f"{'it' if one else 'them'} out."
         )
 
@@ -375,65 +312,47 @@ def refuse_idle(context: typer.Context, systems: Sequence[str]) -> None:
     if engines <= _WITHOUT_MODEL:
         refuse_unread(context, "on systems without a model", *_OF_MODELS)
     if engines <= _WITHOUT_MODEL | _LOCAL:
-        asking = ("llm_url", "prompts", "fresh", "max_tokens", "max_cost", "concurrency")
-        refuse_unread(context, "on systems that ask no model behind an address", *asking)
-
-
-def out(help: str) -> Any:
-    """The option `--out`: the file or folder that a command writes."""
-    return typer.Option("--out", help=help)
+        refuse_unread(context, "on systems that ask no model behind an address", *_OF_LLMS)
 
 
 def conditions(
     bar: Bar | None = None,
     *,
-    strict: bool = False,
-    trust_remote_code: bool = False,
-    device: str | None = None,
-    llm_url: str | None = None,
     prompts: Path | None = None,
-    fresh: bool = False,
+    device: str | None = None,
     max_tokens: int | None = None,
     max_cost: float | None = None,
     concurrency: int | None = None,
     engine: str = "local",
     worker_timeout: float | None = None,
     batch_size: int | None = None,
+    **others: Any,
 ) -> Conditions:
-    """The conditions that the options ask for; limits not given come from the environment."""
-    from dataclasses import replace
+    """The conditions that the options ask for, `others` as they are there.
 
+    Limits that are not named come from the environment.
+    """
     from r2med.report.console import notice, work_line
     from r2med.retrieve.conditions import Conditions
 
     if prompts is not None and not prompts.is_dir():
         raise MissingError(f"--prompts {prompts}: there is no such folder.")
     options = {"tokens": max_tokens, "money": max_cost, "concurrency": concurrency}
-    chosen_limits: dict[str, Any] = {k: v for k, v in options.items() if v is not None}
-    limits = None
-    if chosen_limits:
+    named: dict[str, Any] = {name: most for name, most in options.items() if most is not None}
+    if named:
         from r2med.remote.budget import Limits
 
-        limits = replace(Limits.from_environment(), **chosen_limits)
-    workers = None
+        others["limits"] = replace(Limits.from_environment(), **named)
     if engine != "local" or worker_timeout is not None:
         from r2med.engine.workers import open_workers
 
         workers = open_workers(engine, timeout=worker_timeout, device=device, tell=notice)
-    plain = Conditions(
-        trust_remote_code=trust_remote_code,
-        strict=strict,
-        device=device,
-        llm_url=llm_url,
-        limits=limits,
-        fresh=fresh,
-        prompts=prompts,
-        tell=notice,
-        workers=workers,
-    )
+        others["workers"] = workers
     if batch_size is not None:
-        plain = replace(plain, batch_tokens=512 * batch_size)
-    return plain if bar is None else replace(plain, progress=work_line(bar))
+        others["batch_tokens"] = 512 * batch_size
+    if bar is not None:
+        others["progress"] = work_line(bar)
+    return Conditions(device=device, prompts=prompts, tell=notice, **others)
 
 
 def with_own_models(systems: Sequence[str] | None, models: Sequence[str] | None) -> list[str]:

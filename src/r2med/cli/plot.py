@@ -7,26 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r2med.cli.options import (
-    METRIC,
-    RESULTS,
-    AnySystems,
-    AnyTask,
-    DataRoot,
-    Kind,
-    Metric,
-    Results,
-    Suite,
-    Top,
-    chosen,
-    out,
-)
+from r2med.cli import options
+from r2med.cli.options import chosen
 from r2med.errors import MissingError, UsageError
+from r2med.report.console import echo, notice
 
 if TYPE_CHECKING:
     from r2med.report.plots.theme import Theme
     from r2med.results.leaderboard import Leaderboard
-    from r2med.results.record import Result
 
 FIGURES = ("heatmap", "means", "cost", "dates", "overlap", "wins")
 #: Systems that a heatmap or a plot of means shows unless --top says otherwise.
@@ -35,19 +23,19 @@ _MOST_ROWS = 30
 
 def plot(
     figure: Annotated[str, typer.Argument(metavar="FIGURE", help=", ".join(FIGURES) + ".")],
-    systems: AnySystems = None,
-    file: Annotated[Path | None, out("The file to write: .svg, .pdf or .png.")] = None,
+    systems: options.AnySystems = None,
+    file: Annotated[Path | None, options.out("The file to write: .svg, .pdf or .png.")] = None,
     theme: Annotated[str, typer.Option("--theme", help="light or dark.")] = "light",
-    suite: Suite = None,
-    task: AnyTask = None,
-    kind: Kind = None,
-    metric: Metric = METRIC,
-    top: Top = None,
+    suite: options.Suite = None,
+    task: options.AnyTask = None,
+    kind: options.Kind = None,
+    metric: options.Metric = options.METRIC,
+    top: options.Top = None,
     spent: Annotated[
         str | None, typer.Option("--spent", help="What cost means: seconds, tokens or money.")
     ] = None,
-    results: Results = RESULTS,
-    data_root: DataRoot = None,
+    results: options.Results = options.RESULTS,
+    data_root: options.DataRoot = None,
 ) -> None:
     """Draw a figure from published figures and stored results.
 
@@ -56,7 +44,6 @@ def plot(
     Of systems and tasks: overlap (score against lexical overlap), wins (A minus B per query).
     """
     from r2med.measure.metrics import parse_metric
-    from r2med.report.console import echo
     from r2med.report.plots.theme import THEMES, check_possible, find_theme, save
 
     what = chosen(figure, FIGURES, "FIGURE")
@@ -72,14 +59,13 @@ def plot(
         "--top": top if of_systems or what == "cost" else None,
         "--spent": spent if what != "cost" else None,
         "--data-root": None if of_systems else data_root,
-        "--metric": metric if what == "overlap" and metric != METRIC else None,
+        "--metric": metric if what == "overlap" and metric != options.METRIC else None,
     }
     for option, value in without_effect.items():
         if value is not None:
             raise UsageError(f"plot {what}: {option} has no effect on this figure.")
-    stored = _stored(results)
     if what == "overlap":
-        chart = _overlap(systems or [], task, stored, results, data_root, look)
+        chart = _overlap(systems or [], task, results, data_root, look)
     elif what == "wins":
         chart = _wins(systems or [], task, results, data_root, name, look)
     else:
@@ -91,17 +77,9 @@ def plot(
     echo(f"wrote {file}")
 
 
-def _stored(folder: Path) -> list[Result]:
-    from r2med.report.console import notice
-    from r2med.results.lookup import stored_results
-
-    return stored_results(folder, notice)
-
-
 def _board(
     suite: str | None, task: str | None, metric: str, kind: str | None, folder: Path
 ) -> Leaderboard:
-    from r2med.report.console import notice
     from r2med.results.leaderboard import leaderboard
 
     board = leaderboard(suite, task=task, metric=metric, kind=kind, results=folder, tell=notice)
@@ -113,39 +91,26 @@ def _board(
     return board
 
 
-def _of_board(kind: str, board: Leaderboard, theme: Theme, top: int | None, spent: str) -> Any:
-    if kind == "heatmap":
-        from r2med.report.plots.boards import heatmap
+def _of_board(what: str, board: Leaderboard, theme: Theme, top: int, spent: str) -> Any:
+    from r2med.report.plots import boards
 
-        return heatmap(board, theme, top=top)
-    if kind == "means":
-        from r2med.report.plots.boards import means
-
-        return means(board, theme, top=top)
-    if kind == "dates":
-        from r2med.report.plots.dates import dates
-
-        return dates(board, theme)
-    from r2med.report.plots.boards import MEASURES, cost
-
-    return cost(board, theme, by=chosen(spent, MEASURES, "--spent"))
+    if what == "cost":
+        return boards.cost(board, theme, by=chosen(spent, boards.MEASURES, "--spent"))
+    if what == "dates":
+        return boards.dates(board, theme)
+    return (boards.heatmap if what == "heatmap" else boards.means)(board, theme, top=top)
 
 
 def _overlap(
-    systems: list[str],
-    task: str | None,
-    stored: list[Result],
-    folder: Path,
-    root: Path | None,
-    theme: Theme,
+    systems: list[str], task: str | None, folder: Path, root: Path | None, theme: Theme
 ) -> Any:
-    from r2med.report.console import notice
     from r2med.report.plots.queries import overlap
     from r2med.results.diagnosis import diagnose_ranking
     from r2med.results.diagnosis.diagnose import Scene
-    from r2med.results.lookup import find_ranking, own_tasks
+    from r2med.results.lookup import find_ranking, own_tasks, stored_results
     from r2med.tasks.load import load_tasks
 
+    stored = stored_results(folder, notice)
     if not systems or task is None:
         raise UsageError("plot overlap needs a system and --task, e.g. plot overlap bm25 -t demo.")
     diagnoses: dict[str, list[Any]] = {}
@@ -153,9 +118,8 @@ def _overlap(
         scene = Scene(loaded)
         for system in systems:
             ranking = find_ranking(system, stored, loaded, folder, notice)
-            diagnoses.setdefault(ranking.name, []).append(
-                diagnose_ranking(ranking, loaded, scene=scene)
-            )
+            diagnosis = diagnose_ranking(ranking, loaded, scene=scene)
+            diagnoses.setdefault(ranking.name, []).append(diagnosis)
     return overlap(diagnoses, theme)
 
 
@@ -167,7 +131,6 @@ def _wins(
     metric: str,
     theme: Theme,
 ) -> Any:
-    from r2med.report.console import notice
     from r2med.report.plots.queries import wins
     from r2med.results.compare import aligned
 

@@ -8,19 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from r2med.cli import options
 from r2med.cli.group import command_group
-from r2med.cli.options import (
-    RESULTS,
-    AnyTask,
-    Format,
-    Json,
-    Results,
-    Yes,
-    chosen,
-    format_of,
-    out,
-)
 from r2med.errors import MissingError, UsageError
+from r2med.report.console import agreed, answer, console, echo, notice
+from r2med.report.formats import draw
+from r2med.report.formats import show as show_value
 
 if TYPE_CHECKING:
     from r2med.results.record import Result
@@ -34,18 +27,16 @@ AnySystem = Annotated[
 
 @results.command("list")
 def list_results(
-    task: AnyTask = None,
+    task: options.AnyTask = None,
     system: AnySystem = None,
-    folder: Results = RESULTS,
-    form: Format = None,
-    as_json: Json = False,
+    folder: options.Results = options.RESULTS,
+    form: options.Format = None,
+    as_json: options.Json = False,
 ) -> None:
     """List stored results: key, score, size and age, and what sets apart those of one name."""
-    from r2med.report.console import echo
-    from r2med.report.formats import show as show_value
     from r2med.results.evaluation import Listing
 
-    shown = format_of(form, as_json)
+    shown = options.format_of(form, as_json)
     listing = Listing(_selected(folder, task, system))
     if listing.results or shown in ("json", "csv"):
         show_value(listing, shown)
@@ -59,25 +50,18 @@ def show(
     system: Annotated[
         str, typer.Argument(metavar="SYSTEM", help="A stored system, or a result's key.")
     ],
-    task: AnyTask = None,
-    folder: Results = RESULTS,
-    as_json: Json = False,
+    task: options.AnyTask = None,
+    folder: options.Results = options.RESULTS,
+    as_json: options.Json = False,
 ) -> None:
     """Show everything that is recorded of a system's results."""
-    from r2med.report.console import console, echo_json
-    from r2med.report.table import pairs
+    from r2med.report.scores import result_details
 
     matching = _matching(folder, task, system)
-    if as_json:
-        records = [json.loads(result.record.to_json()) for result in matching]
-        echo_json(
-            [{**each, "result": str(r.folder)} for each, r in zip(records, matching, strict=True)]
-        )
-        return
-    screen = console()
-    for result in matching:
-        screen.print(f"{result.name} · {result.task}", style="bold")
-        screen.print(pairs(_facts(result), indent=2))
+    records = [
+        {**json.loads(each.record.to_json()), "result": str(each.folder)} for each in matching
+    ]
+    answer(records, *map(result_details, matching), as_json=as_json)
 
 
 @results.command()
@@ -86,16 +70,14 @@ def delete(
         list[str] | None,
         typer.Argument(metavar="[SYSTEM|KEY...]", help="Stored systems, or keys of results."),
     ] = None,
-    task: AnyTask = None,
-    folder: Results = RESULTS,
-    yes: Yes = False,
+    task: options.AnyTask = None,
+    folder: options.Results = options.RESULTS,
+    yes: options.Yes = False,
 ) -> None:
     """Delete stored results by system, key or task, after asking; nothing else is touched.
 
     Caches stay, so `r2med eval` makes the results again from kept vectors and answers.
     """
-    from r2med.report.console import agreed, console, echo
-    from r2med.report.formats import draw
     from r2med.results.evaluation import Listing
     from r2med.results.store import Store
 
@@ -117,19 +99,17 @@ def delete(
 
 @results.command()
 def export(
-    folder_out: Annotated[Path, out("Folder to write to.")],
+    folder_out: Annotated[Path, options.out("Folder to write to.")],
     form: Annotated[str, typer.Option("--to", help="trec, csv or mteb.")] = "trec",
-    task: AnyTask = None,
+    task: options.AnyTask = None,
     system: AnySystem = None,
-    folder: Results = RESULTS,
+    folder: options.Results = options.RESULTS,
 ) -> None:
     """Write stored results as TREC run files, CSV tables or mteb JSON."""
-    from r2med.report.console import echo, notice
     from r2med.results.export import EXPORTS
 
-    write = EXPORTS[chosen(form, tuple(EXPORTS), "--to")]
-    matching = _matching(folder, task, system)
-    for path in write(matching, folder_out, notice):
+    write = EXPORTS[options.chosen(form, tuple(EXPORTS), "--to")]
+    for path in write(_matching(folder, task, system), folder_out, notice):
         echo(str(path))
 
 
@@ -147,7 +127,6 @@ def _matching(folder: Path, task: str | None, system: str | None) -> list[Result
 
 def _selected(folder: Path, task: str | None, system: str | None) -> list[Result]:
     """The readable results that match; damaged ones are named on standard error."""
-    from r2med.report.console import notice
     from r2med.results.lookup import all_results, of_system, own_tasks
     from r2med.tasks.load import task_names
     from r2med.tasks.registry import resolve
@@ -157,26 +136,3 @@ def _selected(folder: Path, task: str | None, system: str | None) -> list[Result
     stored = sorted(all_results(folder, notice), key=lambda each: str(each.folder))
     among = [result for result in stored if names is None or result.task in names]
     return among if system is None else list(of_system(system, among))
-
-
-def _facts(result: Result) -> list[tuple[str, str]]:
-    """What a reader asks of a stored result; --json has the rest."""
-    from r2med.results.protocols import works_beside
-
-    record = result.record
-    task = record.task
-    beside = works_beside(result.system) if result.suite == "full" else ()
-    facts = [
-        ("key", result.key),
-        ("stored in", str(result.folder)),
-        ("created", record.created),
-        ("data", f"{task.documents:,} documents, {task.queries:,} queries, hash {task.hash[:12]}"),
-        ("metrics × 100", ", ".join(f"{n} {100 * v:.2f}" for n, v in record.metrics.items())),
-        ("seconds", ", ".join(f"{name} {value:.2f}" for name, value in record.seconds.items())),
-        ("depth, tie order", f"{record.system.depth}, {record.system.ties}"),
-        ("published as", record.system.published_as or "not published"),
-        ("may be set beside", "; ".join(beside) or "no printed figure"),
-        ("versions", ", ".join(f"{name} {number}" for name, number in record.versions.items())),
-    ]
-    facts += [("deviation", text) for text in record.system.deviations]
-    return facts + [("notice", text) for text in task.notices]

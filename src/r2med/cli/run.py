@@ -1,4 +1,4 @@
-"""`r2med run`: takes the reference scripts' command lines as they stand."""
+"""`r2med run` and `r2med reproduce`: the reference's command lines, and its published figures."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Annotated
 
 import typer
 
-from r2med.cli.options import RESULTS, DataRoot, Results, Task
-from r2med.errors import UsageError, nearest
+from r2med.cli import options
+from r2med.cli.options import chosen
+from r2med.errors import UsageError
+from r2med.report.console import notice_console, progress
+from r2med.report.formats import show
 
-MODES = ("eval_retrieval", "eval_reranker", "generate_hydoc")
 RERANKERS = ("bge-reranker", "monobert", "rankllama")
 METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
-
-#: What each mode cannot do without.
-_NEEDED = {
+#: The reference's modes, and what each cannot do without.
+MODES = {
     "eval_retrieval": ("retriever_name",),
     "eval_reranker": ("retriever_name", "reranker_name"),
     "generate_hydoc": ("gar_method", "gar_llm"),
@@ -28,7 +29,7 @@ def run(
     mode: Annotated[
         str, typer.Option("--mode", help="eval_retrieval, eval_reranker or generate_hydoc.")
     ],
-    task: Task,
+    task: options.Task,
     retriever_name: Annotated[
         str | None, typer.Option("--retriever_name", help="The first stage, e.g. bm25 or nv.")
     ] = None,
@@ -46,8 +47,8 @@ def run(
     gar_llm: Annotated[
         str | None, typer.Option("--gar_llm", help="The language model, e.g. gpt4.")
     ] = None,
-    data_root: DataRoot = None,
-    results: Results = RESULTS,
+    data_root: options.DataRoot = None,
+    results: options.Results = options.RESULTS,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print the equivalent command.")
     ] = False,
@@ -56,33 +57,13 @@ def run(
 
     The equivalent command goes to standard error, its scores to standard output.
     """
-    from r2med.report.console import notice_console
-
     call = ReferenceCall(mode, retriever_name, reranker_name, recall_k, gar_method, gar_llm)
-    command = _command(call.mode, call.system, gar_method, gar_llm, task, data_root, results)
+    command = call.command(task, data_root, results)
     notice_console().print(f"$ {shlex.join(command)}", soft_wrap=True)
     if not dry_run:
         from r2med.cli.app import app
 
         app(command[1:], prog_name="r2med", standalone_mode=False)
-
-
-def _command(
-    mode: str,
-    system: str,
-    method: str | None,
-    llm: str | None,
-    task: str,
-    data_root: Path | None,
-    results: Path,
-) -> list[str]:
-    if mode == "generate_hydoc":
-        command = ["r2med", "generate", str(method), "--llm", str(llm), "--task", task]
-    else:
-        command = ["r2med", "eval", system, "--task", task]
-        if results != RESULTS:
-            command += ["--results", str(results)]
-    return command + (["--data-root", str(data_root)] if data_root else [])
 
 
 @dataclass(frozen=True)
@@ -98,14 +79,13 @@ class ReferenceCall:
 
     def __post_init__(self) -> None:
         """Refuse what the reference would refuse, and say what is missing."""
-        _one_of("--mode", self.mode, MODES)
-        for option in _NEEDED[self.mode]:
+        for option in MODES[chosen(self.mode, tuple(MODES), "--mode")]:
             if not getattr(self, option):
                 raise UsageError(f"--mode {self.mode} needs --{option}.")
         if self.reranker_name:
-            _one_of("--reranker_name", self.reranker_name, RERANKERS)
+            chosen(self.reranker_name, RERANKERS, "--reranker_name")
         if self.gar_method:
-            _one_of("--gar_method", self.gar_method, METHODS)
+            chosen(self.gar_method, METHODS, "--gar_method")
         if bool(self.gar_method) != bool(self.gar_llm):
             lacking = "--gar_llm" if self.gar_method else "--gar_method"
             raise UsageError(f"{lacking} is missing: a method and a model go together.")
@@ -121,7 +101,51 @@ class ReferenceCall:
             return f"{self.gar_method}:{self.gar_llm} | {self.retriever_name}"
         return str(self.retriever_name)
 
+    def command(self, task: str, data_root: Path | None, results: Path) -> list[str]:
+        """The words of the same command here."""
+        command = ["r2med", "eval", self.system, "--task", task]
+        if self.mode == "generate_hydoc":
+            method, llm = str(self.gar_method), str(self.gar_llm)
+            command = ["r2med", "generate", method, "--llm", llm, "--task", task]
+        elif results != options.RESULTS:
+            command += ["--results", str(results)]
+        return command + (["--data-root", str(data_root)] if data_root else [])
 
-def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UsageError(f"{option} {value!r} is not known. {nearest(value, allowed)}")
+
+def reproduce(
+    system: options.System,
+    task: options.Task = "full",
+    metric: options.Metric = options.METRIC,
+    results: options.Results = options.RESULTS,
+    data_root: options.DataRoot = None,
+    form: options.Format = None,
+    as_json: options.Json = False,
+    device: options.Device = None,
+    engine: options.Engine = "local",
+    worker_timeout: options.WorkerTimeout = None,
+) -> None:
+    """Run a published system; show ours, published, difference and verdict per task.
+
+    Exits with 1 when a task could not be run; what is missing, and how to get it, is said.
+    """
+    from r2med.engine.reproduce import reproduce as reproduced
+    from r2med.tasks.registry import resolve
+
+    shown = options.format_of(form, as_json)
+    with progress() as bar:
+        line = bar.add_task("reproducing", total=len(resolve(task)))
+        conditions = options.conditions(
+            bar, device=device, engine=engine, worker_timeout=worker_timeout
+        )
+        reproduction = reproduced(
+            system,
+            task,
+            metric=metric,
+            results=results,
+            root=data_root,
+            conditions=conditions,
+            begin=lambda name: bar.update(line, advance=1, description=f"{name} · {system}"),
+        )
+    show(reproduction, shown)
+    if any(row.missing for row in reproduction.tasks):
+        raise typer.Exit(1)

@@ -21,9 +21,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from typer import Context
 
+from r2med.cli.options import is_typed
 from r2med.errors import DataError, MissingError, UsageError, nearest
 
-_KEYS = ("systems", "tasks", "values", "options")
+_LISTS = ("systems", "tasks")
+_KEYS = (*_LISTS, "values", "options")
 
 
 def with_sweep(
@@ -34,27 +36,22 @@ def with_sweep(
     Systems of both are taken, the file's first.
     """
     settings = _read(path)
-    given = {name for name in arguments if _is_given(context, name)}
+    typed = {name for name in arguments if is_typed(context, name)}
     values = {**arguments, "sweep": None}
     systems = [
         text for system in settings["systems"] for text in _filled(system, settings["values"], path)
     ]
     values["systems"] = [*systems, *(values.get("systems") or [])] or None
-    if settings["tasks"] and "task" not in given:
+    if settings["tasks"] and "task" not in typed:
         values["task"] = ",".join(settings["tasks"])
     known = _options(context, command)
     for option, value in settings["options"].items():
         if option not in known:
             raise UsageError(f"{path}: options.{option} is not known. {nearest(option, known)}")
         name, kind = known[option]
-        if name not in given:
+        if name not in typed:
             values[name] = _typed(value, kind, f"{path}: options.{option}")
     return values
-
-
-def _is_given(context: Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _options(context: Context, command: Callable[..., None]) -> dict[str, tuple[str, Any]]:
@@ -95,27 +92,16 @@ def _read(path: Path) -> dict[str, Any]:
     for key in raw:
         if key not in _KEYS:
             raise UsageError(f"{path}: {key!r} is not known. {nearest(key, _KEYS)}")
-    return {
-        "systems": _texts(raw, "systems", path),
-        "tasks": _texts(raw, "tasks", path),
-        "values": _table(raw, "values", path),
-        "options": _table(raw, "options", path),
-    }
-
-
-def _texts(raw: Mapping[str, Any], key: str, path: Path) -> list[str]:
-    found = raw.get(key, [])
-    listed = [found] if isinstance(found, str) else found
-    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
-        raise DataError(f"{path}: {key} is {found!r}, expected a list of texts.")
-    return listed
-
-
-def _table(raw: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
-    found = raw.get(key, {})
-    if not isinstance(found, dict):
-        raise DataError(f"{path}: {key} is {found!r}, expected a table, [{key}].")
-    return found
+    for key in _KEYS:
+        value = raw.setdefault(key, [] if key in _LISTS else {})
+        if key in _LISTS and isinstance(value, str):
+            raw[key] = [value]
+        elif key in _LISTS:
+            if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+                raise DataError(f"{path}: {key} is {value!r}, expected a list of texts.")
+        elif not isinstance(value, dict):
+            raise DataError(f"{path}: {key} is {value!r}, expected a table, [{key}].")
+    return raw
 
 
 def _filled(system: str, values: Mapping[str, Any], path: Path) -> list[str]:

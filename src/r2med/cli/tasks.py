@@ -2,91 +2,139 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from r2med.cli import options
 from r2med.cli.group import command_group
-from r2med.cli.options import (
-    GROUPINGS,
-    RESULTS,
-    AnyTaskArguments,
-    By,
-    DataRoot,
-    Dense,
-    Force,
-    Format,
-    Json,
-    Results,
-    TaskArguments,
-    chosen,
-    format_of,
-    refuse_unread,
-)
-from r2med.cli.options import out as out_option
-from r2med.cli.own_data import check, import_files
+from r2med.cli.options import refuse_unread
 from r2med.errors import MissingError, UsageError
+from r2med.report.console import DownloadBar, answer, echo, notice, progress
+from r2med.report.formats import show as show_value
+from r2med.report.table import plural
+from r2med.tasks.fetch.provenance import data_folder, is_present
+from r2med.tasks.registry import TaskEntry, all_entries, resolve, suites
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from r2med.tasks.fetch.hub import Fetched
     from r2med.tasks.load import Check
-    from r2med.tasks.registry import TaskEntry
 
 tasks = command_group(
     default="list", help="List, fetch, verify and describe tasks.", no_args_is_help=False
 )
-tasks.command("check")(check)
-tasks.command("import")(import_files)
+
+
+@tasks.command()
+def check(
+    folders: Annotated[
+        list[str], typer.Argument(metavar="FOLDER...", help="Folders with a task, or with several.")
+    ],
+    as_json: options.Json = False,
+) -> None:
+    """List all problems of your data at once, or show what it is.
+
+    Each problem with its file, line and id. Exits with 1 when there are any.
+    """
+    from r2med.report.tasks import problem_grids, summary
+    from r2med.tasks.own_data import check as check_one
+    from r2med.tasks.reading.source import split_selection, task_folders
+
+    places: list[str | Path] = []
+    for folder in folders:
+        path, split = split_selection(folder)
+        places += [folder] if split or not path.is_dir() else task_folders(path)
+    checked = [check_one(place) for place in places]
+    problems = [problem for each in checked for problem in each.problems]
+    sound = [] if as_json else [summary(o.task) for o in checked if o.task and not o.problems]
+    facts = [asdict(problem) for problem in problems]
+    answer(facts, *problem_grids(problems), *sound, as_json=as_json)
+    if problems:
+        raise typer.Exit(1)
+
+
+@tasks.command("import")
+def import_files(
+    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="Documents, as .csv or .tsv.")],
+    queries: Annotated[Path, typer.Argument(metavar="QUERIES", help="Queries, likewise.")],
+    qrels: Annotated[Path, typer.Argument(metavar="QRELS", help="Judgements, likewise.")],
+    folder: Annotated[Path, options.out("The folder to write.")],
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="PART.FIELD=NAME",
+            help="Where a column has a name of its own, e.g. corpus.text=body; may be repeated.",
+        ),
+    ] = None,
+    force: options.Force = False,
+) -> None:
+    """Make a task's folder from CSV or TSV files.
+
+    Columns are found by usual names (id, text, title; query-id, corpus-id, score) or mapped with
+    --column. `r2med tasks check` then says whether the data fits together.
+    """
+    from r2med.tasks.own_data import check as check_one
+    from r2med.tasks.own_data import import_tables
+
+    mapped = {}
+    for each in column or ():
+        name, equals, value = each.partition("=")
+        if not equals or not value:
+            raise UsageError(f"--column {each}: expected PART.FIELD=NAME, as in corpus.text=body.")
+        mapped[name.strip()] = value.strip()
+    import_tables(corpus, queries, qrels, out=folder, columns=mapped, force=force)
+    problems = len(check_one(folder).problems)
+    echo(f"wrote {folder}")
+    if problems:
+        echo(f"{plural(problems, 'problem')} in it: r2med tasks check {folder}")
+    else:
+        echo(f"Try next: r2med eval bm25 --task {folder}")
 
 
 @tasks.command("list")
 def list_tasks(
     context: typer.Context,
-    names: AnyTaskArguments = None,
-    by: By = "task",
-    as_json: Json = False,
+    names: options.AnyTaskArguments = None,
+    by: options.By = "task",
+    as_json: options.Json = False,
 ) -> None:
     """List the tasks, whether their data is here, and their shape."""
-    from r2med.report.console import console, echo_json
     from r2med.report.tasks import group_table, suite_table
-    from r2med.tasks.registry import suites
 
-    grouping = chosen(by, GROUPINGS, "--by")
+    grouping = options.chosen(by, options.GROUPINGS, "--by")
     entries = _entries(names or [])
     if as_json:
         refuse_unread(context, "on JSON", "by")
-        echo_json([_facts(entry) for entry in entries])
-        return
-    out = console()
+    parts: list[object] = []
     for suite in suites():
         if members := [entry for entry in entries if entry.suite == suite.name]:
             by_task = grouping == "task"
-            out.print(suite_table(suite, members) if by_task else group_table(suite, members, by))
-            out.print()
-    out.print("`r2med tasks show TASK` tells all about one; `r2med fetch TASK` brings its data.")
+            parts += [suite_table(suite, members) if by_task else group_table(suite, members, by)]
+            parts.append("")
+    parts.append("`r2med tasks show TASK` tells all about one; `r2med fetch TASK` brings its data.")
+    answer([_facts(entry) for entry in entries], *parts, as_json=as_json)
 
 
 @tasks.command()
-def show(names: TaskArguments, as_json: Json = False) -> None:
+def show(names: options.TaskArguments, as_json: options.Json = False) -> None:
     """Show all that is known of a task, its licence and citation among it."""
-    from r2med.report.console import console, echo_json
     from r2med.report.tasks import task_details
 
     entries = _entries(names)
-    if as_json:
-        echo_json([_facts(entry) for entry in entries])
-        return
-    for place, entry in enumerate(entries):
-        console().print(*([""] if place else []), task_details(entry))
+    first, *others = map(task_details, entries)
+    parts = [first, *(part for details in others for part in ("", details))]
+    answer([_facts(entry) for entry in entries], *parts, as_json=as_json)
 
 
 @tasks.command()
 def fetch(
     context: typer.Context,
-    names: AnyTaskArguments = None,
+    names: options.AnyTaskArguments = None,
     source: Annotated[
         Path | None,
         typer.Option("--from", metavar="ZIP|DIR", help="Take files you have, not the hub's."),
@@ -98,8 +146,8 @@ def fetch(
         bool,
         typer.Option("--generations", help="Also what published models wrote for the queries."),
     ] = False,
-    force: Force = False,
-    as_json: Json = False,
+    force: options.Force = False,
+    as_json: options.Json = False,
 ) -> None:
     """Bring task data here, checked against the manifest.
 
@@ -107,8 +155,6 @@ def fetch(
     a folder, or a folder of zips. HF_ENDPOINT, HF_HUB_OFFLINE and HF_TOKEN
     are respected.
     """
-    from r2med.report.console import echo, echo_json
-
     if source is None and not names:
         raise UsageError("Say what to fetch: a suite (full, nano), tasks, or --from ZIP|DIR.")
     if source is not None:
@@ -117,22 +163,18 @@ def fetch(
     rows = _take(source, entries) if source else _download(entries, offline=offline, force=force)
     if generations and source is None:
         rows += _download(entries, offline=offline, force=force, generations=True)
-    if as_json:
-        echo_json(rows)
-        return
-    for row in rows:
-        echo(f"{row['task']}: {row['outcome']}")
+    answer(rows, *(f"{row['task']}: {row['outcome']}" for row in rows), as_json=as_json)
 
 
 @tasks.command(short_help="Check data against what the manifest says of it.")
 def verify(
     context: typer.Context,
-    names: AnyTaskArguments = None,
-    data_root: DataRoot = None,
+    names: options.AnyTaskArguments = None,
+    data_root: options.DataRoot = None,
     every: Annotated[
         bool, typer.Option("--all", help="Show every fact, also those that agree.")
     ] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Check counts, text statistics and sha256 of data against the manifest.
 
@@ -140,10 +182,7 @@ def verify(
     Exits with 1 when anything differs. What the manifest does not know is
     shown as unknown.
     """
-    from dataclasses import asdict
-
     from r2med.nano.profiles import check_profile
-    from r2med.report.console import console, echo_json, progress
     from r2med.report.tasks import check_summary, check_table
     from r2med.tasks.verify import verify as verify_data
 
@@ -159,26 +198,22 @@ def verify(
             if entry.suite == "nano":
                 checks += check_profile(entry, root=data_root)
             bar.advance(line)
-    if as_json:
-        echo_json([asdict(check) for check in checks])
-    else:
-        out = console()
-        if len(entries) > 1:
-            out.print(check_summary(entries, checks))
-        shown = every or len(entries) == 1
-        if rows := [check for check in checks if shown or check.passed is False]:
-            out.print(check_table(rows))
+    parts = [check_summary(entries, checks)] if len(entries) > 1 else []
+    shown = every or len(entries) == 1
+    if rows := [check for check in checks if shown or check.passed is False]:
+        parts.append(check_table(rows))
+    answer([asdict(check) for check in checks], *parts, as_json=as_json)
     if any(check.passed is False for check in checks):
         raise typer.Exit(1)
 
 
 @tasks.command()
 def profile(
-    names: TaskArguments,
-    dense: Dense = "wordllama",
-    data_root: DataRoot = None,
-    form: Format = None,
-    as_json: Json = False,
+    names: options.TaskArguments,
+    dense: options.Dense = "wordllama",
+    data_root: options.DataRoot = None,
+    form: options.Format = None,
+    as_json: options.Json = False,
 ) -> None:
     """Show the observed profile and the three retrieval profiles.
 
@@ -187,10 +222,8 @@ def profile(
     """
     from r2med.nano.folder import task_group
     from r2med.nano.profiles import Profiles, PublishedProfiles, profiled
-    from r2med.report.console import notice
-    from r2med.report.formats import show as show_value
 
-    shown = format_of(form, as_json)
+    shown = options.format_of(form, as_json)
     if data_root is None and (entries := _only_published(names)):
         show_value(PublishedProfiles(tuple(entries)), shown)
         return
@@ -202,12 +235,12 @@ def profile(
 
 @tasks.command(short_help="Write a task's page in Markdown, HTML and JSON.")
 def card(
-    names: TaskArguments,
-    out: Annotated[Path, out_option("The folder to write the pages into.")],
-    results: Results = RESULTS,
-    dense: Dense = "wordllama",
-    data_root: DataRoot = None,
-    force: Force = False,
+    names: options.TaskArguments,
+    out: Annotated[Path, options.out("The folder to write the pages into.")],
+    results: options.Results = options.RESULTS,
+    dense: options.Dense = "wordllama",
+    data_root: options.DataRoot = None,
+    force: options.Force = False,
 ) -> None:
     """Write a task's page in Markdown, HTML and JSON; for several, a group page.
 
@@ -216,7 +249,6 @@ def card(
     """
     from r2med.nano.folder import task_group
     from r2med.report.cards.pages import write_cards
-    from r2med.report.console import echo, notice
     from r2med.results.lookup import own_tasks, stored_results
     from r2med.results.overlap import stored_audits
 
@@ -231,16 +263,16 @@ def card(
         force=force,
         tell=notice,
     )
-    echo(f"{out}: {len(pages)} {'page' if len(pages) == 1 else 'pages'}, as .md, .html and .json")
+    echo(f"{out}: {plural(len(pages), 'page')}, as .md, .html and .json")
 
 
 @tasks.command(short_help="Write what training data must leave out.")
 def exclusions(
-    names: TaskArguments,
-    out: Annotated[Path, out_option("The file to write; .gz is gzipped.")],
-    data_root: DataRoot = None,
-    force: Force = False,
-    as_json: Json = False,
+    names: options.TaskArguments,
+    out: Annotated[Path, options.out("The file to write; .gz is gzipped.")],
+    data_root: options.DataRoot = None,
+    force: options.Force = False,
+    as_json: options.Json = False,
 ) -> None:
     """Write what training data must leave out: ids, hashes and fingerprints.
 
@@ -249,23 +281,18 @@ def exclusions(
     """
     from r2med.audit.evaluation import write_exclusions
     from r2med.nano.folder import task_group
-    from r2med.report.console import echo, echo_json
 
     group = task_group(",".join(names))
     counts = write_exclusions(list(group.load(data_root)), out, force=force)
-    if as_json:
-        echo_json({"out": str(out), **counts})
-        return
-    echo(
+    line = (
         f"{out}: {counts['query']:,} queries, {counts['positive']:,} positives, "
         f"{counts['same-source']:,} same-source documents"
     )
+    answer({"out": str(out), **counts}, line, as_json=as_json)
 
 
 def _entries(names: Sequence[str]) -> list[TaskEntry]:
     """The registered tasks of these names, all of them without names; a folder is a UsageError."""
-    from r2med.tasks.registry import TaskEntry, all_entries, resolve
-
     items = [item for name in names for item in resolve(name)] if names else all_entries()
     for item in items:
         if not isinstance(item, TaskEntry):
@@ -278,16 +305,11 @@ def _entries(names: Sequence[str]) -> list[TaskEntry]:
 
 
 def _facts(entry: TaskEntry) -> dict[str, object]:
-    from dataclasses import asdict
-
-    from r2med.tasks.fetch.provenance import data_folder, is_present
-
     here = {"present": is_present(entry), "folder": str(data_folder(entry))}
     return {**asdict(entry), **here, "positives_per_query": entry.positives_per_query}
 
 
 def _take(source: Path, entries: list[TaskEntry]) -> list[dict[str, object]]:
-    from r2med.report.console import notice
     from r2med.tasks.fetch.local import import_from
 
     taken = import_from(source, entries)
@@ -309,7 +331,6 @@ def _take(source: Path, entries: list[TaskEntry]) -> list[dict[str, object]]:
 def _download(
     entries: list[TaskEntry], *, offline: bool, force: bool, generations: bool = False
 ) -> list[dict[str, object]]:
-    from r2med.report.console import DownloadBar
     from r2med.tasks.fetch.hub import fetch as fetch_data
     from r2med.tasks.fetch.hub import fetch_generations
 
@@ -338,8 +359,6 @@ def _outcome(item: Fetched, generations: bool) -> str:
 
 
 def _to_verify(names: Sequence[str], data_root: Path | None) -> list[TaskEntry]:
-    from r2med.tasks.fetch.provenance import is_present
-
     if names:
         return _entries(names)
     if data_root is not None:
@@ -352,9 +371,6 @@ def _to_verify(names: Sequence[str], data_root: Path | None) -> list[TaskEntry]:
 
 def _only_published(names: Sequence[str]) -> list[TaskEntry]:
     """The Nano tasks of these names, when all are Nano tasks and none of their data is here."""
-    from r2med.tasks.fetch.provenance import is_present
-    from r2med.tasks.registry import TaskEntry, resolve
-
     items = resolve(",".join(names))
     entries = [item for item in items if isinstance(item, TaskEntry) and item.candidates]
     return entries if len(entries) == len(items) and not any(map(is_present, entries)) else []

@@ -124,7 +124,7 @@ evaluate.__signature__ = _signature()  # type: ignore[attr-defined]
 @contextmanager
 def _shown(options: Options, total: int) -> Iterator[_Following]:
     """Results on their way, with a bar and notes where somebody looks, or as `progress` says."""
-    watching = import_module("r2med.report.watching")
+    watching = import_module("r2med.report.console")
     if not options.pop("progress", watching.is_watched()):
         yield lambda results: results
         return

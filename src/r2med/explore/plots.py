@@ -67,7 +67,7 @@ def _cost(board: Leaderboard, theme: Theme) -> Any:
 
 
 def _dates(board: Leaderboard, theme: Theme) -> Any:
-    from r2med.report.plots.dates import dates
+    from r2med.report.plots.boards import dates
 
     return dates(board, theme)
 

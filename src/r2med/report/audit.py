@@ -1,4 +1,4 @@
-"""The outcome of a leakage audit: a verdict per task, the evidence, and what it does to scores."""
+"""Leakage on a terminal: training data held against tasks, and a benchmark against itself."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from r2med.audit.evaluation import Role
-from r2med.audit.findings import KINDS, Finding, TaskAudit
+from r2med.audit.findings import KINDS, Finding, Share, TaskAudit
 from r2med.audit.training import CAUTION, Audit, Effect
-from r2med.report.table import Cell, Column, Grid, Paper, points, signed, snippet, task_label
+from r2med.audit.within import Repeat, SelfAudit
+from r2med.report.table import Cell, Grid, Paper, columns_of, points, signed, snippet, task_label
 
 _FINDINGS_SHOWN = 10
 _NAMES: dict[Role, str] = {"query": "queries", "positive": "positives", "document": "documents"}
@@ -26,8 +27,11 @@ _AMOUNTS = {
 _STYLES = {"clean": "green", "suspicious": "yellow", "contaminated": "bold red"}
 
 
-def draw(audit: Audit, out: Paper, *, limit: int = _FINDINGS_SHOWN) -> None:
+def draw(audit: Audit | SelfAudit, out: Paper, *, limit: int = _FINDINGS_SHOWN) -> None:
     """Print the verdicts, the first `limit` findings with both texts, and the scores."""
+    if isinstance(audit, SelfAudit):
+        _draw_repeats(audit, out, limit)
+        return
     looked = ", ".join(_NAMES.get(role, role) for role in audit.against)  # type: ignore[call-overload]
     out.print(f"{audit.training}: {audit.rows:,} rows, looked through for {looked}", style="bold")
     out.print(_verdicts(audit))
@@ -36,12 +40,13 @@ def draw(audit: Audit, out: Paper, *, limit: int = _FINDINGS_SHOWN) -> None:
             out.print(f"{task_label(task.task)}: {task.verdict}; {task.reason}.")
     if grid := _kinds(audit):
         out.print(grid)
-    for heading, findings in (
-        ("Findings, strongest first", [(t, f) for t in audit.tasks for f in t.findings]),
-        ("Boilerplate, not counted", [(t, f) for t in audit.tasks for f in t.boilerplate]),
-        ("Equal texts under eight words, not counted", _short(audit)),
+    for heading, name, most in (
+        ("Findings, strongest first", "findings", limit),
+        ("Boilerplate, not counted", "boilerplate", limit // 3),
+        ("Equal texts under eight words, not counted", "short", limit // 3),
     ):
-        _findings(heading, findings, out, limit if heading.startswith("Find") else limit // 3)
+        findings = [(task, each) for task in audit.tasks for each in getattr(task, name)]
+        _findings(heading, findings, out, most)
     if audit.effects:
         out.print(_effects(audit.effects))
         out.print(CAUTION, style="dim")
@@ -49,46 +54,36 @@ def draw(audit: Audit, out: Paper, *, limit: int = _FINDINGS_SHOWN) -> None:
 
 def _verdicts(audit: Audit) -> Grid:
     roles = list(dict.fromkeys(share.role for task in audit.tasks for share in task.shares))
-    titles = ["task", "verdict", *(f"{_NAMES[role]} found" for role in roles)]
     rows: list[list[Cell]] = []
     for task in audit.tasks:
         strong = {share.role: share for share in task.shares if share.kind == "any strong"}
-        cells: list[Cell] = []
-        for role in roles:
-            share = strong.get(role)
-            if share is None or not share.of:
-                cells.append(None)
-                continue
-            text = f"{share.affected:,} of {share.of:,} ({100 * share.affected / share.of:.1f} %)"
-            if (span := share.interval) is not None:
-                text += f", {100 * span.low:.1f} to {100 * span.high:.1f} %"
-            cells.append(text)
         verdict = Text(task.verdict, _STYLES[task.verdict])
+        cells = (_share(strong.get(role)) for role in roles)
         rows.append([task_label(task.task), verdict, *cells])
-    columns = [Column(title, right=place > 1) for place, title in enumerate(titles)]
+    columns = columns_of("task", "verdict", *(f">{_NAMES[role]} found" for role in roles))
     return Grid(columns, rows, caption=_CAPTION)
+
+
+def _share(share: Share | None) -> str | None:
+    if share is None or not share.of:
+        return None
+    text = f"{share.affected:,} of {share.of:,} ({100 * share.affected / share.of:.1f} %)"
+    span = share.interval
+    return text if span is None else f"{text}, {100 * span.low:.1f} to {100 * span.high:.1f} %"
 
 
 def _kinds(audit: Audit) -> Grid | None:
     """Counts by kind over all tasks, where anything was found."""
-    counts = Counter((s.kind, s.role) for task in audit.tasks for s in task.shares if s.affected)
     totals = Counter[tuple[str, Role]]()
     for task in audit.tasks:
         for share in task.shares:
             totals[share.kind, share.role] += share.affected
-    kinds = [kind for kind in KINDS if any(one == kind for one, _ in counts)]
+    kinds = [kind for kind in KINDS if any(totals[kind, role] for role in _NAMES)]
     if not kinds:
         return None
-    roles = [role for role in _NAMES if any(one == role for _, one in counts)]
-    rows: list[list[Cell]] = [
-        [kind, *(f"{totals[kind, role]:,}" for role in roles)] for kind in kinds
-    ]
-    columns = [Column("strongest kind", right=False), *(Column(_NAMES[role]) for role in roles)]
-    return Grid(columns, rows)
-
-
-def _short(audit: Audit) -> list[tuple[TaskAudit, Finding]]:
-    return [(task, finding) for task in audit.tasks for finding in task.short]
+    roles = [role for role in _NAMES if any(n for (_, one), n in totals.items() if one == role)]
+    rows = [[kind, *(f"{totals[kind, role]:,}" for role in roles)] for kind in kinds]
+    return Grid(columns_of("strongest kind", *(f">{_NAMES[role]}" for role in roles)), rows)
 
 
 def _findings(
@@ -120,7 +115,6 @@ def _findings(
 
 
 def _effects(effects: Sequence[Effect]) -> Grid:
-    titles = ("task", "system", "raw", "clean", "affected", "queries", "difference", "95 %")
     rows: list[list[Cell]] = []
     for effect in effects:
         low_high = effect.interval
@@ -136,6 +130,37 @@ def _effects(effects: Sequence[Effect]) -> Grid:
                 f"{100 * low_high.low:+.1f} to {100 * low_high.high:+.1f}" if low_high else None,
             ]
         )
-    columns = [Column(title, right=place > 1) for place, title in enumerate(titles)]
+    figures = (">raw", ">clean", ">affected", ">queries", ">difference", ">95 %")
     caption = "raw: all queries; clean: those not affected; difference: affected minus clean"
+    columns = columns_of("task", "system", *figures)
     return Grid(columns, rows, title=f"{effects[0].metric} × 100", caption=caption)
+
+
+def _draw_repeats(audit: SelfAudit, out: Paper, limit: int) -> None:
+    """Counts by kind, within and across tasks, and the first `limit` pairs of each."""
+    out.print(", ".join(map(task_label, audit.tasks)), style="bold")
+    out.print(f"{audit.queries:,} queries, {audit.documents:,} documents")
+    groups: dict[tuple[str, str, str], list[Repeat]] = {}
+    for repeat in audit.repeats:
+        what = "queries" if repeat.role == "query" else "documents"
+        groups.setdefault((repeat.issue, what, repeat.kind), []).append(repeat)
+    if not groups:
+        out.print("Nothing is repeated, and no query names its answer.")
+        return
+    rows: list[list[Cell]] = []
+    for key, repeats in groups.items():
+        across = Counter(repeat.across for repeat in repeats)
+        rows.append([*key, f"{across[False]:,}", f"{across[True]:,}"])
+    out.print(Grid(columns_of("found", "among", "how", ">in a task", ">across tasks"), rows))
+    width = min(out.width, 160) - 4
+    for (issue, what, kind), repeats in groups.items():
+        out.print()
+        out.print(f"{issue}, {what}, {kind} ({len(repeats):,})", style="bold")
+        for repeat in repeats[:limit]:
+            other = f" and {task_label(repeat.other_task)} {repeat.other_role} {repeat.other_id}"
+            only = f" (positive of query {repeat.query} only)" if repeat.query else ""
+            first = f"{task_label(repeat.task)} {repeat.role} {repeat.id}{only}"
+            out.print(first + (other if repeat.other_task else f": {repeat.other_text}"))
+            out.print(f"  {snippet(repeat.text, width)}", style="dim")
+            if kind != "exact" and repeat.other_task:
+                out.print(f"  {snippet(repeat.other_text, width)}", style="dim")

@@ -1,30 +1,53 @@
-"""Comparisons on a terminal: two systems task by task, more as a matrix."""
+"""Comparisons on a terminal: scores by task or as a matrix, queries that moved, protocols."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.text import Text
 
 from r2med.measure.significance import SIGNIFICANT, Difference, Pair
 from r2med.report.table import (
+    Cell,
     Column,
     Grid,
     Paper,
     SystemName,
+    columns_of,
     fitting,
     p_value,
     points,
     print_fitting,
+    signed,
+    snippet,
     task_label,
 )
 from r2med.results.compare import Comparison
+from r2med.results.movement import Movement, QueryMovement
+from r2med.results.protocols import UNKNOWN, ProtocolComparison
 from r2med.tasks.registry import find_suite
+from r2med.tasks.task import Task
+
+#: Columns that the layouts do without, from wide to narrow; the narrow ones also round more.
+_LEFT_OUT = ((), ("n",), ("n", "t"), ("n", "t", "d"))
+_POSITIVES_SHOWN = 5
+_QUERIES_SHOWN = 10
+#: A line this long holds a query in one row of a table, and so much of its text.
+_WIDE, _TEXT = 200, 100
+#: Of a protocol of which no more is known, that is what is said.
+_FEW = 2
+#: Values of settings that nobody made; where all agree on them, they are not listed.
+_UNSET = ("none", "no", "0", "not pinned")
 
 
-def draw(value: Comparison, out: Paper) -> None:
-    """Print a comparison: one table for two systems, a matrix for more."""
-    if len(value.pairs) == 1:
+def draw(value: Comparison | Movement | ProtocolComparison, out: Paper, **settings: Any) -> None:
+    """Print a comparison: one table for two systems, a matrix for more; queries; or protocols."""
+    if isinstance(value, Movement):
+        _draw_movement(value, out, **settings)
+    elif isinstance(value, ProtocolComparison):
+        draw_protocols(value, out, **settings)
+    elif len(value.pairs) == 1:
         _draw_pair(value, value.pairs[0], out)
     else:
         _draw_matrix(value, out)
@@ -42,16 +65,12 @@ def _draw_pair(comparison: Comparison, pair: Pair, out: Paper) -> None:
         out.print(line, style="dim")
 
 
-#: Columns that the layouts do without, from wide to narrow; the narrow ones also round more.
-_LEFT_OUT = ((), ("n",), ("n", "t"), ("n", "t", "d"))
-
-
 def _pair_grid(pair: Pair, metric: str, left_out: Sequence[str]) -> Grid:
     narrow = bool(left_out)
     named: list[tuple[str, Difference, float | None]] = [
         (task_label(each.task), each.difference, each.p_holm) for each in pair.tasks
     ]
-    ends = frozenset([len(named) - 1]) if len(named) > 1 else frozenset[int]()
+    ends = frozenset([len(named) - 1])
     if len(named) > 1:
         named += [("task mean", pair.by_task, None), ("all queries", pair.by_query, None)]
     lines = [
@@ -71,13 +90,11 @@ def _pair_grid(pair: Pair, metric: str, left_out: Sequence[str]) -> Grid:
 def _cells(difference: Difference, p_holm: float | None, *, digits: int) -> dict[str, Text | None]:
     low, high = difference.interval.low, difference.interval.high
     significant = (difference.p_randomisation if p_holm is None else p_holm) < SIGNIFICANT
-    style = ("green" if difference.difference > 0 else "red") if significant else ""
-    gap = f"{100 * difference.difference:+.2f}{'*' if significant else ' '}"
     return {
         "n": Text(str(difference.queries)),
         "A": points(difference.mean_a),
         "B": points(difference.mean_b),
-        "A-B": Text(gap, style),
+        "A-B": _starred(difference.difference, significant),
         "95 %": Text(f"{100 * low:+.{digits}f} {100 * high:+.{digits}f}"),
         "p": _p(difference.p_randomisation),
         "Holm": Text("") if p_holm is None else _p(p_holm),
@@ -85,6 +102,16 @@ def _cells(difference: Difference, p_holm: float | None, *, digits: int) -> dict
         "d": Text(f"{difference.effect:+.2f}"),
         "w/t/l": Text(f"{difference.won}/{difference.tied}/{difference.lost}"),
     }
+
+
+def _starred(difference: float, significant: bool, otherwise: str = "") -> Text:
+    """A difference with its star and colour; others have a style of their own."""
+    style = ("green" if difference > 0 else "red") if significant else otherwise
+    return Text(f"{100 * difference:+.2f}{'*' if significant else ' '}", style)
+
+
+def _p(value: float) -> Text:
+    return Text(p_value(value), "bold" if value < SIGNIFICANT else "")
 
 
 def _legend(pair: Pair, shown: set[str]) -> list[str]:
@@ -116,12 +143,17 @@ def _verdict(pair: Pair) -> str:
 
 def _draw_matrix(comparison: Comparison, out: Paper) -> None:
     """Row minus column, by task mean; a star where Holm's correction over all pairs leaves it."""
-    pairs = comparison.pairs
-    cells, means = _matrix(pairs)
+    cells: dict[tuple[int, int], Text] = {}
+    means: dict[int, float] = {}
+    for pair in comparison.pairs:
+        means[pair.a], means[pair.b] = pair.by_task.mean_a, pair.by_task.mean_b
+        for place, sign in (((pair.a, pair.b), 1), ((pair.b, pair.a), -1)):
+            significant = pair.p_holm < SIGNIFICANT
+            cells[place] = _starred(sign * pair.by_task.difference, significant, "dim")
     places = range(len(comparison.systems))
     numbers = [f"[{place + 1}]" for place in places]
     out.print(f"{comparison.metric} × 100 {_data(comparison)}, row minus column", style="bold")
-    columns = [Column("", right=False), Column("mean"), *map(Column, numbers)]
+    columns = columns_of("", ">mean", *(f">{number}" for number in numbers))
     rows = [
         [
             SystemName(f"{numbers[row]} {comparison.systems[row]}"),
@@ -131,7 +163,7 @@ def _draw_matrix(comparison: Comparison, out: Paper) -> None:
         for row in places
     ]
     print_fitting((Grid(columns, rows, gap=gap) for gap in (2, 1)), out)
-    tasks = comparison.tasks
+    tasks, pairs = comparison.tasks, comparison.pairs
     over = tasks[0] if len(tasks) == 1 else f"task mean over {len(tasks)} tasks"
     out.print(
         f"{over}, {pairs[0].by_query.queries} queries. *: p < {SIGNIFICANT} after Holm's "
@@ -140,22 +172,116 @@ def _draw_matrix(comparison: Comparison, out: Paper) -> None:
     )
 
 
-def _matrix(pairs: Sequence[Pair]) -> tuple[dict[tuple[int, int], Text], dict[int, float]]:
-    cells: dict[tuple[int, int], Text] = {}
-    means: dict[int, float] = {}
-    for pair in pairs:
-        means[pair.a], means[pair.b] = pair.by_task.mean_a, pair.by_task.mean_b
-        significant = pair.p_holm < SIGNIFICANT
-        for place, sign in (((pair.a, pair.b), 1), ((pair.b, pair.a), -1)):
-            value = sign * 100 * pair.by_task.difference
-            style = ("green" if value > 0 else "red") if significant else "dim"
-            cells[place] = Text(f"{value:+.2f}{'*' if significant else ' '}", style)
-    return cells, means
-
-
 def _data(comparison: Comparison) -> str:
     return f"on {find_suite(comparison.suite).title}" if comparison.suite else "on your data"
 
 
-def _p(value: float) -> Text:
-    return Text(p_value(value), "bold" if value < SIGNIFICANT else "")
+def _draw_movement(movement: Movement, out: Paper, *, limit: int = _QUERIES_SHOWN) -> None:
+    """A count per task, and the first `limit` queries that moved at all, with snippets."""
+    tasks = movement.tasks
+    out.print(f"A = {movement.a}\nB = {movement.b}", style="bold")
+    out.print(f"{movement.metric} × 100, A minus B")
+    counted = [(task_label(name), own) for name, own in tasks.items()]
+    if len(tasks) > 1:
+        counted.append(("all", movement))
+    rows = [[name, str(len(own.queries)), *map(str, own.counts)] for name, own in counted]
+    columns = columns_of("task", ">queries", ">A won", ">tied", ">A lost")
+    out.print(Grid(columns, rows, ends=frozenset([len(tasks) - 1])))
+    shown = movement.moved[:limit]
+    if out.width >= _WIDE:
+        out.print(_moved_grid(shown, several=len(tasks) > 1))
+    else:
+        for query in shown:
+            out.print()
+            _draw_query(query, out, several=len(tasks) > 1)
+    left = len(movement.moved) - limit
+    if left > 0:
+        out.print(f"{left} more queries moved; --limit shows more, --json all.", style="dim")
+
+
+def _moved_grid(queries: tuple[QueryMovement, ...], *, several: bool) -> Grid:
+    rows: list[list[Cell]] = [
+        [
+            *([task_label(query.task.name)] if several else []),
+            query.query_id,
+            snippet(query.text, _TEXT),
+            points(query.score_a),
+            points(query.score_b),
+            signed(query.difference),
+        ]
+        for query in queries
+    ]
+    columns = columns_of(*(["task"] if several else []), "query", "asked", ">A", ">B", ">A-B")
+    return Grid(columns, rows, title="The queries that moved most")
+
+
+def _draw_query(query: QueryMovement, out: Paper, *, several: bool) -> None:
+    task = query.task
+    of = f" of {task_label(task.name)}" if several else ""
+    head = (
+        f"query {snippet(query.query_id, 30)}{of}: A {100 * query.score_a:.2f}, "
+        f"B {100 * query.score_b:.2f} ({100 * query.difference:+.2f})"
+    )
+    out.print(Text(head, style="green" if query.difference > 0 else "red"))
+    lines = [("asked", query.text)]
+    for shift in query.positives[:_POSITIVES_SHOWN]:
+        ranks = f"wanted A {shift.rank_a or '–'} | B {shift.rank_b or '–'}"
+        lines.append((ranks, _document(task, shift.document_id)))
+    left = len(query.positives) - _POSITIVES_SHOWN
+    if left > 0:
+        lines.append(("", f"and {left} more positives"))
+    positives = {shift.document_id for shift in query.positives}
+    for name, first in (("A", query.first_a), ("B", query.first_b)):
+        if first is not None and first not in positives:
+            lines.append((f"{name} first", _document(task, first)))
+    for label, text in lines:
+        start = f"  {label:<18} "
+        out.print(start + snippet(text, out.width - len(start)))
+
+
+def _document(task: Task, document_id: str) -> str:
+    try:
+        return f"{document_id}: {task.document(document_id)}"
+    except KeyError:
+        return f"{document_id}: (not in the corpus)"
+
+
+def draw_protocols(
+    compared: ProtocolComparison, out: Paper, *, title: str = "protocols, field by field"
+) -> None:
+    """Print a row per field that differs, then what is equal and what is unknown."""
+    out.print(title, style="bold")
+    names = [Column(SystemName(name), right=False) for name in compared.names]
+    rows: list[list[Cell]] = [
+        [_field(field), *map(_value, values)] for field, values in compared.fields.items()
+    ]
+    if rows:
+        out.print(Grid([Column("field", right=False), *names], rows))
+    else:
+        out.print("No known setting differs.")
+    equal = [
+        f"{_field(field)}: {value}"
+        for field, value in compared.equal.items()
+        if value not in _UNSET
+    ]
+    if equal:
+        out.print(f"Equal where known. {'; '.join(equal)}.", style="dim")
+    for name, fields in compared.unknown.items():
+        known = [field for field in (*compared.fields, *compared.equal) if field not in fields]
+        some = ", ".join(map(_field, fields))
+        what = some if len(known) > _FEW else f"everything but {', '.join(map(_field, known))}"
+        if fields:
+            out.print(f"Unknown of {name}: {what.removesuffix(' but ')}.")
+    for text in compared.unverified:
+        out.print(f"Not verified of {text}.")
+    for name, works in zip(compared.names, compared.beside, strict=False):
+        beside = "; ".join(works) or "no printed figure: none is known to have this protocol"
+        out.print(f"{name} may be set beside {beside}.", style="dim")
+
+
+def _field(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _value(text: str) -> Cell:
+    return Text(text, style="yellow") if text == UNKNOWN else SystemName(text)

@@ -1,5 +1,7 @@
 """The door to the terminal: answers go to standard output, notices and progress to standard error.
 
+Evaluations called from Python show how far they are where somebody looks: terminal or notebook.
+
 Ids, names, model answers and server errors come from strangers. Everything printed passes here,
 where characters that steer a terminal or turn the direction of text become visible ones.
 """
@@ -10,8 +12,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
-from types import TracebackType
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -28,7 +32,9 @@ from rich.progress import (
 from rich.segment import Segment
 
 if TYPE_CHECKING:
+    from r2med.results.record import Result
     from r2med.retrieve.conditions import Progress as Work
+    from r2med.retrieve.conditions import Tell
 
 #: Width in a pipe or file, where no terminal tells one.
 PLAIN_WIDTH = 80
@@ -94,6 +100,18 @@ def echo_json(value: Any) -> None:
     print(json.dumps(value, indent=2), flush=True)
 
 
+def answer(value: Any, *parts: Any, as_json: bool) -> None:
+    """Print a value as JSON, or what shows it to a reader: lines as they are, tables to fit."""
+    if as_json:
+        echo_json(value)
+        return
+    for part in parts:
+        if isinstance(part, str):
+            echo(part)
+        else:
+            console().print(part)
+
+
 def agreed(question: str) -> bool:
     """Ask whoever is at the terminal; nobody there means no."""
     print(f"{visible(question)} [y/N] ", end="", file=sys.stderr, flush=True)
@@ -139,12 +157,7 @@ class DownloadBar:
         self._bars.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bars.stop()
 
     def begin(self, label: str, total: int) -> None:
@@ -155,6 +168,67 @@ class DownloadBar:
         """Move the line of the current file."""
         if self._line is not None:
             self._bars.advance(self._line, count)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Where results, work and notes are shown."""
+
+    tell: Tell
+    work: Callable[[Work], None]
+    step: Callable[[Result], None]
+
+    def results(self, results: Iterator[Result]) -> Iterator[Result]:
+        """The same results, each shown as a step."""
+        for result in results:
+            self.step(result)
+            yield result
+
+
+def is_watched() -> bool:
+    """Whether standard error is a terminal, or this is a notebook."""
+    return _notebook() or bool(sys.stderr and sys.stderr.isatty())
+
+
+@contextmanager
+def watch(total: int) -> Iterator[Watch]:
+    """A bar in a terminal, one line of text in a notebook; both go when the work is done."""
+    if _notebook():
+        yield from _line(total)
+        return
+    with progress() as bar:
+        line = bar.add_task("evaluating", total=total)
+
+        def step(result: Result) -> None:
+            bar.update(line, advance=1, description=f"{result.task} · {result.name}")
+
+        yield Watch(notice, work_line(bar), step)
+
+
+def _line(total: int) -> Iterator[Watch]:
+    display = import_module("IPython.display").display
+    shown: Any = display({"text/plain": ""}, raw=True, display_id=True)
+    done: list[str] = []
+
+    def write(text: str) -> None:
+        shown.update({"text/plain": visible(text)}, raw=True)
+
+    def step(result: Result) -> None:
+        done.append(result.task)
+        write(f"{len(done)} of {total}: {result.task} · {result.name}")
+
+    def work(state: Work) -> None:
+        write(f"{len(done)} of {total}: {state.what} {state.done:,} of {state.total:,}")
+
+    yield Watch(notice, work, step)
+    write("")
+
+
+def _notebook() -> bool:
+    """Whether a Jupyter kernel runs this; a terminal with IPython is a terminal."""
+    shell = sys.modules.get("IPython")
+    running = shell.get_ipython() if shell else None
+    return type(running).__name__ == "ZMQInteractiveShell"
 
 
 def _bars(*columns: Any) -> Progress:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from r2med.report.console import visible
-from r2med.report.table import Column, Grid, Paper, percent, plural, snippet
+from r2med.report.table import Column, Grid, Paper, columns_of, percent, plural, snippet
 from r2med.results.diagnosis.causes import CAUSES, TOP
 from r2med.results.diagnosis.findings import (
     Diagnosis,
@@ -27,8 +27,8 @@ from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
     from r2med.engine.explain import Change, Explained
-    from r2med.expand.agents import Step, Trace
-    from r2med.expand.answers import Sample
+    from r2med.expand.agents import Trace
+    from r2med.expand.combining import Expanded
 
 _QUERIES_SHOWN = 20
 _RANKS_SHOWN = 5
@@ -59,15 +59,15 @@ def draw(
 ) -> None:
     """Every task with its causes and worst queries, then slices; or one query's page."""
     if not isinstance(value, Diagnosis):
-        draw_query(value, out, full=full)
+        _draw_query(value, out, full=full)
         return
     for place, task in enumerate(value.tasks):
         if place:
             out.print()
         _draw_task(task, out, limit)
-    if found := value.slices:
+    if value.slices:
         out.print()
-        out.print(_slices(found, value.tasks[0].metric))
+        out.print(_slices(value.slices, value.tasks[0].metric))
 
 
 def _draw_task(task: TaskDiagnosis, out: Paper, limit: int) -> None:
@@ -109,12 +109,11 @@ def _summary(task: TaskDiagnosis) -> list[str]:
 
 
 def _causes(task: TaskDiagnosis) -> Grid:
-    columns = [Column("cause", right=False), Column("missed"), Column("that is", right=False)]
     rows = [
         [CAUSES[name].title, str(count), CAUSES[name].meaning]
         for name, count in sorted(task.causes.items(), key=lambda pair: -pair[1])
     ]
-    return Grid(columns, rows)
+    return Grid(columns_of("cause", ">missed", "that is"), rows)
 
 
 def _queries(task: TaskDiagnosis, width: int, limit: int) -> Grid:
@@ -122,7 +121,15 @@ def _queries(task: TaskDiagnosis, width: int, limit: int) -> Grid:
     worst = sorted(task.queries, key=lambda query: query.score)
     shown = worst[:limit]
     titles = ["query", task.metric, "positives at", "cause"]
-    cells = [_query_cells(query) for query in shown]
+    cells = [
+        [
+            snippet(query.query_id, 16),
+            f"{100 * query.score:.2f}",
+            _ranks(query),
+            CAUSES[query.cause].title if query.cause else "all found",
+        ]
+        for query in shown
+    ]
     taken = sum(
         max([len(title), *(Text(row[place]).cell_len for row in cells)]) + 2
         for place, title in enumerate(titles)
@@ -137,22 +144,17 @@ def _queries(task: TaskDiagnosis, width: int, limit: int) -> Grid:
     return Grid(columns, cells, caption=caption)
 
 
-def _query_cells(query: QueryFinding) -> list[str]:
-    cause = CAUSES[query.cause].title if query.cause else "all found"
-    return [snippet(query.query_id, 16), f"{100 * query.score:.2f}", ranks(query), cause]
-
-
-def ranks(query: QueryFinding) -> str:
+def _ranks(query: QueryFinding) -> str:
     """The ranks of a query's positives; a dash is below the list."""
     places = [str(each.rank) if each.rank else "–" for each in query.positives]
     more = len(places) - _RANKS_SHOWN
     return " ".join(places[:_RANKS_SHOWN]) + (f" +{more}" if more > 0 else "")
 
 
-def _slices(found: Sequence[Slice], metric: str) -> Grid:
+def _slices(slices: Sequence[Slice], metric: str) -> Grid:
     rows, ends = [], []
-    for place, each in enumerate(found):
-        first = place == 0 or found[place - 1].by != each.by
+    for place, each in enumerate(slices):
+        first = place == 0 or slices[place - 1].by != each.by
         if first and place:
             ends.append(place - 1)
         interval = each.interval
@@ -166,12 +168,11 @@ def _slices(found: Sequence[Slice], metric: str) -> Grid:
                 f"{100 * each.hit:.0f}",
             ]
         )
-    names = ["slice", "", "queries", metric, "95 %", f"hit@{TOP}"]
-    columns = [Column(name, right=place > 1) for place, name in enumerate(names)]
+    columns = columns_of("slice", "", ">queries", f">{metric}", ">95 %", f">hit@{TOP}")
     return Grid(columns, rows, ends=frozenset(ends), caption="all values × 100")
 
 
-def draw_query(page: Explained, out: Paper, *, full: bool = False) -> None:
+def _draw_query(page: Explained, out: Paper, *, full: bool = False) -> None:
     """The whole story of one query; long texts are cut unless `full`."""
     diagnosis, query, task = page.diagnosis, page.query, page.task
     title = f"{diagnosis.task} · query {snippet(query.query_id, 30)} · {diagnosis.system}"
@@ -182,7 +183,7 @@ def draw_query(page: Explained, out: Paper, *, full: bool = False) -> None:
         out.print(f"asked for: {query.answer}{of}")
     out.print(f"{diagnosis.metric} × 100 = {100 * query.score:.2f}, {query.outcome}")
     if page.expanded is not None:
-        _draw_generations(page, out, full)
+        _draw_generations(page, page.expanded, out, full)
     out.print("\npositives", style="bold")
     for positive in query.positives:
         _draw_positive(query, positive, page, out)
@@ -192,9 +193,7 @@ def draw_query(page: Explained, out: Paper, *, full: bool = False) -> None:
     _draw_open(diagnosis, out)
 
 
-def _draw_generations(page: Explained, out: Paper, full: bool) -> None:
-    expanded = page.expanded
-    assert expanded is not None
+def _draw_generations(page: Explained, expanded: Expanded, out: Paper, full: bool) -> None:
     method = page.diagnosis.system.partition(" | ")[0]
     if page.prompt is not None:
         out.print("\nprompt, as it was sent", style="bold")
@@ -208,18 +207,14 @@ def _draw_generations(page: Explained, out: Paper, full: bool) -> None:
         if number <= len(expanded.traces):
             _draw_trace(expanded.traces[number - 1], out, full)
         else:
-            _draw_sample(sample, out, full)
+            if full and sample.raw.strip() != sample.answer.strip():
+                _indented("as the model wrote it:", out, style="dim")
+                _indented(sample.raw.strip(), out)
+                _indented("the answer in it:", out, style="dim")
+            _indented(_cut(sample.answer.strip(), full), out)
         if sample.outcome != "ok":
             unused = "" if sample.useful else ": not searched with"
             _indented(f"({sample.outcome}{unused})", out, style="yellow")
-
-
-def _draw_sample(sample: Sample, out: Paper, full: bool) -> None:
-    if full and sample.raw.strip() != sample.answer.strip():
-        _indented("as the model wrote it:", out, style="dim")
-        _indented(sample.raw.strip(), out)
-        _indented("the answer in it:", out, style="dim")
-    _indented(_cut(sample.answer.strip(), full), out)
 
 
 def _draw_trace(trace: Trace, out: Paper, full: bool) -> None:
@@ -228,20 +223,15 @@ def _draw_trace(trace: Trace, out: Paper, full: bool) -> None:
     table.add_column(style="bold", width=8)
     table.add_column(ratio=1)
     for number, step in enumerate(trace.steps, start=1):
-        table.add_row(str(number), VERBS[step.kind], _step(step, full))
+        text = _cut(step.text.strip(), full)
+        if step.kind == "passages" and not full:
+            text = ", ".join(step.documents) or "nothing was found"
+        table.add_row(str(number), VERBS[step.kind], Text(text))
     out.print(table)
-    searches = len(trace.searches)
-    line = f"{searches} {'search' if searches == 1 else 'searches'}, {trace.tokens:,} new tokens; "
-    line += f"stopped because {STOPS[trace.stop]}"
-    if trace.malformed:
-        line += f"; {trace.malformed} unreadable turns"
-    _indented(f"{line}.", out, style="dim")
-
-
-def _step(step: Step, full: bool) -> Text:
-    if step.kind == "passages" and not full:
-        return Text(", ".join(step.documents) or "nothing was found")
-    return Text(_cut(step.text.strip(), full))
+    searches = plural(len(trace.searches), "search", "searches")
+    unreadable = f"; {trace.malformed} unreadable turns" if trace.malformed else ""
+    stopped = f"stopped because {STOPS[trace.stop]}{unreadable}."
+    _indented(f"{searches}, {trace.tokens:,} new tokens; {stopped}", out, style="dim")
 
 
 def _cut(text: str, full: bool) -> str:
@@ -317,71 +307,37 @@ def _indented(text: str, out: Paper, style: str = "") -> None:
 
 def evidence(query: QueryFinding, positive: PositiveFinding) -> str:
     """The numbers behind a positive's cause, as a sentence a reader can check."""
-    return _SENTENCES.get(positive.cause or "", _sharing)(query, positive)
-
-
-def _sharing(query: QueryFinding, positive: PositiveFinding) -> str:
-    return (
-        f"holds {positive.shared_terms} of {query.terms} query terms, "
-        f"{percent(positive.coverage)} by weight"
+    shares = ("coverage", "as_well", "top_coverage", "subject", "likeness")
+    return _EVIDENCE.get(positive.cause or "", _SHARING).format(
+        query=query,
+        positive=positive,
+        now="not in the list" if positive.rank is None else f"{positive.rank} now",
+        query_words=plural(query.words, "word"),
+        words=plural(positive.words, "word"),
+        **{name: percent(getattr(positive, name)) for name in shares},
     )
 
 
-def _few(query: QueryFinding, positive: PositiveFinding) -> str:
-    return (
-        f"{_sharing(query, positive)}; {percent(positive.as_well)} of the corpus hold as much, "
-        f"the wrong documents of the top {TOP} hold {percent(positive.top_coverage)}"
-    )
-
-
-def _outranked(query: QueryFinding, positive: PositiveFinding) -> str:
-    return (
-        f"{_sharing(query, positive)}; the wrong documents of the top {TOP} hold "
-        f"{percent(positive.top_coverage)}"
-    )
-
-
-def _surface(query: QueryFinding, positive: PositiveFinding) -> str:
-    return (
-        f"{_outranked(query, positive)} (most: {positive.witness}) but at most "
-        f"{percent(positive.subject)} of its key terms"
-    )
-
-
-def _subject(query: QueryFinding, positive: PositiveFinding) -> str:
-    return (
-        f"{positive.witness} in the top {TOP} holds {percent(positive.subject)} of its key terms, "
-        "none of which is in the query"
-    )
-
-
-def _twin(query: QueryFinding, positive: PositiveFinding) -> str:
-    return (
-        f"{positive.witness} in the top {TOP} has {percent(positive.likeness)} of its terms "
-        "and is not judged"
-    )
-
-
-def _demoted(query: QueryFinding, positive: PositiveFinding) -> str:
-    now = "not in the list" if positive.rank is None else f"{positive.rank} now"
-    return f"rank {positive.first_stage_rank} in the first stage alone, {now}"
-
-
-_Sentence = Callable[[QueryFinding, PositiveFinding], str]
-_SENTENCES: Mapping[str, _Sentence] = {
-    "not-in-corpus": lambda query, positive: "the corpus does not hold it",
-    "twin-retrieved": _twin,
-    "not-offered": lambda query, positive: "not among the documents given to the reranker",
-    "demoted": _demoted,
-    "query-cut": lambda query, positive: (
-        f"the query has {plural(query.words, 'word')}, more than the encoder reads tokens"
+_SHARING = "holds {positive.shared_terms} of {query.terms} query terms, {coverage} by weight"
+_WRONG = f"the wrong documents of the top {TOP} hold {{top_coverage}}"
+_EVIDENCE = {
+    "not-in-corpus": "the corpus does not hold it",
+    "twin-retrieved": (
+        f"{{positive.witness}} in the top {TOP} has {{likeness}} of its terms and is not judged"
     ),
-    "document-cut": lambda query, positive: (
-        f"it has {plural(positive.words, 'word')}; at most {positive.limit} tokens of it are read"
+    "not-offered": "not among the documents given to the reranker",
+    "demoted": "rank {positive.first_stage_rank} in the first stage alone, {now}",
+    "query-cut": "the query has {query_words}, more than the encoder reads tokens",
+    "document-cut": "it has {words}; at most {positive.limit} tokens of it are read",
+    "same-source": "{positive.witness} is of the same source",
+    "same-subject": (
+        f"{{positive.witness}} in the top {TOP} holds {{subject}} of its key terms, none of which "
+        "is in the query"
     ),
-    "same-source": lambda query, positive: f"{positive.witness} is of the same source",
-    "same-subject": _subject,
-    "few-shared-terms": _few,
-    "surface-match": _surface,
-    "outranked": _outranked,
+    "few-shared-terms": f"{_SHARING}; {{as_well}} of the corpus hold as much, {_WRONG}",
+    "surface-match": (
+        f"{_SHARING}; {_WRONG} (most: {{positive.witness}}) but at most {{subject}} of its key "
+        "terms"
+    ),
+    "outranked": f"{_SHARING}; {_WRONG}",
 }

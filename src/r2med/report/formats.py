@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from html import escape
 from importlib import import_module
+from itertools import repeat
 from typing import Any, Literal
 
 from rich.text import Text
@@ -65,38 +66,24 @@ class Page:
 
     def to_markdown(self) -> str:
         """Paragraphs and pipe tables; every character of a text stands for itself."""
-        blocks: list[str] = []
-        for part in self._parts:
-            if isinstance(part, Text):
-                text = "  \n".join(map(_markdown, part.plain.splitlines()))
-                blocks.append(f"**{text}**" if _is_bold(part) else text)
-                continue
-            blocks += [f"**{_markdown(part.title)}**"] if part.title else []
-            blocks.append("\n".join(_markdown_lines(part)))
-            blocks += [_markdown(part.caption)] if part.caption else []
-        return "\n\n".join(blocks)
+        return "\n\n".join(self._blocks(_markdown_paragraph, _markdown_table))
 
     def to_html(self) -> str:
         """Paragraphs and tables for a notebook; every character of a text stands for itself."""
-        blocks: list[str] = []
+        return "".join(self._blocks(_html_paragraph, _html_table))
+
+    def _blocks(
+        self, paragraph: Callable[[Text], str], table: Callable[[Grid], str]
+    ) -> Iterator[str]:
         for part in self._parts:
             if isinstance(part, Text):
-                text = "<br>".join(map(_html, part.plain.splitlines()))
-                blocks.append(f"<p><b>{text}</b></p>" if _is_bold(part) else f"<p>{text}</p>")
+                yield paragraph(part)
                 continue
-            blocks += [f"<p><b>{_html(part.title)}</b></p>"] if part.title else []
-            heads = [_html_cell(column.title, "th", column.right) for column in part.columns]
-            rows = [
-                "".join(
-                    _html_cell(cell, "td", column.right)
-                    for cell, column in zip(row, part.columns, strict=True)
-                )
-                for row in _whole(part)
-            ]
-            lines = "".join(f"<tr>{cells}</tr>" for cells in ("".join(heads), *rows))
-            blocks.append(f"<table>{lines}</table>")
-            blocks += [f"<p>{_html(part.caption)}</p>"] if part.caption else []
-        return "".join(blocks)
+            if part.title:
+                yield paragraph(Text(part.title, "bold"))
+            yield table(part)
+            if part.caption:
+                yield paragraph(Text(part.caption))
 
     def to_latex(self) -> str:
         """One `table` per grid: texts under a heading are its caption, later ones its notes."""
@@ -137,11 +124,16 @@ def _whole(grid: Grid) -> Iterator[list[Cell]]:
         yield [*row, *[""] * (len(grid.columns) - len(row))]
 
 
-def _markdown_lines(grid: Grid) -> Iterator[str]:
+def _markdown_paragraph(text: Text) -> str:
+    written = "  \n".join(map(_markdown, text.plain.splitlines()))
+    return f"**{written}**" if _is_bold(text) else written
+
+
+def _markdown_table(grid: Grid) -> str:
     titles = [_markdown_cell(column.title) for column in grid.columns]
     sides = ["---:" if column.right else "---" for column in grid.columns]
-    for cells in (titles, sides, *(map(_markdown_cell, row) for row in _whole(grid))):
-        yield f"| {' | '.join(cells)} |"
+    rows = [titles, sides, *(map(_markdown_cell, row) for row in _whole(grid))]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
 def _markdown_cell(cell: Cell) -> str:
@@ -156,11 +148,24 @@ def _markdown(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|~])|(?<=^)([#])", r"\\\1\2", flat)
 
 
+def _html_paragraph(text: Text) -> str:
+    written = "<br>".join(map(_html, text.plain.splitlines()))
+    return f"<p><b>{written}</b></p>" if _is_bold(text) else f"<p>{written}</p>"
+
+
+def _html_table(grid: Grid) -> str:
+    rights = [column.right for column in grid.columns]
+    heads = map(_html_cell, [column.title for column in grid.columns], rights, repeat("th"))
+    rows = ["".join(map(_html_cell, row, rights)) for row in _whole(grid)]
+    lines = "".join(f"<tr>{cells}</tr>" for cells in ("".join(heads), *rows))
+    return f"<table>{lines}</table>"
+
+
 def _html(text: str) -> str:
     return escape(visible(text))
 
 
-def _html_cell(cell: Cell, tag: str, right: bool) -> str:
+def _html_cell(cell: Cell, right: bool, tag: str = "td") -> str:
     text = _html(_plain(cell).strip())
     bold = isinstance(cell, Text) and _is_bold(cell)
     side = "right" if right else "left"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich.text import Text
 
 from r2med.measure.significance import SIGNIFICANT
-from r2med.report.protocols import draw as draw_protocols
+from r2med.report.comparison import draw_protocols
 from r2med.report.table import (
     Cell,
     Column,
@@ -16,6 +16,7 @@ from r2med.report.table import (
     Paper,
     SystemName,
     dollars,
+    plural,
     points,
     print_fitting,
     signed,
@@ -41,24 +42,15 @@ _CACHED = "*: partly from a cache; answers of language models as recorded with t
 _FAMILIES_SHOWN = "Q&A, evidence, case: task means by family; wider output shows the tasks."
 
 
-@dataclass(frozen=True)
-class _Column:
-    """A column and how a row fills it."""
-
-    title: str
-    cell: Callable[[Standing], Cell]
-    right: bool = True
-    best: bool = False
-
-
-_Layout = tuple[list[_Column], int, int, str | None]
+_Layout = tuple[list[Column], int, int, str | None]
 """Columns, digits of what stands before them, the spaces between them, and what a reader should
 know of this layout."""
 
 
 def draw(board: Leaderboard, out: Paper, *, cost: bool = False) -> None:
     """Print the board and its legend; `cost` shows seconds, tokens and money instead of tasks."""
-    marks = _footnotes(board.shown)
+    noted = dict.fromkeys(mark for row in board.shown for mark in row.marks)
+    marks = {mark: number for number, mark in enumerate(noted, start=1)}
     out.print(f"{board.suite.title} leaderboard · {board.metric} × 100", style="bold")
     among = f"; {len(board.rows)} of {len(board.rows) + board.hidden} rows, ranks among all"
     out.print(f"ranked by the {board.mean_title}{among if board.hidden else ''}")
@@ -88,15 +80,13 @@ def _draw_figures(row: Standing, board: Leaderboard, out: Paper) -> None:
         return
     out.print()
     count = row.spread.figures if row.spread else 1
-    out.print(f"{row.system}: {count} figure{'s' if count > 1 else ''}", style="bold")
+    out.print(f"{row.system}: {plural(count, 'figure')}", style="bold")
     columns = [
-        _Column("printed in", _cited, right=False),
-        _Column("date", lambda each: each.date or None, right=False),
-        _Column("mean", lambda each: points(each.mean)),
+        Column("printed in", right=False, cell=_cited),
+        Column("date", right=False, cell=lambda each: each.date or None),
+        Column("mean", cell=lambda each: points(each.mean)),
     ]
-    tasks = [
-        replace(_task_column(task.name, _short(task.source), 2), best=False) for task in board.tasks
-    ]
+    tasks = [replace(column, best=False) for column in _task_columns(board, 2)]
     every = (row, *row.others)
     layouts = ([*columns, *tasks], columns)
     print_fitting((_grid(every, layout, 1, None) for layout in layouts), out)
@@ -111,10 +101,9 @@ def _cited(row: Standing) -> SystemName:
 
 def _layouts(board: Leaderboard) -> Iterator[_Layout]:
     """Tasks by name, by short name, with one digit, then families, then only the mean."""
-    yield [_task_column(task.name, task.name, 2) for task in board.tasks], 2, 2, None
+    yield _task_columns(board, 2, short=False), 2, 2, None
     for digits, gap in ((2, 2), (2, 1), (1, 1)):
-        columns = [_task_column(task.name, _short(task.source), digits) for task in board.tasks]
-        yield columns, digits, gap, None
+        yield _task_columns(board, digits), digits, gap, None
     families = dict.fromkeys(task.family for task in board.tasks)
     if len(families) > 1:
         columns = [_family_column(family) for family in families]
@@ -123,55 +112,61 @@ def _layouts(board: Leaderboard) -> Iterator[_Layout]:
     yield [], 1, 1, None
 
 
-def _short(source: str) -> str:
-    return SHORT_NAMES.get(source, source)
+def _task_columns(board: Leaderboard, digits: int, *, short: bool = True) -> list[Column]:
+    def column(name: str, title: str) -> Column:
+        return Column(title, best=True, cell=lambda row: points(row.values.get(name), digits))
+
+    return [
+        column(task.name, SHORT_NAMES.get(task.source, task.source) if short else task.name)
+        for task in board.tasks
+    ]
+
+
+def _family_column(family: str) -> Column:
+    title = _FAMILY_NAMES.get(family, family)
+    return Column(title, best=True, cell=lambda row: points(row.aggregates.families[family]))
 
 
 def _cost_layouts() -> Iterator[_Layout]:
     columns = [
-        _Column("index s", lambda row: f"{row.cost.index_seconds:,.1f}" if row.cost else None),
-        _Column("ms/query", _milliseconds),
-        _Column("tokens/query", _tokens),
-        _Column("money", _money),
+        Column("index s", cell=lambda row: f"{row.cost.index_seconds:,.1f}" if row.cost else None),
+        Column("ms/query", cell=_milliseconds),
+        Column("tokens/query", cell=_tokens),
+        Column("money", cell=_money),
     ]
     yield columns, 2, 2, _CACHED
     yield columns, 1, 1, _CACHED
 
 
-def _leading(board: Leaderboard, marks: dict[str, int], digits: int) -> list[_Column]:
+def _leading(board: Leaderboard, marks: dict[str, int], digits: int) -> list[Column]:
     """Rank, name, origin and mean; further columns where any row has something for them."""
-    columns = [
-        _Column("#", lambda row: str(row.rank) if row.rank else None),
-        _Column("system", lambda row: _name(row, marks), right=False),
-        _Column("from", _origin, right=False),
-        _Column("mean", lambda row: points(row.mean), best=True),
+    optional = {
+        "clean": Column("rest", cell=lambda row: points(row.clean, digits) or ""),
+        "spread": Column("span", cell=_span),
+        "interval": Column("±", cell=_half_width),
+        "letters": Column("≈", cell=lambda row: row.letters),
+        "ties": Column("tie bounds", cell=_bounds),
+        "gain": Column("Δ", cell=lambda row: _gain(row, digits)),
+    }
+    return [
+        Column("#", cell=lambda row: str(row.rank) if row.rank else None),
+        Column("system", right=False, cell=lambda row: _name(row, marks)),
+        Column("from", right=False, cell=_origin),
+        Column("mean", best=True, cell=lambda row: points(row.mean)),
+        *(
+            column
+            for name, column in optional.items()
+            if any(getattr(row, name) not in (None, "") for row in board.shown)
+        ),
     ]
-    if any(row.clean is not None for row in board.shown):
-        columns.append(_Column("rest", lambda row: points(row.clean, digits) or ""))
-    if any(row.spread for row in board.shown):
-        columns.append(_Column("span", _span))
-    if any(row.interval for row in board.shown):
-        columns.append(_Column("±", _half_width))
-    if any(row.letters for row in board.shown):
-        columns.append(_Column("≈", lambda row: row.letters))
-    if any(row.ties for row in board.shown):
-        columns.append(_Column("tie bounds", _bounds))
-    if any(row.gain is not None for row in board.shown):
-        columns.append(_Column("Δ", lambda row: _gain(row, digits)))
-    return columns
 
 
 def _grid(
-    rows: Sequence[Standing], columns: Sequence[_Column], gap: int, caption: str | None
+    rows: Sequence[Standing], columns: Sequence[Column], gap: int, caption: str | None
 ) -> Grid:
     ranked = sum(row.mean is not None for row in rows)
-    return Grid(
-        [Column(each.title, each.right, best=each.best) for each in columns],
-        [[column.cell(row) for column in columns] for row in rows],
-        gap=gap,
-        ends=frozenset([ranked - 1]) if ranked < len(rows) else frozenset(),
-        caption=caption,
-    )
+    ends = frozenset([ranked - 1]) if ranked < len(rows) else frozenset[int]()
+    return Grid.of(columns, rows, gap=gap, ends=ends, caption=caption)
 
 
 def _legend(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
@@ -198,7 +193,8 @@ def _legend(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
             "`--without-flagged` ranks all on the others; who declares nothing is not cleared."
         )
     if any(row.origin == "measured" for row in board.rows):
-        half = "; ±: half the 95 % interval over queries" if any(_doubts(board)) else ""
+        doubted = any(row.interval is not None for row in board.rows)
+        half = "; ±: half the 95 % interval over queries" if doubted else ""
         yield f"here: stored results of yours{half}."
     if board.separation is not None:
         tested = board.separation
@@ -225,15 +221,6 @@ def _works(board: Leaderboard) -> list[str]:
     ]
 
 
-def _doubts(board: Leaderboard) -> Iterator[bool]:
-    return (row.interval is not None for row in board.rows)
-
-
-def _footnotes(rows: Sequence[Standing]) -> dict[str, int]:
-    marks = dict.fromkeys(mark for row in rows for mark in row.marks)
-    return {mark: number for number, mark in enumerate(marks, start=1)}
-
-
 def _nothing(board: Leaderboard) -> str:
     if board.suite.name == "demo":
         return (
@@ -243,15 +230,6 @@ def _nothing(board: Leaderboard) -> str:
     if board.suite.name == LOCAL:
         return "No result on data of your own is stored. Try: r2med eval bm25 --task FOLDER"
     return f"No published or stored system has {board.metric} here."
-
-
-def _task_column(task: str, title: str, digits: int) -> _Column:
-    return _Column(title, lambda row: points(row.values.get(task), digits), best=True)
-
-
-def _family_column(family: str) -> _Column:
-    title = _FAMILY_NAMES.get(family, family)
-    return _Column(title, lambda row: points(row.aggregates.families[family]), best=True)
 
 
 def _name(row: Standing, marks: dict[str, int]) -> SystemName:

@@ -64,13 +64,41 @@ def data_rows(data: DataProfile) -> list[tuple[str, str]]:
     ]
 
 
-def figure(name: str, value: float | None) -> str:
+def subset_figures(profile: Profile) -> Iterator[tuple[Role, bool, Mapping[str, float]]]:
+    """The figures of each candidate subset, measured ones and then, marked, published ones."""
+    for role in ROLES:
+        measured, published = profile.of(role), profile.published.get(role)
+        if measured is not None:
+            yield role, False, measured.figures()
+        if published:
+            known = {name: key for name, key in PUBLISHED_NAMES.items() if key in published}
+            yield role, True, {name: float(published[key]) for name, key in known.items()}
+
+
+def figure_rows(columns: Sequence[Mapping[str, float]]) -> list[tuple[str, ...]]:
+    """One row per figure of any column."""
+    names = dict.fromkeys(name for column in columns for name in column)
+    return [(name, *(_figure(name, column.get(name)) for column in columns)) for name in names]
+
+
+def _figure(name: str, value: float | None) -> str:
     """A figure of a profile: a count as it is, a score times 100, "-" where unknown."""
     if value is None:
         return "-"
     if name.startswith(("candidates", "safeguard")):
         return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
     return f"{100 * value:.2f}"
+
+
+def group_scores(profiles: Sequence[Profile]) -> tuple[Mapping[Role, float], ...]:
+    """The nDCG@10 of each subset: weighted by queries, the mean of tasks, and both as published."""
+    means, published = group_means(profiles), published_means(profiles)
+    return (
+        {mean.role: mean.ndcg_10_query_weighted for mean in means},
+        {mean.role: mean.ndcg_10_task_mean for mean in means},
+        {role: pair[0] for role, pair in published.items()},
+        {role: pair[1] for role, pair in published.items()},
+    )
 
 
 def profile_tables(profile: Profile) -> Iterator[RenderableType]:
@@ -96,23 +124,22 @@ def group_tables(profiles: Sequence[Profile], title: str) -> Iterator[Renderable
         measured = {row.role: row.ndcg_10 for row in one.retrieval}
         best = TITLES[one.best.role] if one.best else None
         rows.append([one.task, f"{one.data.queries:,}", *_cells(measured, roles), best])
-    means, published = group_means(profiles), published_means(profiles)
     queries = f"{sum(one.data.queries for one in profiles):,}"
-    summary = [
-        ("query-weighted mean", queries, {m.role: m.ndcg_10_query_weighted for m in means}),
-        (f"mean of {len(profiles)} tasks", queries, {m.role: m.ndcg_10_task_mean for m in means}),
-        ("published, query-weighted", "", {role: pair[0] for role, pair in published.items()}),
-        ("published, task mean", "", {role: pair[1] for role, pair in published.items()}),
-    ]
+    labels = {
+        "query-weighted mean": queries,
+        f"mean of {len(profiles)} tasks": queries,
+        "published, query-weighted": "",
+        "published, task mean": "",
+    }
     rows += [
         [Text(label, style="italic"), count, *_cells(values, roles), ""]
-        for label, count, values in summary
+        for (label, count), values in zip(labels.items(), group_scores(profiles), strict=True)
         if values
     ]
     columns = [*_columns(roles), Column("best", right=False)]
     ends = frozenset([len(profiles) - 1])
     yield Grid(columns, rows, ends=ends, title=f"{title} · nDCG@10 × 100 by candidate subset")
-    for mean in means:
+    for mean in group_means(profiles):
         guarded = f"; {mean.safeguard_rows} safeguard rows" if mean.safeguard_rows else ""
         yield Text(
             f"{TITLES[mean.role]}: hit@10 {100 * mean.hit_10_query_weighted:.2f} query-weighted, "
@@ -142,20 +169,16 @@ def published_table(entries: Sequence[TaskEntry]) -> Grid:
 
 def fidelity_tables(agreement: Fidelity) -> Iterator[RenderableType]:
     """The two rankings side by side, then how far they agree."""
-    rows: list[list[Cell]] = [
-        [
-            SystemName(place.system),
-            f"{100 * place.full:.2f}",
-            f"{place.full_rank:g}",
-            f"{100 * place.nano:.2f}",
-            f"{place.nano_rank:g}",
-        ]
-        for place in agreement.places
+    columns = [
+        Column("system", right=False, cell=lambda place: SystemName(place.system)),
+        Column("full", cell=lambda place: f"{100 * place.full:.2f}"),
+        Column("rank", cell=lambda place: f"{place.full_rank:g}"),
+        Column("nano", cell=lambda place: f"{100 * place.nano:.2f}"),
+        Column("rank", cell=lambda place: f"{place.nano_rank:g}"),
     ]
-    columns = [Column("system", right=False), *map(Column, ("full", "rank", "nano", "rank"))]
     title = f"{agreement.metric} × 100 · {agreement.full} and {agreement.nano}"
     title += f", {agreement.queries:,} queries"
-    yield Grid(columns, rows, title=title)
+    yield Grid.of(columns, agreement.places, title=title)
     for name, value, interval in (
         ("Kendall tau-b", agreement.kendall, agreement.kendall_interval),
         ("Spearman rho", agreement.spearman, agreement.spearman_interval),
@@ -175,19 +198,14 @@ def _cells(values: Mapping[Role, float], roles: Sequence[Role]) -> list[str | No
 
 
 def _retrieval_table(profile: Profile) -> Grid:
-    columns, figures = [Column("figure", right=False, fixed=True)], []
-    for role in ROLES:
-        measured, published = profile.of(role), profile.published.get(role)
-        if measured is not None:
-            columns.append(Column(TITLES[role]))
-            figures.append(measured.figures())
-        if published:
-            columns.append(Column("published" if measured else f"{TITLES[role]} published"))
-            known = {name: key for name, key in PUBLISHED_NAMES.items() if key in published}
-            figures.append({name: float(published[key]) for name, key in known.items()})
-    names = dict.fromkeys(name for column in figures for name in column)
-    return Grid(
-        columns,
-        [[name, *(figure(name, column.get(name)) for column in figures)] for name in names],
-        title="retrieval profiles",
-    )
+    subsets = list(subset_figures(profile))
+    measured = {role for role, published, _ in subsets if not published}
+    titles = [
+        TITLES[role]
+        if not published
+        else ("published" if role in measured else f"{TITLES[role]} published")
+        for role, published, _ in subsets
+    ]
+    columns = [Column("figure", right=False, fixed=True), *map(Column, titles)]
+    rows = figure_rows([figures for _, _, figures in subsets])
+    return Grid(columns, rows, title="retrieval profiles")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 
 from rich.text import Text
 
-from r2med.report.table import Cell, Column, Grid, Paper, points, print_fitting, signed
+from r2med.report.table import Cell, Grid, Paper, columns_of, mean_of, points, print_fitting, signed
 from r2med.results.reproduction import CLOSE, Reproduced, Reproduction
 
-_TITLES = ("task", "n", "ours", "published", "difference", "verdict", "metrics equal")
+_COLUMNS = columns_of(
+    "task", ">n", ">ours", ">published", ">difference", "verdict", ">metrics equal"
+)
 _STYLES = {"equal": "green", "close": "yellow", "different": "red"}
 
 
@@ -22,9 +23,8 @@ def draw(reproduction: Reproduction, out: Paper) -> None:
     out.print(f"{system}{renamed} · {reproduction.metric} × 100", style="bold")
     out.print(f"published in {origins}")
     lines = [*map(_cells, rows), *([_mean_cells(rows)] if len(rows) > 1 else [])]
-    columns = [Column(title, right=title not in ("task", "verdict")) for title in _TITLES]
     ends = frozenset([len(rows) - 1])
-    print_fitting((Grid(columns, lines, gap, ends) for gap in (2, 1)), out)
+    print_fitting((Grid(_COLUMNS, lines, gap, ends) for gap in (2, 1)), out)
     for line in _notes(rows, published.decimals):
         out.print(line)
 
@@ -32,29 +32,29 @@ def draw(reproduction: Reproduction, out: Paper) -> None:
 def _cells(row: Reproduced) -> list[Cell]:
     verdict = row.verdict or ("not run" if row.missing else "not published")
     return [
-        Text(row.task),
-        Text(str(row.queries) if row.queries else "-"),
+        row.task,
+        str(row.queries) if row.queries else "-",
         points(row.ours, 3),
         points(row.published, 3),
         signed(row.difference, 3),
         Text(verdict, _STYLES.get(verdict, "dim")),
-        Text(f"{row.equal}/{row.compared}" if row.compared else "-"),
+        f"{row.equal}/{row.compared}" if row.compared else "-",
     ]
 
 
 def _mean_cells(rows: Sequence[Reproduced]) -> list[Cell]:
     """The task mean, over exactly the tasks shown; no mean of ours where a task is missing."""
-    ours, theirs = (_mean([getattr(row, side) for row in rows]) for side in ("ours", "published"))
+    ours, theirs = mean_of(row.ours for row in rows), mean_of(row.published for row in rows)
     gap = ours - theirs if ours is not None and theirs is not None else None
     queries = sum(row.queries for row in rows)
     return [
-        Text(f"task mean ({len(rows)})"),
-        Text(str(queries) if ours is not None else "-"),
+        f"task mean ({len(rows)})",
+        str(queries) if ours is not None else "-",
         points(ours, 3),
         points(theirs, 3),
         signed(gap, 3),
-        Text(""),
-        Text(f"{sum(row.equal for row in rows)}/{sum(row.compared for row in rows)}"),
+        "",
+        f"{sum(row.equal for row in rows)}/{sum(row.compared for row in rows)}",
     ]
 
 
@@ -70,19 +70,10 @@ def _notes(rows: Sequence[Reproduced], decimals: int) -> list[str]:
     for row in rows:
         if row.missing:
             missing.setdefault(row.missing.replace(row.task, "TASK"), []).append(row.task)
-    for told, tasks in missing.items():
+    for message, tasks in missing.items():
         lines.append(f"Not run: {', '.join(tasks)}.")
-        lines += [f"  {line}" for line in _for_tasks(told, tasks).splitlines()]
-        if len(tasks) > 1 and "`r2med fetch TASK`" in told:
+        one = message.replace("TASK", tasks[0]) if len(tasks) == 1 else message
+        lines += [f"  {line}" for line in one.splitlines()]
+        if len(tasks) > 1 and "`r2med fetch TASK`" in message:
             lines.append(f"  All of them: r2med fetch {' '.join(tasks)}")
     return lines
-
-
-def _for_tasks(told: str, tasks: Sequence[str]) -> str:
-    """One task's message names it; a message that many share says so with TASK."""
-    return told.replace("TASK", tasks[0]) if len(tasks) == 1 else told
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known and len(known) == len(values) else None

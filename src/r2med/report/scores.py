@@ -1,12 +1,12 @@
-"""Score tables: what a reader sees after an evaluation, labelled so that no mean is mistaken."""
+"""Score tables: an evaluation, labelled so that no mean is mistaken, and stored results."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from statistics import fmean
 from typing import Any, Literal
 
+from rich.console import Group
 from rich.text import Text
 
 from r2med.errors import R2MedError
@@ -20,15 +20,19 @@ from r2med.report.table import (
     Paper,
     SystemName,
     age,
+    file_size,
+    mean_of,
+    pairs,
     percent,
     points,
     print_fitting,
     signed,
     task_label,
 )
-from r2med.results.evaluation import MARK, Evaluation
+from r2med.results.evaluation import MARK, Evaluation, Listing, size
+from r2med.results.protocols import works_beside
 from r2med.results.record import Result
-from r2med.tasks.registry import TaskEntry, find_suite, find_task
+from r2med.tasks.registry import find_suite, find_task
 from r2med.tasks.task import SAMPLE
 
 Grouping = Literal["task", "scenario", "family"]
@@ -61,8 +65,17 @@ _BEHIND = (
 )
 
 
-def draw(value: Evaluation, out: Paper, *, by: Grouping = "task") -> None:
-    """Print the grids, then what a reader of them must know."""
+_OLDER = (
+    "older: stored by an older version that did not record all settings; tables and comparisons "
+    "leave these out. `r2med eval` runs them again."
+)
+
+
+def draw(value: Evaluation | Listing, out: Paper, *, by: Grouping = "task") -> None:
+    """Print the grids, then what a reader of them must know; or the list of stored results."""
+    if isinstance(value, Listing):
+        _draw_listing(value, out)
+        return
     for layouts in score_layouts(value.results, value.asked, by=by):
         print_fitting(layouts, out)
         out.print()
@@ -120,18 +133,17 @@ def _one_system(own: Evaluation, label: str, by: Grouping) -> Grid:
             if family:
                 rows.append([Text(family, style="italic")])
             for task in tasks:
-                values = (points(column[task]) for column in columns)
-                name = " " * bool(family) + task
-                rows.append([SystemName(name, own.mark(task=task)), *values])
+                name = SystemName(" " * bool(family) + task, own.mark(task=task))
+                rows.append([name, *(points(column[task]) for column in columns)])
             ends.append(len(rows) - 1)
     else:
         for group, members in _groups(own.tasks, by).items():
-            means = (points(_mean([column[task] for task in members])) for column in columns)
+            means = (points(mean_of(column[task] for task in members)) for column in columns)
             many = f" (mean of {len(members)})" if len(members) > 1 else ""
             rows.append([group + many, *means])
         ends.append(len(rows) - 1)
     if len(own.tasks) > 1:
-        means = (points(_mean([*column.values()])) for column in columns)
+        means = (points(mean_of(column.values())) for column in columns)
         rows.append([f"mean of {len(own.tasks)} tasks", *means])
     return Grid(
         [Column("task", right=False), *map(Column, headings)],
@@ -154,11 +166,9 @@ def _one_task(own: Evaluation, label: str) -> Grid:
         if own.reranked(system):
             best = (own.column(system, metric, ceiling=True)[task] for metric in own.metrics)
             rows.append([_ceiling(), *(points(value, style="dim") for value in best)])
+    metrics = (Column(_heading(metric), best=True) for metric in own.metrics)
     return Grid(
-        [
-            Column("system", right=False),
-            *(Column(_heading(metric), best=True) for metric in own.metrics),
-        ],
+        [Column("system", right=False), *metrics],
         rows,
         title=f"{task} · {label}",
         caption=_caption(*behind.values()),
@@ -178,16 +188,16 @@ def _many(own: Evaluation, metric: str, label: str, by: Grouping) -> Iterator[Gr
         for system in own.systems:
             column = own.column(system, metric)
             cells = [
-                _marked(_mean([column[task] for task in tasks]), behind[name], system, digits)
+                _marked(mean_of(column[task] for task in tasks), behind[name], system, digits)
                 for name, tasks in groups.items()
             ]
-            mean = _marked(_mean([*column.values()]), overall, system, 2)
+            mean = _marked(mean_of(column.values()), overall, system, 2)
             rows.append([SystemName(system, own.mark(system=system)), mean, *cells])
             if own.reranked(system):
                 best = own.column(system, metric, ceiling=True)
-                values = [_mean([best[task] for task in tasks]) for tasks in groups.values()]
+                values = [mean_of(best[task] for task in tasks) for tasks in groups.values()]
                 dim = (points(value, digits, "dim") for value in values)
-                rows.append([_ceiling(), points(_mean([*best.values()]), style="dim"), *dim])
+                rows.append([_ceiling(), points(mean_of(best.values()), style="dim"), *dim])
         columns = [Column("system", right=False), Column("mean", best=True)]
         columns += [Column(title, best=True) for title in titles.values()]
         yield Grid(
@@ -220,11 +230,6 @@ def _mean_caption(tasks: Sequence[str], groups: Mapping[str, Sequence[str]]) -> 
     return f"mean of {len(tasks)} tasks" + (f" ({counts})" if counts else "")
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known and len(known) == len(values) else None
-
-
 def _groups(tasks: Sequence[str], by: Grouping) -> dict[str, list[str]]:
     groups: dict[str, list[str]] = {}
     for task in tasks:
@@ -233,17 +238,12 @@ def _groups(tasks: Sequence[str], by: Grouping) -> dict[str, list[str]]:
 
 
 def _group(task: str, by: Grouping) -> str:
-    entry = _entry(task)
-    if entry is None:
+    """The family or scenario of a registered task; none for data of the user's own."""
+    try:
+        entry = find_task(task)
+    except R2MedError:
         return ""
     return {"family": entry.family, "scenario": entry.scenario, "task": task}[by]
-
-
-def _entry(task: str) -> TaskEntry | None:
-    try:
-        return find_task(task)
-    except R2MedError:
-        return None
 
 
 def _heading(metric: str) -> str:
@@ -290,8 +290,32 @@ def reranking_notes(results: Sequence[Result], metrics: Sequence[str]) -> Iterat
     if any(result.record.reranking for result in results):
         yield "ceiling: what a perfect reranker of the same candidates would score."
     yield from dict.fromkeys(_deeper(results, metrics))
+    name = metrics[0] if metrics else ""
     for result in results:
-        yield from _safeguard(result, metrics)
+        if (safeguard := result.record.safeguard) is not None:
+            count = safeguard.queries
+            queries = "1 query has a positive" if count == 1 else f"{count} queries have one"
+            yield (
+                f"{result.task}, {result.name}: safeguard on, {queries} put at rank 101; without "
+                f"it {name} is {100 * safeguard.metrics_without[name]:.2f}, "
+                f"not {100 * result.metrics[name]:.2f}."
+            )
+
+
+def _deeper(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[str]:
+    for result in results:
+        reranking = result.record.reranking
+        if reranking is None:
+            continue
+        deeper = [name for name in metrics if (parse_metric(name).cutoff or 0) > reranking.depth]
+        if deeper:
+            keeps = reranking.tail == "keep"
+            below = "below them stands the first stage's order" if keeps else "the list ends there"
+            yield (
+                f"{', '.join(deeper)} {'reads' if len(deeper) == 1 else 'read'} deeper than the "
+                f"{reranking.depth} documents that {result.name} reranks: {below} "
+                f"(tail={reranking.tail})."
+            )
 
 
 def index_notes(results: Sequence[Result]) -> Iterator[str]:
@@ -312,33 +336,44 @@ def index_notes(results: Sequence[Result]) -> Iterator[str]:
             )
 
 
-def _deeper(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[str]:
-    for result in results:
-        reranking = result.record.reranking
-        if reranking is None:
-            continue
-        deeper = [name for name in metrics if (parse_metric(name).cutoff or 0) > reranking.depth]
-        if deeper:
-            below = (
-                "below them stands the first stage's order"
-                if reranking.tail == "keep"
-                else "the list ends there"
-            )
-            read = "reads" if len(deeper) == 1 else "read"
-            yield (
-                f"{', '.join(deeper)} {read} deeper than the {reranking.depth} documents that "
-                f"{result.name} reranks: {below} (tail={reranking.tail})."
-            )
+def _draw_listing(listing: Listing, out: Paper) -> None:
+    """One row per stored result, then what sets apart those of one name."""
+    columns = [
+        Column("key", right=False, fixed=True, cell=lambda result: result.key),
+        Column("task", right=False, cell=lambda result: SystemName(result.task)),
+        Column("system", right=False, cell=lambda result: SystemName(result.name)),
+        Column("nDCG@10", cell=lambda result: points(result.metrics.get("ndcg@10"))),
+        Column("size", cell=lambda result: file_size(size(result))),
+        Column(
+            "age",
+            cell=lambda result: (
+                age(result.record.created) + (" (older)" if result.record.older else "")
+            ),
+        ),
+    ]
+    out.print(Grid.of(columns, listing.results))
+    for note in listing.notes:
+        out.print(note)
+    if any(result.record.older for result in listing.results):
+        out.print(_OLDER)
 
 
-def _safeguard(result: Result, metrics: Sequence[str]) -> Iterator[str]:
-    safeguard = result.record.safeguard
-    if safeguard is None:
-        return
-    name, count = metrics[0], safeguard.queries
-    queries = "1 query has a positive" if count == 1 else f"{count} queries have one"
-    yield (
-        f"{result.task}, {result.name}: safeguard on, {queries} put at rank 101; without it "
-        f"{name} is {100 * safeguard.metrics_without[name]:.2f}, "
-        f"not {100 * result.metrics[name]:.2f}."
-    )
+def result_details(result: Result) -> Group:
+    """What a reader asks of a stored result; JSON has the rest."""
+    record, task = result.record, result.record.task
+    beside = works_beside(result.system) if result.suite == "full" else ()
+    facts = [
+        ("key", result.key),
+        ("stored in", str(result.folder)),
+        ("created", record.created),
+        ("data", f"{task.documents:,} documents, {task.queries:,} queries, hash {task.hash[:12]}"),
+        ("metrics × 100", ", ".join(f"{n} {100 * v:.2f}" for n, v in record.metrics.items())),
+        ("seconds", ", ".join(f"{name} {value:.2f}" for name, value in record.seconds.items())),
+        ("depth, tie order", f"{record.system.depth}, {record.system.ties}"),
+        ("published as", record.system.published_as or "not published"),
+        ("may be set beside", "; ".join(beside) or "no printed figure"),
+        ("versions", ", ".join(f"{name} {number}" for name, number in record.versions.items())),
+        *(("deviation", text) for text in record.system.deviations),
+        *(("notice", text) for text in task.notices),
+    ]
+    return Group(Text(f"{result.name} · {result.task}", style="bold"), pairs(facts, indent=2))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from statistics import fmean
 from typing import Any, Protocol
 
 from rich import box
@@ -78,6 +79,8 @@ class Column:
     """Whether cells are never broken over lines; those on the right never are."""
     best: bool = False
     """Whether the highest number is bold: of those that are not dim, as they are printed."""
+    cell: Callable[[Any], Cell] = str
+    """How a value fills its cell, for `Grid.of`."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,11 @@ class Grid:
     ends: frozenset[int] = frozenset()
     title: str = ""
     caption: str | None = None
+
+    @classmethod
+    def of(cls, columns: Sequence[Column], values: Iterable[Any], **layout: Any) -> Grid:
+        """One row per value, filled as the columns say."""
+        return cls(columns, [[c.cell(value) for c in columns] for value in values], **layout)
 
     @property
     def width(self) -> int:
@@ -234,6 +242,11 @@ def pairs(rows: Iterable[tuple[str, str]], *, indent: int = 0) -> Table:
     return table
 
 
+def columns_of(*titles: str) -> list[Column]:
+    """A column for each title: of words on the left, of figures where a `>` stands before it."""
+    return [Column(title.removeprefix(">"), right=title.startswith(">")) for title in titles]
+
+
 def snippet(text: str, width: int) -> str:
     """The head of a text on one line: as many whole words as fit `width` cells."""
     flat = visible(" ".join(text.split()))
@@ -251,6 +264,12 @@ def task_label(name: str) -> str:
     except R2MedError:
         return name
     return entry.source if entry.name == name else name
+
+
+def mean_of(values: Iterable[float | None]) -> float | None:
+    """The mean; None where a value is missing, or there is none."""
+    known = list(values)
+    return None if None in known or not known else fmean(value or 0.0 for value in known)
 
 
 def points(value: float | None, digits: int = 2, style: str = "") -> Text | None:

@@ -1,8 +1,9 @@
-"""Tables about tasks: the list, the groups, one task in full, and the outcome of verification."""
+"""Tables about tasks: the list, one in full, what verification found, and data of one's own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,14 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from r2med.report.table import Cell, Column, Grid, pairs
+from r2med.report.table import Cell, Column, Grid, SystemName, columns_of, pairs, plural, snippet
 from r2med.tasks.fetch.provenance import data_folder, is_present
 from r2med.tasks.registry import Suite, TaskEntry
 
 if TYPE_CHECKING:
     from r2med.tasks.load import Check
+    from r2med.tasks.own_data import Problem
+    from r2med.tasks.task import Task
 
 _ASPECTS = ("counts", "statistics", "sha256", "profile")
 _FACTS = {
@@ -44,12 +47,8 @@ def suite_table(suite: Suite, entries: Sequence[TaskEntry]) -> Grid:
         for entry in members:
             here = "yes" if is_present(entry) else "no"
             rows.append([f" {entry.name}", here, *_shape([entry]), entry.scenario])
-    columns = [
-        Column("task", right=False, fixed=True),
-        Column("here", right=False),
-        *map(Column, ("queries", "documents", "pos/q")),
-        Column("scenario", right=False),
-    ]
+    others = columns_of("here", ">queries", ">documents", ">pos/q", "scenario")
+    columns = [Column("task", right=False, fixed=True), *others]
     return Grid(columns, rows, gap=1, title=f"{suite.title} · suite {suite.name}")
 
 
@@ -63,11 +62,7 @@ def group_table(suite: Suite, entries: Sequence[TaskEntry], by: str) -> Grid:
         here = sum(is_present(entry) for entry in members)
         names = ", ".join(entry.source for entry in members)
         rows.append([name, names, f"{here}/{len(members)}", *_shape(members)])
-    columns = [
-        Column(by, right=False),
-        Column("tasks", right=False),
-        *map(Column, ("here", "queries", "documents", "pos/q")),
-    ]
+    columns = columns_of(by, "tasks", ">here", ">queries", ">documents", ">pos/q")
     return Grid(columns, rows, gap=1, title=f"{suite.title} · suite {suite.name}")
 
 
@@ -89,8 +84,7 @@ def check_summary(entries: Sequence[TaskEntry], checks: Sequence[Check]) -> Grid
         own = [check for check in checks if check.task == entry.name]
         cells = [_verdict([c for c in own if c.aspect == aspect]) for aspect in aspects]
         rows.append([entry.name, *cells])
-    columns = [Column(title, right=False) for title in ("task", *aspects)]
-    return Grid(columns, rows, gap=1)
+    return Grid(columns_of("task", *aspects), rows, gap=1)
 
 
 def check_table(checks: Sequence[Check]) -> Grid:
@@ -101,12 +95,52 @@ def check_table(checks: Sequence[Check]) -> Grid:
         style = {True: "", False: "bold", None: "dim"}[check.passed]
         cells = (check.task, _fact(check), *values, _VERDICTS[check.passed])
         rows.append([Text(cell, style) for cell in cells])
-    columns = [
-        *(Column(title, right=False) for title in ("task", "fact")),
-        *map(Column, ("expected", "found")),
-        Column("", right=False, fixed=True),
+    columns = columns_of("task", "fact", ">expected", ">found")
+    return Grid([*columns, Column("", right=False, fixed=True)], rows, gap=1)
+
+
+def problem_grids(problems: Sequence[Problem]) -> Iterator[Grid]:
+    """The problems of the user's own data, one row each, file by file."""
+    columns = [Column("line", fixed=True), *columns_of("id", "problem")]
+    for file in dict.fromkeys(problem.file for problem in problems):
+        own = [problem for problem in problems if problem.file == file]
+        rows: list[list[Cell]] = [
+            [
+                "" if each.line is None else f"{each.line}",
+                SystemName(snippet(each.id or "", 30)),
+                Text(each.problem),
+            ]
+            for each in own
+        ]
+        yield Grid(columns, rows, title=f"{plural(len(own), 'problem')} in {file}")
+
+
+def summary(task: Task) -> Group:
+    """What sound data is: counts, lengths, positives per query, grades, and what is odd."""
+    from r2med.tasks.task import counts, statistics
+
+    facts = statistics(task)
+    positives = facts["relevant_docs"]
+    grades = sorted(Counter(task.judgements.scores.tolist()).items())
+    lengths = (
+        f"{own['min_text_length']:,} to {own['max_text_length']:,} "
+        f"(mean {own['average_text_length']:,.0f}) of a {what}"
+        for what, own in (("query", facts["queries_text"]), ("document", facts["documents_text"]))
+    )
+    rows = [
+        ("data", ", ".join(f"{count:,} {what}" for what, count in counts(task).items())),
+        ("characters", ", ".join(lengths)),
+        (
+            "positives per query",
+            f"{positives['min_relevant_docs_per_query']:,} to "
+            f"{positives['max_relevant_docs_per_query']:,}, "
+            f"mean {positives['average_relevant_docs_per_query']:.2f}",
+        ),
+        ("scores", ", ".join(f"{grade} ({count:,})" for grade, count in grades)),
+        ("hash", task.hash[:12]),
+        *(("note", notice) for notice in task.notices),
     ]
-    return Grid(columns, rows, gap=1)
+    return Group(Text(f"{task.name}: no problems", style="bold"), pairs(rows, indent=2))
 
 
 def _fact(check: Check) -> str:

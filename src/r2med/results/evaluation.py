@@ -145,7 +145,7 @@ class Listing(Tabular):
 
     results: Sequence[Result]
 
-    drawn_by = "r2med.report.listing"
+    drawn_by = "r2med.report.scores"
 
     @property
     def notes(self) -> list[str]:

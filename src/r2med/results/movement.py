@@ -68,7 +68,7 @@ class Movement(Tabular):
     metric: str
     queries: tuple[QueryMovement, ...]
 
-    drawn_by = "r2med.report.movement"
+    drawn_by = "r2med.report.comparison"
 
     @property
     def tasks(self) -> dict[str, Movement]:

@@ -43,7 +43,7 @@ class ProtocolComparison(Tabular):
     unverified: tuple[str, ...] = ()
     """Settings of a registered model that could not be verified, after its name."""
 
-    drawn_by = "r2med.report.protocols"
+    drawn_by = "r2med.report.comparison"
 
     def to_arrow(self) -> pa.Table:
         """One row per field that differs, one column per protocol."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from r2med.atomic import atomic_file
 from r2med.errors import UsageError
-from r2med.nano.candidates import ROLES, TITLES
-from r2med.nano.profiles import PUBLISHED_NAMES, group_means, published_means
+from r2med.nano.candidates import ROLES, TITLES, Role
+from r2med.nano.profiles import group_means
 from r2med.report.cards.facts import Facts, Prose, gather, prose_of, readings
 from r2med.report.cards.failures import Failure, Failures
 from r2med.report.cards.render import (
@@ -26,13 +26,19 @@ from r2med.report.cards.render import (
     html,
     markdown,
 )
-from r2med.report.profiles import data_rows, figure
+from r2med.report.profiles import data_rows, figure_rows, group_scores, subset_figures
 from r2med.results.overlap import StoredAudit
 from r2med.results.record import Result
 from r2med.tasks.task import Task
 
 SCHEMA = 2
 INDEX = "index"
+_MEANS = (
+    "query-weighted mean (each query counts once)",
+    "task mean (each task counts once)",
+    "published, query-weighted",
+    "published, task mean",
+)
 _SUITE_NOTES = {
     "demo": "A task of the demo suite, edition {edition}: original text, small, not comparable "
     "with published figures. The prose is about the R2MED task it is shaped after; "
@@ -154,26 +160,16 @@ def _overview(facts: Facts, prose: Prose) -> Iterator[Block]:
 
 
 def _profiles(facts: Facts) -> Grid:
-    profile = facts.profile
-    headers, columns, sources = [""], [], []
-    for role in ROLES:
-        measured, published = profile.of(role), profile.published.get(role)
-        if measured is not None:
-            headers.append(TITLES[role])
-            sources.append(f"{TITLES[role]} is {measured.source}.")
-            columns.append(measured.figures())
-        if published is not None:
-            headers.append(f"{TITLES[role]}, published")
-            known = {name: key for name, key in PUBLISHED_NAMES.items() if key in published}
-            columns.append({name: float(published[key]) for name, key in known.items()})
-    names = dict.fromkeys(name for column in columns for name in column)
-    rows = tuple((name, *(figure(name, column.get(name)) for column in columns)) for name in names)
+    subsets = list(subset_figures(facts.profile))
+    headers = (f"{TITLES[role]}{', published' * published}" for role, published, _ in subsets)
+    rows = figure_rows([figures for _, _, figures in subsets])
+    sources = (f"{TITLES[row.role]} is {row.source}." for row in facts.profile.retrieval)
     caption = (
         "Candidate subsets, scores × 100: binary judgements, lists scored in their own order. "
         "Micro recall is positives found / positives; macro is the mean over queries. "
         f"{' '.join(sources)}"
     )
-    return Grid(tuple(headers), rows, caption)
+    return Grid(("", *headers), tuple(rows), caption)
 
 
 def _stored(facts: Facts) -> Block:
@@ -284,23 +280,15 @@ def _group_profiles(group: Sequence[Facts]) -> Iterator[Block]:
     roles = [role for role in ROLES if any(one.of(role) for one in profiles)]
     rows = []
     for one in profiles:
-        cells = (f"{100 * row.ndcg_10:.2f}" if (row := one.of(role)) else "n/a" for role in roles)
-        rows.append((one.task, *cells, TITLES[one.best.role] if one.best else "n/a"))
-    means, published = group_means(profiles), published_means(profiles)
-    weighted = {mean.role: mean.ndcg_10_query_weighted for mean in means}
-    plain = {mean.role: mean.ndcg_10_task_mean for mean in means}
-    for label, values in (
-        ("query-weighted mean (each query counts once)", weighted),
-        ("task mean (each task counts once)", plain),
-        ("published, query-weighted", {role: pair[0] for role, pair in published.items()}),
-        ("published, task mean", {role: pair[1] for role, pair in published.items()}),
-    ):
+        measured = {row.role: row.ndcg_10 for row in one.retrieval}
+        best = TITLES[one.best.role] if one.best else "n/a"
+        rows.append((one.task, *_scores(measured, roles), best))
+    for label, values in zip(_MEANS, group_scores(profiles), strict=True):
         if values:
-            cells = (f"{100 * values[role]:.2f}" if role in values else "n/a" for role in roles)
-            rows.append((label, *cells, ""))
+            rows.append((label, *_scores(values, roles), ""))
     headers = ("nDCG@10", *(TITLES[role] for role in roles), "best")
     yield Grid(headers, tuple(rows), "Candidate subsets, binary judgements, nDCG@10 × 100.")
-    for mean in means:
+    for mean in group_means(profiles):
         yield Paragraph(
             f"{TITLES[mean.role]}: hit@10 {100 * mean.hit_10_query_weighted:.2f} query-weighted "
             f"and {100 * mean.hit_10_task_mean:.2f} as task mean; recall@100 "
@@ -308,6 +296,10 @@ def _group_profiles(group: Sequence[Facts]) -> Iterator[Block]:
             f"{100 * mean.recall_100_task_mean:.2f} as task mean; "
             f"{mean.safeguard_rows:,} safeguard rows."
         )
+
+
+def _scores(values: Mapping[Role, float], roles: Sequence[Role]) -> Iterator[str]:
+    return (f"{100 * values[role]:.2f}" if role in values else "n/a" for role in roles)
 
 
 def _group_failures(group: Sequence[Facts]) -> Grid:

@@ -1,4 +1,4 @@
-"""Plots of many systems: heatmap, means with intervals, and quality against cost."""
+"""Plots of many systems: heatmap, means with intervals, quality against cost and against date."""
 
 from __future__ import annotations
 
@@ -49,26 +49,64 @@ _SLOTS: tuple[tuple[Literal["left", "right"], int, int], ...] = (
 )
 _Box = tuple[float, float, float, float]
 """Left, top, right and bottom in pixels."""
-_SHAPES = ("circle", "square", "triangle-up")
+_Point = dict[str, Any]
 
 
-def ranked_rows(board: Leaderboard, top: int | None) -> list[Standing]:
-    """Rows that have a mean, best first."""
-    return [row for row in board.shown_of(top) if row.mean is not None]
+def _ranked(board: Leaderboard, top: int | None) -> tuple[list[Standing], list[str]]:
+    """The rows that have a mean, best first, and a line on systems below the last one shown."""
+    rows = [row for row in board.shown_of(top) if row.mean is not None]
+    ranked = sum(row.mean is not None for row in board.rows)
+    return rows, [f"{len(rows)} of {ranked} systems"] if ranked > len(rows) else []
 
 
-def labels(rows: Sequence[Standing]) -> dict[tuple[str, str], str]:
-    """One label per row, by system and origin; a star where a mark below the title qualifies it."""
+def _labels(rows: Sequence[Standing]) -> list[str]:
+    """One label per row; a star where a mark below the title qualifies it."""
     mixed = len({row.origin for row in rows}) > 1
-    return {
-        (row.system, row.origin): row.name
+    return [
+        row.name
         + (f" ({_FROM[row.origin]})" if mixed and row.origin != "published" else "")
         + (" *" if row.marks else "")
         for row in rows
-    }
+    ]
 
 
-def subtitle(board: Leaderboard, rows: Sequence[Standing], *more: str) -> list[str]:
+def _points(rows: Sequence[Standing]) -> list[_Point]:
+    """What every plot of means knows of a system."""
+    return [
+        {"system": label, "origin": ORIGINS[row.origin], "mean": 100 * (row.mean or 0)}
+        for row, label in zip(rows, _labels(rows), strict=True)
+    ]
+
+
+def _title(
+    board: Leaderboard, text: str, rows: Sequence[Standing], *more: str
+) -> dict[str, str | list[str]]:
+    return {"text": f"{board.suite.title}: {text}", "subtitle": _subtitle(board, rows, *more)}
+
+
+def _marked(
+    field: str,
+    titles: list[str],
+    colours: Sequence[str],
+    shapes: Sequence[str],
+    points: list[_Point],
+) -> tuple[Any, Any]:
+    """Colour and shape by a field; a legend only where there is something to tell apart."""
+    known = [title for title in titles if any(point[field] == title for point in points)]
+    legend = alt.Legend(title=None, values=known, symbolOpacity=1) if len(known) > 1 else None
+    return (
+        alt.Color(f"{field}:N", scale=alt.Scale(domain=titles, range=colours), legend=legend),
+        alt.Shape(f"{field}:N", scale=alt.Scale(domain=titles, range=shapes), legend=legend),
+    )
+
+
+def _marked_by_origin(theme: Theme, points: list[_Point]) -> tuple[Any, Any]:
+    colours = [theme.series[place] for place in (1, 2, 0)]
+    shapes = ("diamond", "triangle-up", "circle")
+    return _marked("origin", [*ORIGINS.values()], colours, shapes, points)
+
+
+def _subtitle(board: Leaderboard, rows: Sequence[Standing], *more: str) -> list[str]:
     """What every such plot must say: which mean, whose figures, and what qualifies some."""
     origins = {row.origin for row in rows}
     whose = " and ".join(name for origin, name in ORIGINS.items() if origin in origins)
@@ -87,47 +125,33 @@ def subtitle(board: Leaderboard, rows: Sequence[Standing], *more: str) -> list[s
     return [*lines, *more, *shown]
 
 
-def left_out(board: Leaderboard, rows: Sequence[Standing]) -> list[str]:
-    """A line on systems below the last one shown."""
-    ranked = sum(row.mean is not None for row in board.rows)
-    return [f"{len(rows)} of {ranked} systems"] if ranked > len(rows) else []
-
-
 def heatmap(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
     """One cell per system and task, the best system on top, the ranking mean apart at the right."""
-    rows = ranked_rows(board, top)
-    names = labels(rows)
+    rows, left_out = _ranked(board, top)
+    order = _labels(rows)
     tasks = [task.source for task in board.tasks]
-    cells: list[dict[str, Any]] = [
-        {"system": names[row.system, row.origin], "task": task.source, "value": 100 * value}
-        for row in rows
+    cells: list[_Point] = [
+        {"system": label, "task": task.source, "value": 100 * value}
+        for row, label in zip(rows, order, strict=True)
         for task in board.tasks
         if (value := row.values.get(task.name)) is not None
     ]
     means = [
-        {"system": names[row.system, row.origin], "task": _MEAN, "value": 100 * (row.mean or 0)}
-        for row in rows
+        {"system": label, "task": _MEAN, "value": 100 * (row.mean or 0)}
+        for row, label in zip(rows, order, strict=True)
     ]
     most = max(cell["value"] for cell in cells)
-    order = [names[row.system, row.origin] for row in rows]
     parts = [
         _grid(cells, order, tasks, most, theme, named=True).properties(width=72 * len(tasks)),
         _grid(means, order, [_MEAN], most, theme, named=False).properties(width=64),
     ]
-    return (
-        alt.hconcat(*parts, spacing=10)
-        .resolve_scale(color="shared", y="shared")
-        .properties(
-            title={
-                "text": f"{board.suite.title}: {board.metric} × 100 by system and task",
-                "subtitle": subtitle(board, rows, *left_out(board, rows)),
-            }
-        )
-    )
+    title = _title(board, f"{board.metric} × 100 by system and task", rows, *left_out)
+    whole = alt.hconcat(*parts, spacing=10).resolve_scale(color="shared", y="shared")
+    return whole.properties(title=title)
 
 
 def _grid(
-    cells: list[dict[str, Any]],
+    cells: list[_Point],
     order: list[str],
     columns: list[str],
     most: float,
@@ -166,35 +190,20 @@ def _grid(
 
 def means(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
     """One dot per system, best on top, with its 95 % interval where queries are stored."""
-    rows = ranked_rows(board, top)
-    names = labels(rows)
-    order = [names[row.system, row.origin] for row in rows]
-    points = [
-        {
-            "system": names[row.system, row.origin],
-            "origin": ORIGINS[row.origin],
-            "mean": 100 * (row.mean or 0),
-            "low": 100 * bar.low if (bar := row.interval or row.spread) else None,
-            "high": 100 * bar.high if (bar := row.interval or row.spread) else None,
-        }
-        for row in rows
-    ]
-    known = [name for name in ORIGINS.values() if any(p["origin"] == name for p in points)]
-    lines = left_out(board, rows)
+    rows, lines = _ranked(board, top)
+    points = _points(rows)
+    for row, point in zip(rows, points, strict=True):
+        bar = row.interval or row.spread
+        point["low"], point["high"] = (100 * bar.low, 100 * bar.high) if bar else (None, None)
     if any(row.interval for row in rows):
         lines.append("bars of measured figures: 95 % bootstrap interval over queries")
     if any(row.spread for row in rows):
         lines.append("bars of printed figures: from the lowest to the highest that works print")
     if any(row.origin != "measured" for row in rows):
         lines.append("printed figures come without queries, so without an interval")
+    order = [point["system"] for point in points]
     y = alt.Y("system:N", sort=order, title=None, axis=alt.Axis(ticks=False, labelPadding=8))
-    scale = alt.Scale(domain=list(ORIGINS.values()), range=[theme.series[i] for i in (1, 2, 0)])
-    colour = alt.Color("origin:N", scale=scale, legend=_legend(known))
-    shape = alt.Shape(
-        "origin:N",
-        scale=alt.Scale(domain=list(ORIGINS.values()), range=["diamond", "triangle-up", "circle"]),
-        legend=_legend(known),
-    )
+    colour, shape = _marked_by_origin(theme, points)
     x = alt.X(
         "mean:Q",
         title=f"{board.metric} × 100",
@@ -212,31 +221,44 @@ def means(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
         .mark_rule(strokeWidth=2.5, opacity=0.55)
         .encode(y=y, x=alt.X("low:Q"), x2="high:Q", color=colour)
     )
-    dots = base.mark_point(filled=True, size=85, opacity=1).encode(
-        y=y, x=x, color=colour, shape=shape
-    )
+    dots = base.mark_point(filled=True, size=85, opacity=1)
     figures = (
         base.mark_text(align="left", dx=8, fontSize=11, color=theme.muted)
-        .encode(
-            y=y,
-            x=alt.X("end:Q"),
-            text=alt.Text("mean:Q", format=".1f"),
-        )
+        .encode(y=y, x=alt.X("end:Q"), text=alt.Text("mean:Q", format=".1f"))
         .transform_calculate(end="isValid(datum.high) ? datum.high : datum.mean")
     )
-    return alt.layer(lines_to, bars, dots, figures).properties(
-        width=520,
-        height=_STEP * len(order),
-        title={
-            "text": f"{board.suite.title}: mean {board.metric}",
-            "subtitle": subtitle(board, rows, *lines),
-        },
+    drawn = (lines_to, bars, dots.encode(y=y, x=x, color=colour, shape=shape), figures)
+    title = _title(board, f"mean {board.metric}", rows, *lines)
+    return alt.layer(*drawn).properties(width=520, height=_STEP * len(order), title=title)
+
+
+def dates(board: Leaderboard, theme: Theme) -> Any:
+    """One point per system whose date is known; a line joins the best so far, which are named."""
+    rows = [row for row in board.rows if row.mean is not None and row.date]
+    if not rows:
+        raise MissingError(
+            f"No system of the {board.suite.name} suite has both a mean over all its tasks and a "
+            "known date."
+        )
+    points = _points(rows)
+    for row, point in zip(rows, points, strict=True):
+        point["date"] = row.date[:7]
+    x = alt.X(
+        "date:T",
+        title="month of the report",
+        scale=alt.Scale(nice="month", padding=60),
+        axis=alt.Axis(format="%b %Y", tickCount="month", labelAngle=-30, grid=False),
     )
-
-
-def _legend(known: list[str]) -> Any:
-    """A legend only where there is something to tell apart."""
-    return alt.Legend(title=None, values=known, symbolOpacity=1) if len(known) > 1 else None
+    y = alt.Y("mean:Q", title=f"{board.metric} × 100, mean", axis=alt.Axis(tickCount=6))
+    colour, shape = _marked_by_origin(theme, points)
+    dots = alt.Chart({"values": points}).mark_point(filled=True, size=60, opacity=0.7)
+    edge = alt.Chart({"values": _frontier(points, "date")}).encode(x=x, y=y)
+    line = edge.mark_line(interpolate="step-after", strokeDash=[4, 3], color=theme.muted)
+    text = edge.mark_text(align="right", dx=-8, dy=-8, fontSize=11, color=theme.ink, limit=260)
+    drawn = (line, dots.encode(x=x, y=y, color=colour, shape=shape), text.encode(text="system:N"))
+    dashed = "dashed: the best so far, named where it changed"
+    title = _title(board, "quality against date", rows, dashed)
+    return alt.layer(*drawn).properties(width=640, height=360, title=title)
 
 
 def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
@@ -252,19 +274,13 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
             f"No measured system of the {board.suite.name} suite has a mean over all its tasks "
             f"and {by} recorded; published figures come without cost.\n{remedy}"
         )
-    names_of = labels(rows)
-    points: list[dict[str, Any]] = [
-        {
-            "system": names_of[row.system, row.origin],
-            "kind": KIND_TITLES[row.kind],
-            "cost": max(_LEAST, _spent(row, by) or 0.0),
-            "mean": 100 * (row.mean or 0),
-        }
-        for row in rows
-    ]
-    kinds = [title for title in KIND_TITLES.values() if any(p["kind"] == title for p in points)]
-    domain = _room([point["cost"] for point in points])
-    heights = [point["mean"] for point in points]
+    points = _points(rows)
+    for row, point in zip(rows, points, strict=True):
+        point["kind"] = KIND_TITLES[row.kind]
+        point["cost"] = max(_LEAST, _spent(row, by) or 0.0)
+    costs, heights = [point["cost"] for point in points], [point["mean"] for point in points]
+    # With room for the names at the right.
+    domain = [min(costs) / 1.8, max(costs) * 4]
     pad = 0.08 * max(1.0, max(heights) - min(heights))
     span = [min(heights) - pad, max(heights) + pad]
     _place_names(points, domain, span)
@@ -281,16 +297,9 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
         axis=alt.Axis(tickCount=6),
     )
     base = alt.Chart({"values": points}).encode(x=x, y=y)
-    titles = list(KIND_TITLES.values())
-    legend = alt.Legend(title=None, values=kinds) if len(kinds) > 1 else None
-    dots = base.mark_point(filled=True, size=110, opacity=1).encode(
-        color=alt.Color(
-            "kind:N", scale=alt.Scale(domain=titles, range=list(theme.series[:3])), legend=legend
-        ),
-        shape=alt.Shape(
-            "kind:N", scale=alt.Scale(domain=titles, range=list(_SHAPES)), legend=legend
-        ),
-    )
+    shapes = ("circle", "square", "triangle-up")
+    colour, shape = _marked("kind", [*KIND_TITLES.values()], theme.series[:3], shapes, points)
+    dots = base.mark_point(filled=True, size=110, opacity=1).encode(color=colour, shape=shape)
     names = [
         base.transform_filter(f"datum.slot == {slot}")
         .mark_text(align=align, dx=dx, dy=dy, fontSize=_FONT, color=theme.ink, limit=_NAME_LIMIT)
@@ -298,19 +307,13 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
         for slot, (align, dx, dy) in enumerate(_SLOTS)
     ]
     edge = (
-        alt.Chart({"values": _frontier(points, domain[1])})
+        alt.Chart({"values": _cost_frontier(points, domain[1])})
         .mark_line(interpolate="step-after", strokeDash=[4, 3], color=theme.muted)
         .encode(x=x, y=y)
     )
-    legend_line = "dashed: best mean at that cost or less; cached work as recorded"
-    return alt.layer(edge, dots, *names).properties(
-        width=_WIDTH,
-        height=_HEIGHT,
-        title={
-            "text": f"{board.suite.title}: quality against {by}",
-            "subtitle": subtitle(board, rows, legend_line),
-        },
-    )
+    dashed = "dashed: best mean at that cost or less; cached work as recorded"
+    title = _title(board, f"quality against {by}", rows, dashed)
+    return alt.layer(edge, dots, *names).properties(width=_WIDTH, height=_HEIGHT, title=title)
 
 
 def _spent(row: Standing, by: Measure) -> float | None:
@@ -324,12 +327,7 @@ def _spent(row: Standing, by: Measure) -> float | None:
     return None if row.cost.money is None else row.cost.money / row.cost.queries
 
 
-def _room(costs: list[float]) -> list[float]:
-    """A domain with room for the names at the right."""
-    return [min(costs) / 1.8, max(costs) * 4]
-
-
-def _place_names(points: list[dict[str, Any]], domain: list[float], span: list[float]) -> None:
+def _place_names(points: list[_Point], domain: list[float], span: list[float]) -> None:
     """Give each name the first place beside its point where it covers nothing and is not crossed.
 
     In pixels of the drawing; a name for which every place is taken stands where least is.
@@ -342,7 +340,7 @@ def _place_names(points: list[dict[str, Any]], domain: list[float], span: list[f
     spots = [at(point["cost"], point["mean"]) for point in points]
     taken: list[_Box] = [(x - _DOT, y - _DOT, x + _DOT, y + _DOT) for x, y in spots]
     taken += [(-_WIDTH, 0, 0, _HEIGHT), (_WIDTH, 0, 2 * _WIDTH, _HEIGHT)]
-    corners = [at(corner["cost"], corner["mean"]) for corner in _frontier(points, domain[1])]
+    corners = [at(corner["cost"], corner["mean"]) for corner in _cost_frontier(points, domain[1])]
     for (x0, y0), (x1, y1) in itertools.pairwise(corners):
         taken += [(x0, y0 - 2, x1, y0 + 2), (x1 - 2, min(y0, y1), x1 + 2, max(y0, y1))]
     for point, (x, y) in zip(points, spots, strict=True):
@@ -365,10 +363,16 @@ def _overlap(box: _Box, other: _Box) -> float:
     return max(0.0, width) * max(0.0, height)
 
 
-def _frontier(points: list[dict[str, Any]], end: float) -> list[dict[str, Any]]:
-    """The points that nothing cheaper beats, and on to the right edge."""
-    best: list[dict[str, Any]] = []
-    for point in sorted(points, key=lambda p: (p["cost"], -p["mean"])):
+def _frontier(points: list[_Point], along: str) -> list[_Point]:
+    """The points above everything before them."""
+    best: list[_Point] = []
+    for point in sorted(points, key=lambda each: (each[along], -each["mean"])):
         if not best or point["mean"] > best[-1]["mean"]:
             best.append(point)
+    return best
+
+
+def _cost_frontier(points: list[_Point], end: float) -> list[_Point]:
+    """The points that nothing cheaper beats, and on to the right edge."""
+    best = _frontier(points, "cost")
     return [*best, {**best[-1], "cost": end}]

@@ -1,0 +1,187 @@
+"""What models used or would use: generations by task, and the work of all models by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from r2med.engine.estimating import Load, Paid
+from r2med.report.table import Cell, Column, Grid, columns_of, dollars
+
+Row = Mapping[str, Any]
+
+_WRITTEN = {
+    "generations": "texts",
+    "truncated": "cut",
+    "empty": "empty",
+    "refused": "refused",
+    "calls": "calls",
+    "cached": "reused",
+    "completion_tokens": "tokens",
+    "money": "cost",
+}
+_ESTIMATED = {
+    "calls": "calls",
+    "already_here": "here",
+    "prompt_tokens": "prompt tok.",
+    "completion_tokens": "new tok.",
+    "money": "cost",
+    "most_tokens": "most tok.",
+    "most_money": "at most",
+}
+_DONE = {
+    "documents": "encode documents",
+    "queries": "encode queries",
+    "generate": "generate",
+    "rerank": "rerank",
+}
+_BASIS = (
+    "Estimated from published counts and mean lengths (4 characters per token where no tokens are "
+    "published). Mean lengths do not show which texts are cut at a model's limit, so real tokens "
+    "are fewer where texts vary; instructions and templates of local models are not counted."
+)
+
+
+def generation_table(rows: Sequence[Row], title: str) -> RenderableType:
+    """What was written, and where: one row per task, the sum below."""
+    files = [Text(f"{row['file']}", overflow="fold") for row in rows]
+    return Group(_by_task(rows, title, _WRITTEN), Text("written to", style="dim"), *files)
+
+
+def estimate_row(task: str, paid: Paid) -> dict[str, object]:
+    """What one part would use on one task, for the table and as JSON."""
+    estimate = paid.estimate
+    return {
+        "part": paid.part,
+        "task": task,
+        "calls": estimate.calls,
+        "already_here": estimate.cached,
+        "prompt_tokens": estimate.prompt_tokens,
+        "completion_tokens": estimate.completion_tokens,
+        "money": estimate.money,
+        "most_tokens": estimate.most_tokens,
+        "most_money": estimate.most_money,
+        "basis": estimate.basis,
+        "most_turns": paid.turns,
+    }
+
+
+def estimate_table(rows: Sequence[Row], title: str) -> RenderableType:
+    """What would be used; agents take several turns, and only the first is known beforehand."""
+    notes = [f"Estimated: {rows[0]['basis']}."] if rows else []
+    turns = max((row["most_turns"] for row in rows), default=1)
+    if turns > 1:
+        notes.append(
+            f"First turns only, but for the most: an agent takes up to {turns} turns, each with a "
+            "longer prompt."
+        )
+    if any(row["most_tokens"] is None for row in rows):
+        notes.append("Nobody knows how long an answer may become: a max_tokens sets a limit.")
+    notes.append("At most: every answer as long as it may be, every text of one token per byte.")
+    return _noted(_by_task(rows, f"{title}: nothing is asked yet", _ESTIMATED), notes)
+
+
+def _by_task(rows: Sequence[Row], title: str, columns: Mapping[str, str]) -> Grid:
+    """One row per task, then their sums; a sum with an unknown part is unknown."""
+    lines: list[list[Cell]] = [
+        [row["task"], *(_used(name, [row[name]]) for name in columns)] for row in rows
+    ]
+    if len(rows) > 1:
+        sums = (_used(name, [row[name] for row in rows]) for name in columns)
+        lines.append([Text(cell, style="bold") for cell in ("all", *sums)])
+    headings = [Column("task", right=False), *map(Column, columns.values())]
+    return Grid(headings, lines, gap=1, ends=frozenset([len(rows) - 1]), title=title)
+
+
+def _used(name: str, values: Sequence[float | None]) -> str:
+    if None in values:
+        return "unknown"
+    total = sum(value or 0 for value in values)
+    return dollars(total) if name.endswith("money") else f"{total:,.0f}"
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast models run on the reader's hardware, and what an hour of it costs."""
+
+    tokens_per_second: float
+    price: float | None = None
+    """US dollars per hour."""
+
+    def hours(self, load: Load) -> float | None:
+        """Of the hardware; None where somebody else's server does the work for money."""
+        return None if load.bill is not None else load.tokens / self.tokens_per_second / 3600
+
+    def money(self, load: Load) -> float | None:
+        """A server's bill, or that of the hours; None where no price is known."""
+        hours = self.hours(load)
+        if hours is None:
+            return load.bill
+        return None if self.price is None else hours * self.price
+
+
+def load_rows(loads: Sequence[Load], pace: Pace) -> list[dict[str, Any]]:
+    """One record per task and stage, marked as estimates."""
+    return [
+        {**asdict(load), "hours": pace.hours(load), "money": pace.money(load), "estimated": True}
+        for load in loads
+    ]
+
+
+def load_table(loads: Sequence[Load], pace: Pace) -> RenderableType:
+    """One row per part and stage over all tasks, then the sum."""
+    groups: dict[tuple[str, str], list[Load]] = {}
+    for load in loads:
+        groups.setdefault((load.part, load.stage), []).append(load)
+    rows: list[list[Cell]] = [
+        [f"{part}: {_DONE[stage]}", *_work(group, pace)] for (part, stage), group in groups.items()
+    ]
+    rows.append([Text(cell, style="bold") for cell in ("in all", *_work(loads, pace))])
+    tasks = list(dict.fromkeys(load.task for load in loads))
+    over = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
+    table = Grid(
+        columns_of("stage", ">texts", ">tokens", ">hours", ">cost", ">vectors"),
+        rows,
+        gap=1,
+        ends=frozenset([len(rows) - 2]),
+        title=f"{over}: an estimate, nothing is run",
+    )
+    price = "" if pace.price is None else f", an hour at {dollars(pace.price)}"
+    notes = [_BASIS, f"Hours: {pace.tokens_per_second:,.0f} tokens per second, read or new{price}."]
+    if any(load.stage == "generate" for load in loads):
+        notes.append("New tokens take longer than tokens that are read: reckon them apart.")
+    if any(load.vector_bytes is None for load in loads):
+        notes.append(
+            "Vectors: --vector-width says how many dimensions the model has; unknown for models "
+            "that keep several vectors or weights per text."
+        )
+    return _noted(table, notes)
+
+
+def _work(loads: Sequence[Load], pace: Pace) -> list[str]:
+    """The sums of some loads; a sum with an unknown part is unknown, hours of servers are none."""
+    hours = [value for load in loads if (value := pace.hours(load)) is not None]
+    held = [load.vector_bytes for load in loads]
+    size = sum(value or 0 for value in held)
+    return [
+        f"{sum(load.texts for load in loads):,}",
+        _short(sum(load.tokens for load in loads)),
+        f"{sum(hours):,.1f}" if hours else "-",
+        _used("money", [pace.money(load) for load in loads]),
+        "unknown" if None in held else f"{_short(size)}B" if size else "-",
+    ]
+
+
+def _short(count: float) -> str:
+    for size, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= size:
+            return f"{count / size:.1f} {name}"
+    return f"{count:.0f}"
+
+
+def _noted(table: Grid, notes: Sequence[str]) -> Group:
+    return Group(table, *(Text(note, style="dim") for note in notes))
