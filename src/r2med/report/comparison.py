@@ -15,6 +15,7 @@ from r2med.report.table import (
     Paper,
     SystemName,
     columns_of,
+    document_text,
     fitting,
     p_value,
     points,
@@ -27,7 +28,6 @@ from r2med.results.compare import Comparison
 from r2med.results.movement import Movement, QueryMovement
 from r2med.results.protocols import UNKNOWN, ProtocolComparison
 from r2med.tasks.registry import find_suite
-from r2med.tasks.task import Task
 
 #: Columns that the layouts do without, from wide to narrow; the narrow ones also round more.
 _LEFT_OUT = ((), ("n",), ("n", "t"), ("n", "t", "d"))
@@ -217,6 +217,10 @@ def _moved_grid(queries: tuple[QueryMovement, ...], *, several: bool) -> Grid:
 
 def _draw_query(query: QueryMovement, out: Paper, *, several: bool) -> None:
     task = query.task
+
+    def document(document_id: str) -> str:
+        return f"{document_id}: {document_text(task, document_id)}"
+
     of = f" of {task_label(task.name)}" if several else ""
     head = (
         f"query {snippet(query.query_id, 30)}{of}: A {100 * query.score_a:.2f}, "
@@ -226,24 +230,17 @@ def _draw_query(query: QueryMovement, out: Paper, *, several: bool) -> None:
     lines = [("asked", query.text)]
     for shift in query.positives[:_POSITIVES_SHOWN]:
         ranks = f"wanted A {shift.rank_a or '–'} | B {shift.rank_b or '–'}"
-        lines.append((ranks, _document(task, shift.document_id)))
+        lines.append((ranks, document(shift.document_id)))
     left = len(query.positives) - _POSITIVES_SHOWN
     if left > 0:
         lines.append(("", f"and {left} more positives"))
     positives = {shift.document_id for shift in query.positives}
     for name, first in (("A", query.first_a), ("B", query.first_b)):
         if first is not None and first not in positives:
-            lines.append((f"{name} first", _document(task, first)))
+            lines.append((f"{name} first", document(first)))
     for label, text in lines:
         start = f"  {label:<18} "
         out.print(start + snippet(text, out.width - len(start)))
-
-
-def _document(task: Task, document_id: str) -> str:
-    try:
-        return f"{document_id}: {task.document(document_id)}"
-    except KeyError:
-        return f"{document_id}: (not in the corpus)"
 
 
 def draw_protocols(

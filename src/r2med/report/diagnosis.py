@@ -13,7 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from r2med.report.console import visible
-from r2med.report.table import Column, Grid, Paper, columns_of, percent, plural, snippet
+from r2med.report.table import (
+    Column,
+    Grid,
+    Paper,
+    columns_of,
+    document_text,
+    percent,
+    plural,
+    snippet,
+)
 from r2med.results.diagnosis.causes import CAUSES, TOP
 from r2med.results.diagnosis.findings import (
     Diagnosis,
@@ -248,7 +257,8 @@ def _draw_positive(
     moved = "" if positive.first_stage_rank is None else f", {_moved(positive)}"
     title = CAUSES[positive.cause].title if positive.cause else "found"
     out.print(f"{rank}{moved} · {positive.document_id} · {title}")
-    _indented(_document(page.task, positive.document_id, out.width - 4), out, style="dim")
+    text = document_text(page.task, positive.document_id)
+    _indented(snippet(text, out.width - 4), out, style="dim")
     _indented(evidence(query, positive), out)
     if page.members:
         ranks = (
@@ -287,18 +297,12 @@ def _terms(name: str, changes: Sequence[Change]) -> Text:
 def _draw_ranked(ranked: RankedFinding, task: Task, out: Paper) -> None:
     covered = f"{percent(ranked.coverage)} of the query"
     out.print(f"{ranked.rank} · {ranked.document_id} · {ranked.label} · {covered}")
-    _indented(_document(task, ranked.document_id, out.width - 4), out, style="dim")
+    text = document_text(task, ranked.document_id)
+    _indented(snippet(text, out.width - 4), out, style="dim")
     if ranked.answers and ranked.label != "positive":
         _indented(f"evidence for: {'; '.join(ranked.answers)}", out)
     if ranked.shared:
         _indented(snippet(f"shares: {', '.join(ranked.shared)}", out.width - 4), out)
-
-
-def _document(task: Task, document_id: str, width: int) -> str:
-    try:
-        return snippet(task.document(document_id), width)
-    except KeyError:
-        return "(not in the corpus)"
 
 
 def _indented(text: str, out: Paper, style: str = "") -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rich.text import Text
 
@@ -21,6 +22,7 @@ from r2med.report.table import (
     print_fitting,
     signed,
 )
+from r2med.results.cost import Cost
 from r2med.results.leaderboard import GAIN_TITLES, Leaderboard
 from r2med.results.protocols import compare_figures
 from r2med.results.standings import Standing
@@ -128,11 +130,14 @@ def _family_column(family: str) -> Column:
 
 
 def _cost_layouts() -> Iterator[_Layout]:
+    def column(title: str, written: Callable[[Cost], Cell]) -> Column:
+        return Column(title, cell=lambda row: None if row.cost is None else written(row.cost))
+
     columns = [
-        Column("index s", cell=lambda row: f"{row.cost.index_seconds:,.1f}" if row.cost else None),
-        Column("ms/query", cell=_milliseconds),
-        Column("tokens/query", cell=_tokens),
-        Column("money", cell=_money),
+        column("index s", lambda cost: f"{cost.index_seconds:,.1f}"),
+        column("ms/query", lambda cost: f"{1000 * cost.seconds_per_query:,.1f}{'*' * cost.cached}"),
+        column("tokens/query", lambda cost: _known(cost.tokens_per_query, "{:,.0f}".format)),
+        column("money", lambda cost: _known(cost.money, dollars)),
     ]
     yield columns, 2, 2, _CACHED
     yield columns, 1, 1, _CACHED
@@ -140,25 +145,33 @@ def _cost_layouts() -> Iterator[_Layout]:
 
 def _leading(board: Leaderboard, marks: dict[str, int], digits: int) -> list[Column]:
     """Rank, name, origin and mean; further columns where any row has something for them."""
-    optional = {
-        "clean": Column("rest", cell=lambda row: points(row.clean, digits) or ""),
-        "spread": Column("span", cell=_span),
-        "interval": Column("±", cell=_half_width),
-        "letters": Column("≈", cell=lambda row: row.letters),
-        "ties": Column("tie bounds", cell=_bounds),
-        "gain": Column("Δ", cell=lambda row: _gain(row, digits)),
+    optional: dict[str, tuple[str, Callable[[Any], Cell]]] = {
+        "clean": ("rest", lambda mean: points(mean, digits)),
+        "spread": ("span", lambda spread: f"{100 * (spread.high - spread.low):.1f}"),
+        "interval": ("±", lambda interval: f"{50 * (interval.high - interval.low):.1f}"),
+        "letters": ("≈", str),
+        "ties": ("tie bounds", lambda ties: f"{100 * ties[0]:.2f}-{100 * ties[1]:.2f}"),
+        "gain": ("Δ", lambda gain: signed(gain, digits, style="green" if gain > 0 else "red")),
     }
+
+    def column(name: str, title: str, written: Callable[[Any], Cell]) -> Column:
+        return Column(title, cell=lambda row: _known(getattr(row, name), written) or "")
+
     return [
         Column("#", cell=lambda row: str(row.rank) if row.rank else None),
         Column("system", right=False, cell=lambda row: _name(row, marks)),
         Column("from", right=False, cell=_origin),
         Column("mean", best=True, cell=lambda row: points(row.mean)),
         *(
-            column
-            for name, column in optional.items()
+            column(name, *written)
+            for name, written in optional.items()
             if any(getattr(row, name) not in (None, "") for row in board.shown)
         ),
     ]
+
+
+def _known(value: Any, written: Callable[[Any], Cell]) -> Cell:
+    return None if value is None else written(value)
 
 
 def _grid(
@@ -240,37 +253,3 @@ def _origin(row: Standing) -> Text:
     if row.origin == "measured":
         return Text("here", style="cyan")
     return Text(row.sources[0].short, style="dim")
-
-
-def _span(row: Standing) -> Cell:
-    return "" if row.spread is None else f"{100 * (row.spread.high - row.spread.low):.1f}"
-
-
-def _gain(row: Standing, digits: int) -> Cell:
-    return signed(row.gain, digits, style="green" if (row.gain or 0) > 0 else "red") or ""
-
-
-def _half_width(row: Standing) -> Cell:
-    if row.interval is None:
-        return ""
-    return f"{100 * (row.interval.high - row.interval.low) / 2:.1f}"
-
-
-def _bounds(row: Standing) -> Cell:
-    return "" if row.ties is None else f"{100 * row.ties[0]:.2f}-{100 * row.ties[1]:.2f}"
-
-
-def _milliseconds(row: Standing) -> Cell:
-    if row.cost is None:
-        return None
-    return f"{1000 * row.cost.seconds_per_query:,.1f}{'*' if row.cost.cached else ''}"
-
-
-def _tokens(row: Standing) -> Cell:
-    tokens = row.cost.tokens_per_query if row.cost else None
-    return None if tokens is None else f"{tokens:,.0f}"
-
-
-def _money(row: Standing) -> Cell:
-    money = row.cost.money if row.cost else None
-    return None if money is None else dollars(money)

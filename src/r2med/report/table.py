@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from statistics import fmean
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich import box
 from rich.cells import cell_len, set_cell_size
@@ -19,6 +19,9 @@ from rich.text import Text
 from r2med.errors import R2MedError
 from r2med.report.console import visible
 from r2med.tasks.registry import find_task
+
+if TYPE_CHECKING:
+    from r2med.tasks.task import Task
 
 #: Where a name may be broken, the best places first.
 _BREAKS = tuple(
@@ -255,6 +258,14 @@ def snippet(text: str, width: int) -> str:
     cut = set_cell_size(flat, width - 2).rstrip()
     whole = cut.rpartition(" ")[0] if " " in cut and not flat.startswith(cut + " ") else cut
     return whole + " …"
+
+
+def document_text(task: Task, document_id: str) -> str:
+    """The text of a document that a ranking or judgement names, if the corpus holds it."""
+    try:
+        return task.document(document_id)
+    except KeyError:
+        return "(not in the corpus)"
 
 
 def task_label(name: str) -> str:

@@ -13,6 +13,7 @@ from r2med.nano.candidates import HYBRID_DEPTH, TITLES, CandidateList
 from r2med.nano.folder import read_record
 from r2med.nano.profiles import Profile, RetrievalProfile, profiled
 from r2med.report.cards.failures import Failures, find_failures
+from r2med.report.table import document_text
 from r2med.results.overlap import StoredAudit
 from r2med.results.record import Result
 from r2med.retrieve.given import split_of
@@ -47,6 +48,13 @@ class Scored:
     interval: Interval
     hit_10: float
     recall_100: float
+
+    @classmethod
+    def of(cls, result: Result) -> Scored:
+        """The row of one result."""
+        metrics, interval = result.metrics, mean_interval(result.scores["ndcg@10"])
+        ndcg, hit, recall = (metrics[name] for name in ("ndcg@10", "hit@10", "recall@100"))
+        return cls(result.name, ndcg, interval, hit, recall)
 
 
 @dataclass(frozen=True)
@@ -104,8 +112,8 @@ def gather(
         suite=task.suite,
         hash=task.hash,
         profile=profile,
-        scored=tuple(_scored(result) for result in own),
-        lead=_lead(own[0], own[1]) if len(own) > 1 else None,
+        scored=tuple(map(Scored.of, own)),
+        lead=_lead(*own[:2]) if len(own) > 1 else None,
         failures_of=label,
         failures=failures,
         texts=_texts(task, failures),
@@ -150,11 +158,8 @@ def readings(facts: Facts) -> Iterator[str]:
     for row in profile.retrieval:
         if "ndcg_at_10" in row.published:
             off = row.ndcg_10 - float(row.published["ndcg_at_10"])
-            verdict = (
-                f"{100 * off:+.2f} from the published figure"
-                if abs(off) >= 1e-6
-                else "as published"
-            )
+            apart = f"{100 * off:+.2f} from the published figure"
+            verdict = "as published" if abs(off) < 1e-6 else apart
             yield f"{TITLES[row.role]}, nDCG@10: {verdict}."
     if facts.lead is not None:
         yield _lead_in_words(facts.scored[0].system, facts.scored[1].system, facts.lead)
@@ -205,16 +210,6 @@ def _own_results(task: Task, results: Sequence[Result]) -> list[Result]:
     return sorted(newest.values(), key=lambda result: (-result.metrics["ndcg@10"], result.system))
 
 
-def _scored(result: Result) -> Scored:
-    return Scored(
-        result.name,
-        result.metrics["ndcg@10"],
-        mean_interval(result.scores["ndcg@10"]),
-        result.metrics["hit@10"],
-        result.metrics["recall@100"],
-    )
-
-
 def _lead(first: Result, second: Result) -> Difference:
     aligned = second.scores.at(first.scores.query_ids)
     return compare_columns(first.scores["ndcg@10"], aligned["ndcg@10"])
@@ -240,15 +235,8 @@ def _texts(task: Task, failures: Sequence[Failures]) -> dict[str, str]:
         texts[f"q:{failure.query}"] = excerpt(task.query(failure.query))
         for document in (failure.first, failure.positive):
             if document is not None:
-                texts[f"d:{document}"] = _document(task, document)
+                texts[f"d:{document}"] = excerpt(document_text(task, document))
     return texts
-
-
-def _document(task: Task, document: str) -> str:
-    try:
-        return excerpt(task.document(document))
-    except KeyError:
-        return "(not in the corpus)"
 
 
 def _pairs(task: Task) -> tuple[Pair, ...]:
@@ -256,7 +244,7 @@ def _pairs(task: Task) -> tuple[Pair, ...]:
     positives = positives_of(task.judgements)
     asked = [query for query in task.queries.ids.to_pylist() if query in positives]
     return tuple(
-        Pair(query, excerpt(task.query(query)), first, _document(task, first))
+        Pair(query, excerpt(task.query(query)), first, excerpt(document_text(task, first)))
         for query in asked[:_EXAMPLE_PAIRS]
         for first in positives[query][:1]
     )

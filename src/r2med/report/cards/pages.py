@@ -13,7 +13,7 @@ from r2med.errors import UsageError
 from r2med.nano.candidates import ROLES, TITLES, Role
 from r2med.nano.profiles import group_means
 from r2med.report.cards.facts import Facts, Prose, gather, prose_of, readings
-from r2med.report.cards.failures import Failure, Failures
+from r2med.report.cards.failures import Failure
 from r2med.report.cards.render import (
     Block,
     Bullets,
@@ -106,6 +106,12 @@ def task_page(facts: Facts, prose: Prose, name: str) -> Page:
     entry = facts.entry
     lead = f"{entry.family}, {entry.scenario} · suite {entry.suite}" if entry else None
     grid = Grid(("", "observed"), tuple(data_rows(facts.profile.data)), words=True)
+    examples = tuple(
+        Quote(
+            f"Query {p.query_id}", (("query", p.query), (f"positive {p.document_id}", p.document))
+        )
+        for p in facts.pairs
+    )
     return Page(
         name=name,
         title=facts.name,
@@ -121,7 +127,7 @@ def task_page(facts: Facts, prose: Prose, name: str) -> Page:
             ),
             Section("Failure modes", tuple(_failures(facts, prose))),
             Section("Training and leakage", tuple(_leakage(facts, prose))),
-            Section("Examples", tuple(_examples(facts))),
+            Section("Examples", examples),
             Section("Sources", (_sources(facts, prose),)),
         ),
     )
@@ -195,16 +201,12 @@ def _failures(facts: Facts, prose: Prose) -> Iterator[Block]:
     yield Bullets(prose.failures)
     yield Paragraph(f"What follows is counted and drawn from {facts.failures_of}.")
     for group in facts.failures:
-        yield Paragraph(_counted(group))
+        share = f"{100 * group.affected / max(group.of, 1):.1f} %"
+        counted = f"{group.affected:,} of {group.of:,} queries ({share})."
+        open_kind = f"cannot be recognised. {group.open}"
+        yield Paragraph(f"{group.kind}: {open_kind if group.open else counted}")
         for failure in group.examples:
             yield _failure(facts, group.kind, failure)
-
-
-def _counted(group: Failures) -> str:
-    if group.open:
-        return f"{group.kind}: cannot be recognised. {group.open}"
-    share = 100 * group.affected / max(group.of, 1)
-    return f"{group.kind}: {group.affected:,} of {group.of:,} queries ({share:.1f} %)."
 
 
 def _failure(facts: Facts, kind: str, failure: Failure) -> Quote:
@@ -238,12 +240,6 @@ def _leakage(facts: Facts, prose: Prose) -> Iterator[Block]:
         f"r2med tasks exclusions {facts.name} --out FILE writes what training must leave out, "
         "as hashes and fingerprints, without the texts."
     )
-
-
-def _examples(facts: Facts) -> Iterator[Block]:
-    for pair in facts.pairs:
-        texts = (("query", pair.query), (f"positive {pair.document_id}", pair.document))
-        yield Quote(f"Query {pair.query_id}", texts)
 
 
 def _sources(facts: Facts, prose: Prose) -> Block:

@@ -33,30 +33,26 @@ def overlap(diagnoses: Mapping[str, Sequence[TaskDiagnosis]], theme: Theme) -> A
         for diagnosis in of_tasks
         for query in diagnosis.queries
     ]
-    groups = [group for system in diagnoses for group in _groups(system, points)]
     systems = list(diagnoses)
     metric = next(iter(diagnoses.values()))[0].metric
-    colours = [theme.series[place % len(theme.series)] for place in range(len(systems))]
     legend = alt.Legend(title=None, symbolOpacity=1) if len(systems) > 1 else None
-    colour = alt.Color("system:N", scale=alt.Scale(domain=systems, range=colours), legend=legend)
-    shapes = [_SHAPES[place % len(_SHAPES)] for place in range(len(systems))]
-    shape = alt.Shape("system:N", scale=alt.Scale(domain=systems, range=shapes), legend=legend)
+    colours, shapes = (
+        alt.Scale(domain=systems, range=[kinds[n % len(kinds)] for n in range(len(systems))])
+        for kinds in (theme.series, _SHAPES)
+    )
+    colour = alt.Color("system:N", scale=colours, legend=legend)
+    shape = alt.Shape("system:N", scale=shapes, legend=legend)
     x = alt.X(
         "overlap:Q",
         title="share of the query's terms that its best matching positive holds, % by weight",
         scale=alt.Scale(zero=False, nice=True),
     )
     y = alt.Y("score:Q", title=f"{metric} × 100")
-    marks = (
-        alt.Chart({"values": points})
-        .mark_point(size=28, opacity=0.4, strokeWidth=1.2)
-        .encode(x=x, y=y, color=colour, shape=shape)
-    )
-    layers = [marks]
+    marks = alt.Chart({"values": points}).mark_point(size=28, opacity=0.4, strokeWidth=1.2)
+    layers = [marks.encode(x=x, y=y, color=colour, shape=shape)]
     for place, system in enumerate(systems):
         aside = _APART * (place - (len(systems) - 1) / 2)
-        own = [group for group in groups if group["system"] == system]
-        base = alt.Chart({"values": own}).encode(x=x, color=colour)
+        base = alt.Chart({"values": _groups(system, points)}).encode(x=x, color=colour)
         layers += [
             base.mark_rule(strokeWidth=2, xOffset=aside).encode(y=alt.Y("low:Q"), y2="high:Q"),
             base.mark_line(strokeWidth=2.5, xOffset=aside).encode(y=y),
@@ -120,24 +116,21 @@ def wins(sides: Aligned, metric: str, theme: Theme) -> Any:
     subtitle = [f"one bar per query, sorted; up: {a} is better, down: {b} is better"]
     if sides.suite == "demo":
         subtitle.append(_DEMO)
-    return alt.concat(*panels, columns=_ACROSS, spacing=26).properties(
-        title={
-            "text": f"{metric} × 100 query by query: {a} minus {b}",
-            "subtitle": subtitle,
-        }
-    )
+    title = {"text": f"{metric} × 100 query by query: {a} minus {b}", "subtitle": subtitle}
+    return alt.concat(*panels, columns=_ACROSS, spacing=26).properties(title=title)
 
 
 def _panel(
     task: str, differences: NDArray[np.float64], span: list[float], theme: Theme, *, alone: bool
 ) -> Any:
     """One task; all panels share the span of the vertical axis, so that they compare."""
+    sides = np.where(differences > _TIE, "better", np.where(differences < -_TIE, "worse", "equal"))
     rows = [
-        {"place": place + 1, "end": place + 2, "difference": float(value), "side": _side(value)}
-        for place, value in enumerate(differences)
+        {"place": place + 1, "end": place + 2, "difference": float(value), "side": str(side)}
+        for place, (value, side) in enumerate(zip(differences, sides, strict=True))
     ]
-    sides = ["better", "worse", "equal"]
-    colours = alt.Scale(domain=sides, range=[theme.series[0], theme.series[1], theme.muted])
+    ranges = [theme.series[0], theme.series[1], theme.muted]
+    colours = alt.Scale(domain=["better", "worse", "equal"], range=ranges)
     x = alt.X(
         "place:Q",
         title=f"{len(rows)} queries",
@@ -158,19 +151,10 @@ def _panel(
         color=alt.Color("side:N", scale=colours, legend=None),
     )
     zero = alt.Chart({"values": [{"zero": 0}]}).mark_rule(color=theme.muted)
-    better, worse = (int(np.sum(sign * differences > _TIE)) for sign in (1, -1))
-    counts = (
-        f"{better} better, {len(rows) - better - worse} equal, {worse} worse; "
-        f"mean {differences.mean():+.1f}"
-    )
+    better, equal, worse = (int(np.sum(sides == side)) for side in ("better", "equal", "worse"))
+    counts = f"{better} better, {equal} equal, {worse} worse; mean {differences.mean():+.1f}"
     return alt.layer(bars, zero.encode(y="zero:Q")).properties(
         width=600 if alone else 330,
         height=320 if alone else 150,
         title={"text": task_label(task), "subtitle": [counts], "fontSize": 13},
     )
-
-
-def _side(value: float) -> str:
-    if abs(value) <= _TIE:
-        return "equal"
-    return "better" if value > 0 else "worse"
