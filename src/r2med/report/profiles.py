@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 def draw(value: Profiles | PublishedProfiles, out: Paper) -> None:
     """Print a task's profile, or a table of several; of data that is not here what is published."""
     if isinstance(value, PublishedProfiles):
-        out.print(published_table(value.tasks))
+        out.print(_published_table(value.tasks))
         out.print(f"Bring the data here with: r2med fetch {value.tasks[0].name}")
         return
-    several = len(value.tasks) > 1
-    for part in group_tables(value.tasks, value.title) if several else profile_tables(*value.tasks):
+    one, several = value.tasks[0], len(value.tasks) > 1
+    for part in _group_parts(value.tasks, value.title) if several else _profile_parts(one):
         out.print(part)
 
 
@@ -101,7 +101,7 @@ def group_scores(profiles: Sequence[Profile]) -> tuple[Mapping[Role, float], ...
     )
 
 
-def profile_tables(profile: Profile) -> Iterator[RenderableType]:
+def _profile_parts(profile: Profile) -> Iterator[RenderableType]:
     """One task: its data, then one column per subset, published figures beside the measured."""
     yield Text(f"{profile.task} · observed profile", style="bold")
     columns = [Column("data", right=False, fixed=True), Column("", right=False)]
@@ -116,7 +116,7 @@ def profile_tables(profile: Profile) -> Iterator[RenderableType]:
         yield Text(f"best by nDCG@10: {TITLES[profile.best.role]} ({score:.2f})")
 
 
-def group_tables(profiles: Sequence[Profile], title: str) -> Iterator[RenderableType]:
+def _group_parts(profiles: Sequence[Profile], title: str) -> Iterator[RenderableType]:
     """One row per task with the nDCG@10 of each subset, then both means, each labelled."""
     roles = [role for role in ROLES if any(one.of(role) for one in profiles)]
     rows: list[list[Cell]] = []
@@ -149,7 +149,7 @@ def group_tables(profiles: Sequence[Profile], title: str) -> Iterator[Renderable
         )
 
 
-def published_table(entries: Sequence[TaskEntry]) -> Grid:
+def _published_table(entries: Sequence[TaskEntry]) -> Grid:
     """Embedded figures alone, where the data that would be measured is not here."""
     values = {role: [float(e.candidates[role]["ndcg_at_10"]) for e in entries] for role in ROLES}
     weights = [entry.counts["queries"] for entry in entries]

@@ -63,8 +63,6 @@ _BEHIND = (
     f"*: below the best of its column, p < {SIGNIFICANT} (paired randomisation test, Holm's "
     "correction over the systems)"
 )
-
-
 _OLDER = (
     "older: stored by an older version that did not record all settings; tables and comparisons "
     "leave these out. `r2med eval` runs them again."

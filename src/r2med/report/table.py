@@ -308,10 +308,8 @@ def p_value(value: float) -> str:
     return "<.001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
 
 
-def dollars(money: float | None) -> str:
+def dollars(money: float) -> str:
     """Two decimals; small sums with as many as it takes not to read as nothing."""
-    if money is None:
-        return "unknown"
     return f"${money:,.2f}" if money == 0 or money >= 0.1 else f"${money:.2g}"
 
 
@@ -323,9 +321,9 @@ def file_size(size: int) -> str:
     return f"{size} B"
 
 
-def age(created: str, now: datetime | None = None) -> str:
+def age(created: str) -> str:
     """How long ago an ISO time was, in its largest unit."""
-    seconds = ((now or datetime.now(UTC)) - datetime.fromisoformat(created)).total_seconds()
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(created)).total_seconds()
     for unit, factor in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= factor:
             return f"{seconds / factor:.0f} {unit}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -118,8 +119,8 @@ def _wrong_diagnosis(task: Task, lists: _Lists) -> Failures:
                 f"Both are {systems[query]}; asked for is {answers[query]}, but evidence for "
                 f"{answers[other]} stands at rank {place}, above every positive."
             )
-            failures.append(lists.failure(query, name, positive, detail, first_rank=place))
-    return Failures(kind, len(failures), len(known), tuple(failures[:EXAMPLES]))
+            failures.append((0, lists.failure(query, name, positive, detail, first_rank=place)))
+    return _grouped(kind, len(known), failures)
 
 
 def _surface_overlap(task: Task, lists: _Lists) -> Failures:
@@ -133,7 +134,7 @@ def _surface_overlap(task: Task, lists: _Lists) -> Failures:
         row = rows.get(document)
         return set() if row is None else content_words(task.corpus.texts[row].as_py())
 
-    failures: list[tuple[int, Failure]] = []
+    failures = []
     for query, positives in lists.positives.items():
         first = next(iter(lists.ranked.get(query, [])), None)
         if query not in asked or first is None or first in positives:
@@ -146,16 +147,14 @@ def _surface_overlap(task: Task, lists: _Lists) -> Failures:
                 f"The first document shares {plural(len(shared), 'word')} with the query, the "
                 f"positive {len(due)}; only the former has: {', '.join(sorted(shared - due)[:8])}."
             )
-            gap = len(shared) - len(due)
-            failures.append((gap, lists.failure(query, first, positive, detail)))
-    failures.sort(key=lambda pair: -pair[0])
-    examples = tuple(failure for _, failure in failures[:EXAMPLES])
-    return Failures("Surface overlap", len(failures), len(lists.positives), examples)
+            failure = lists.failure(query, first, positive, detail)
+            failures.append((len(due) - len(shared), failure))
+    return _grouped("Surface overlap", len(lists.positives), failures)
 
 
 def _not_retrieved(lists: _Lists) -> Failures:
     """A positive is not retrieved; queries of which no positive is come first."""
-    failures: list[tuple[bool, Failure]] = []
+    failures = []
     for query, positives in lists.positives.items():
         ranked = lists.ranked.get(query, [])
         retrieved = set(ranked[: lists.depth])
@@ -167,13 +166,14 @@ def _not_retrieved(lists: _Lists) -> Failures:
             )
             failure = lists.failure(query, next(iter(ranked), None), missing[0], detail)
             failures.append((len(missing) < len(positives), failure))
-    failures.sort(key=lambda pair: pair[0])
-    return Failures(
-        f"Positive not among the first {lists.depth}",
-        len(failures),
-        len(lists.positives),
-        tuple(failure for _, failure in failures[:EXAMPLES]),
-    )
+    kind = f"Positive not among the first {lists.depth}"
+    return _grouped(kind, len(lists.positives), failures)
+
+
+def _grouped(kind: str, of: int, failures: Iterable[tuple[int, Failure]]) -> Failures:
+    """Failures of one kind, each with its place: those that come first are shown."""
+    ranked = sorted(failures, key=lambda pair: pair[0])
+    return Failures(kind, len(ranked), of, tuple(failure for _, failure in ranked[:EXAMPLES]))
 
 
 def content_words(text: str) -> set[str]:

@@ -52,7 +52,7 @@ _Box = tuple[float, float, float, float]
 _Point = dict[str, Any]
 
 
-def _ranked(board: Leaderboard, top: int | None) -> tuple[list[Standing], list[str]]:
+def _ranked(board: Leaderboard, top: int) -> tuple[list[Standing], list[str]]:
     """The rows that have a mean, best first, and a line on systems below the last one shown."""
     rows = [row for row in board.shown_of(top) if row.mean is not None]
     ranked = sum(row.mean is not None for row in board.rows)
@@ -125,7 +125,7 @@ def _subtitle(board: Leaderboard, rows: Sequence[Standing], *more: str) -> list[
     return [*lines, *more, *shown]
 
 
-def heatmap(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
+def heatmap(board: Leaderboard, theme: Theme, *, top: int) -> Any:
     """One cell per system and task, the best system on top, the ranking mean apart at the right."""
     rows, left_out = _ranked(board, top)
     order = _labels(rows)
@@ -188,7 +188,7 @@ def _grid(
     return alt.layer(squares, figures).properties(height=_CELL * len(order))
 
 
-def means(board: Leaderboard, theme: Theme, *, top: int | None = 30) -> Any:
+def means(board: Leaderboard, theme: Theme, *, top: int) -> Any:
     """One dot per system, best on top, with its 95 % interval where queries are stored."""
     rows, lines = _ranked(board, top)
     points = _points(rows)
