@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import shutil
 import sys
 import tempfile
 import time
@@ -87,7 +88,10 @@ def published() -> list[Shape]:
 
 
 def made(shape: Shape, folder: Path, seed: int = 1) -> Path:
-    """A collection of that shape in the reference layout."""
+    """A collection of that shape in the reference layout; one that is there already is kept."""
+    target = folder / shape.name
+    if (target / "qrels.jsonl.gz").exists():
+        return target
     random = np.random.default_rng(seed)
     words = vocabulary()
     shares = 1 / np.arange(1, VOCABULARY + 1)
@@ -102,7 +106,6 @@ def made(shape: Shape, folder: Path, seed: int = 1) -> Path:
             for text in np.split(drawn, np.cumsum(lengths)[:-1]):
                 yield " ".join(text.tolist())
 
-    target = folder / shape.name
     target.mkdir(parents=True)
     for name, letter, count, mean in (
         ("corpus", "d", shape.documents, shape.document_words),
@@ -133,11 +136,10 @@ def vocabulary() -> np.ndarray:
 
 
 def suite(scale: float, folder: Path) -> list[Floor]:
-    data = folder / "suite"
+    data = folder / f"suite-{scale:g}"
     for number, shape in enumerate(published()):
         made(shape.scaled(scale), data, seed=number)
-    home = folder / "suite-home"
-    home.mkdir()
+    home = Path(tempfile.mkdtemp(dir=folder))
     peers = ["bm25s", "bm25s-numba"][: 2 if find_spec("numba") else 1]
     figures = {name: measured(name, data, home, script=__file__) for name in peers}
     peer = min(figure.seconds for figure in figures.values())
@@ -164,8 +166,7 @@ def all_of(route: Callable[[Path, Path], None]) -> Callable[[Path, Path], None]:
 
 def scoring(scale: float, folder: Path) -> list[Floor]:
     """Runs are stored by one process and measured by another."""
-    home = folder / "scoring"
-    home.mkdir()
+    home = Path(tempfile.mkdtemp(dir=folder))
     (home / "scale").write_text(str(scale))
     for number in range(len(published())):
         random_runs(number, scale, home)
@@ -233,11 +234,11 @@ def score_all(home: Path, out: Path) -> None:
 def passages(scale: float, folder: Path) -> list[Floor]:
     figures: dict[str, Figure] = {}
     for count in PASSAGES:
-        shape = Shape(f"{count:,}", count, WORDS, ASKED, 20, 3).scaled(scale)
-        home = folder / f"passages-{count}"
-        home.mkdir()
-        data = made(shape, home)
+        shape = Shape(f"{count}", count, WORDS, ASKED, 20, 3).scaled(scale)
+        data = made(shape, folder / f"passages-{scale:g}")
+        home = Path(tempfile.mkdtemp(dir=folder))
         figures[f"{shape.documents:,} passages"] = measured("ours", data, home)
+        shutil.rmtree(home)
     show(f"passages: bm25 from files to a run, scale {scale:g}", figures)
     small, _, large = figures.values()
     growth = PASSAGES[-1] / PASSAGES[0] * LINEAR
@@ -261,7 +262,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--keep", type=Path, help="an empty folder for the data; 4 GB at full size")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        help="a folder for the data, which is used again when it is there; 4 GB at full size",
+    )
     parser.add_argument("--route", choices=ROUTES, help=argparse.SUPPRESS)
     parser.add_argument("paths", nargs="*", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
