@@ -243,20 +243,27 @@ def ordered(run: Run, ties: TieOrder = "trec") -> Run:
     """The run with every list in the given order."""
     if ties not in get_args(TieOrder):
         raise UsageError(f"tie order {ties!r} is not known. {nearest(ties, get_args(TieOrder))}")
-    scores = trec_scores(run.scores) if ties == "trec" else run.scores
-    if ties == "list" or _falls(run, scores):
+    if ties == "list":
         return run
-    names = name_places(run)
+    scores = trec_scores(run.scores) if ties == "trec" else run.scores
+    entries = _unsettled(run, scores)
+    if not len(entries):
+        return run
+    names = name_places(run, entries)
     if ties == "trec":
-        return run.take(np.lexsort((-names, -scores, run.query_rows)))
-    return run.take(np.lexsort((names, -scores, run.query_rows)))
+        names = -names
+    order = np.arange(len(scores))
+    order[entries] = entries[np.lexsort((names, -scores[entries], run.query_rows[entries]))]
+    return run.take(order)
 
 
-def _falls(run: Run, scores: NDArray[Any]) -> bool:
-    """Whether every list is in order and without ties already; sorting would take most time."""
-    falling = np.append(scores[1:] < scores[:-1], True)
-    falling[run.offsets[1:][run.lengths > 0] - 1] = True
-    return bool(falling.all())
+def _unsettled(run: Run, scores: NDArray[Any]) -> NDArray[np.int64]:
+    """The entries of lists that are not in order or have ties; sorting all would take most time."""
+    level = np.flatnonzero(~(scores[1:] < scores[:-1]))
+    rows = run.query_rows
+    open_lists = np.zeros(len(run.query_ids), dtype=np.bool_)
+    open_lists[rows[level][rows[level] == rows[level + 1]]] = True
+    return np.flatnonzero(open_lists[rows])
 
 
 def trec_scores(scores: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -265,11 +272,12 @@ def trec_scores(scores: NDArray[np.float64]) -> NDArray[np.float32]:
         return scores.astype(np.float32)
 
 
-def name_places(run: Run) -> NDArray[np.int64]:
-    """For every entry, the place of its document id among the run's ids in byte order."""
-    used, inverse = np.unique(run.documents, return_inverse=True)
+def name_places(run: Run, entries: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """For each of some entries, the place of its document id among theirs in byte order."""
+    documents = run.documents if entries is None else run.documents[entries]
+    used, inverse = np.unique(documents, return_inverse=True)
     names = run.document_ids.take(pa.array(used)).cast(pa.large_binary())
     places = np.empty(len(used), dtype=np.int64)
     places[pc.sort_indices(names).to_numpy()] = np.arange(len(used))
-    entries: NDArray[np.int64] = places[inverse]
-    return entries
+    by_entry: NDArray[np.int64] = places[inverse]
+    return by_entry
