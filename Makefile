@@ -34,7 +34,7 @@ browser:
 	  echo 'No Chromium: tests in a browser are skipped. Install it with: sudo apt-get install chromium'
 
 trials: $(VENV)/.tested    ## Run the trials (kills, flipped bits, odd inputs) at full counts.
-	@$(BIN)/python -m pytest tests/trials --trials 25
+	@$(BIN)/python -m pytest tests/trials tests/engine/test_cluster.py --trials 25
 
 lint: $(VENV)/.developed   ## Check style and types.
 	@$(BIN)/ruff check .

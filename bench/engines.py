@@ -99,7 +99,7 @@ class Encoding:
     def pids(self) -> list[int]:
         """The processes of its workers."""
         members = getattr(self.workers, "_members", [])
-        return [member.pid for member in members if isinstance(member, ProcessMember)]
+        return [member.process.pid for member in members if isinstance(member, ProcessMember)]
 
     def close(self) -> None:
         if self.workers:

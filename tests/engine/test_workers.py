@@ -194,7 +194,7 @@ def test_a_worker_that_is_killed_while_it_waits_is_replaced() -> None:
         evaluate(f"{FAULTY}Sound", task, conditions=Conditions(workers=workers))
         first = workers._members[0]
         assert isinstance(first, ProcessMember)
-        os.kill(first.pid, signal.SIGKILL)
+        os.kill(first.process.pid, signal.SIGKILL)
 
         again = evaluate("bm25", task, conditions=Conditions(workers=workers))
 

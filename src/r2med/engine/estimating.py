@@ -132,21 +132,17 @@ class Sizes:
     @cached_property
     def stand_in(self) -> Task:
         """A small collection of texts of the mean lengths, with as many queries."""
-        nothing = pa.nulls(self.queries, pa.large_string())
         count = min(self.documents, _STAND_IN)
-        none = pa.array([], type=pa.large_string())
+        ids, texts = (
+            pa.array(values, pa.large_string())
+            for values in (_numbered(count), _texts(count, self.document_tokens))
+        )
         return Task(
             name=self.task,
             suite=None,
-            corpus=Corpus(_numbered(count), _texts(count, self.document_tokens)),
-            queries=Queries(
-                _numbered(self.queries),
-                _texts(self.queries, self.query_tokens),
-                nothing,
-                nothing,
-                nothing,
-            ),
-            judgements=Judgements(none, none, np.zeros(0, dtype=np.int32)),
+            corpus=Corpus(ids, texts),
+            queries=Queries.of(_numbered(self.queries), _texts(self.queries, self.query_tokens)),
+            judgements=Judgements.none(),
             source=Path(),
             entry=self.entry,
         )
@@ -235,11 +231,11 @@ def _asked(stage: LoadStage, part: str, estimate: Estimate, sizes: Sizes) -> Loa
     return Load(sizes.task, part, stage, estimate.calls, tokens, bill=estimate.money)
 
 
-def _numbered(count: int) -> pa.LargeStringArray:
-    return pa.array([str(row) for row in range(count)], type=pa.large_string())
+def _numbered(count: int) -> list[str]:
+    return [str(row) for row in range(count)]
 
 
-def _texts(count: int, tokens: float) -> pa.LargeStringArray:
+def _texts(count: int, tokens: float) -> list[str]:
     """Texts of a mean length, each of its own: equal requests would be asked once."""
     rest = " vivit" * max(0, round(tokens * CHARACTERS_PER_TOKEN / 6) - 1)
-    return pa.array([f"{row:05d}{rest}" for row in range(count)], type=pa.large_string())
+    return [f"{row:05d}{rest}" for row in range(count)]

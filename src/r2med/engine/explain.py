@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from r2med.errors import MissingError, R2MedError, UsageError, nearest
 from r2med.expand.combining import Expanded, Expansion
@@ -37,7 +38,7 @@ from r2med.systems.build import System
 from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval
 from r2med.systems.work import Stage
 from r2med.tabular import Tabular
-from r2med.tasks.task import Queries, Task
+from r2med.tasks.task import Task
 
 #: How deep documents are looked for when a query is run; below, a document counts as not found.
 DEPTH = 1000
@@ -147,12 +148,12 @@ def explain(
         members=members,
         prompt=_prompt(ranking.result, stage, alone, terms),
     )
-    retrieval = stage.first.stage
-    sums = isinstance(retrieval, Retrieval) and isinstance(retrieval.retriever, Bm25Retriever)
-    if members or not isinstance(retrieval, Retrieval) or not sums:
+    retriever = getattr(stage.first.stage, "retriever", None)
+    if members or not isinstance(retriever, Bm25Retriever):
         return explained
-    searcher = retrieval.retriever.prepare(task)
-    return replace(explained, changes=_changes(searcher, alone, expansion, diagnosis))
+    return replace(
+        explained, changes=_changes(retriever.prepare(task), alone, expansion, diagnosis)
+    )
 
 
 def generated(result: Result, task: Task, query_id: str) -> tuple[Expanded | None, str]:
@@ -172,13 +173,8 @@ def term_changes(result: Result, task: Task, query_id: str, document_id: str) ->
 
     Before and after are the same unless the system expands its queries.
     """
-    try:
-        stage: Stage = System.from_spec(result.system).stage
-    except R2MedError:  # a model or file of the user's that is not here
-        return ()
-    while isinstance(stage, Reranking):
-        stage = stage.first.stage
-    alone, expansion = _alone(task, query_id), None
+    stage, expansion = _stage(result), None
+    alone = _alone(task, query_id)
     if isinstance(stage, Expanding):
         expansion = _kept(result, stage, alone)
         if expansion is None:
@@ -187,8 +183,6 @@ def term_changes(result: Result, task: Task, query_id: str, document_id: str) ->
     if not isinstance(stage, Retrieval) or not isinstance(stage.retriever, Bm25Retriever):
         return ()
     searcher = stage.retriever.prepare(task)
-    if not isinstance(searcher, TermSearcher):
-        return ()
     if expansion is not None:
         changes = _terms(searcher, alone, expansion.variants[0][0], document_id)
     else:
@@ -232,21 +226,11 @@ def _explained(task: Task, diagnosis: TaskDiagnosis, expansion: Expansion) -> Ex
 
 def _alone(task: Task, query_id: str) -> Task:
     """The task with one of its queries."""
-    ids = task.queries.ids.to_pylist()
-    if query_id not in ids:
-        raise UsageError(f"{task.name} has no query {query_id!r}. {nearest(query_id, ids)}")
-    row = pa.array([ids.index(query_id)])
-    queries = task.queries
-    return replace(
-        task,
-        queries=Queries(
-            queries.ids.take(row),
-            queries.texts.take(row),
-            queries.answers.take(row),
-            queries.body_systems.take(row),
-            queries.reasonings.take(row),
-        ),
-    )
+    chosen = pc.equal(task.queries.ids, query_id)
+    if not chosen.true_count:
+        known = nearest(query_id, task.queries.ids.to_pylist())
+        raise UsageError(f"{task.name} has no query {query_id!r}. {known}")
+    return replace(task, queries=task.queries.filter(chosen))
 
 
 def _stage(result: Result | None) -> Stage | None:

@@ -35,7 +35,7 @@ class ProcessMember(Member):
         self._closed = False
         self.slot = slot
         """Its place among those of this machine, which decides its GPU."""
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", "from r2med.engine.worker import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -50,11 +50,6 @@ class ProcessMember(Member):
         for thread in self._threads:
             thread.start()
 
-    @property
-    def pid(self) -> int:
-        """Of the process."""
-        return self._process.pid
-
     def send(self, method: str, arguments: tuple[Any, ...]) -> None:
         """Leave it to a thread to write: a worker that hangs may not read its pipe."""
         self._outbox.put(pickle.dumps((method, arguments), protocol=5))
@@ -62,13 +57,13 @@ class ProcessMember(Member):
     def kill(self) -> str:
         """End the process, if it has not ended by itself, and what it holds of this one."""
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_LAST_WORDS if self._closed else 0)
-        self._process.kill()
-        code = self._process.wait()
+            self.process.wait(_LAST_WORDS if self._closed else 0)
+        self.process.kill()
+        code = self.process.wait()
         self._outbox.put(None)
         for thread in self._threads:
             thread.join()
-        for pipe in (self._process.stdin, self._process.stdout):
+        for pipe in (self.process.stdin, self.process.stdout):
             with suppress(OSError):
                 assert pipe is not None
                 pipe.close()
@@ -78,17 +73,17 @@ class ProcessMember(Member):
         return f"{name}, perhaps for want of memory" if name == "SIGKILL" else name
 
     def _write(self) -> None:
-        assert self._process.stdin is not None
+        assert self.process.stdin is not None
         with suppress(OSError):
             while (request := self._outbox.get()) is not None:
-                self._process.stdin.write(request)
-                self._process.stdin.flush()
+                self.process.stdin.write(request)
+                self.process.stdin.flush()
 
     def _read(self, events: Events) -> None:
         try:
             while True:
-                assert self._process.stdout is not None
-                events.put((self, pickle.load(self._process.stdout)))
+                assert self.process.stdout is not None
+                events.put((self, pickle.load(self.process.stdout)))
         except Exception:
             self._closed = True
             events.put((self, None))

@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-import numpy as np
-import pyarrow as pa
-
 from r2med.engine.estimating import estimates
 from r2med.errors import LimitError, UsageError
 from r2med.expand.writing import FromModel
@@ -50,7 +47,7 @@ def try_query(system: System, task: Task, text: str, *, paid: bool, depth: int =
     """Run one query; nothing is stored. Without `paid`, models that cost money are not asked."""
     if not text.strip():
         raise UsageError("The query is empty; type a question or a case.")
-    alone = _alone(task, text)
+    alone = replace(task, queries=Queries.of([QUERY], [text]), judgements=Judgements.none())
     part = _unkept(bind(system.part, alone))
     if not paid:
         _refuse_paid(part, alone)
@@ -91,22 +88,6 @@ def _plain(part: Unit | Spec) -> bool:
     words = [value for _, value in part.options] + ([part.argument] if part.argument else [])
     known = entry is not None and entry.engine not in _GIVEN
     return known and all(_WORD.fullmatch(word) for word in words)
-
-
-def _alone(task: Task, text: str) -> Task:
-    """The task with the typed query and no judgements."""
-    none, no_text = pa.nulls(1, pa.large_string()), pa.array([], pa.large_string())
-    return replace(
-        task,
-        queries=Queries(
-            pa.array([QUERY], pa.large_string()),
-            pa.array([text], pa.large_string()),
-            none,
-            none,
-            none,
-        ),
-        judgements=Judgements(no_text, no_text, np.zeros(0, dtype=np.int32)),
-    )
 
 
 def _unkept(part: Part) -> Part:

@@ -263,6 +263,4 @@ def _by_query(values: Sequence[Value], plan: Plan) -> list[tuple[Value, ...]]:
 
 
 def _as_queries(texts: Sequence[str]) -> Queries:
-    ids = pa.array([f"search-{place}" for place in range(len(texts))], type=pa.large_string())
-    nothing = pa.nulls(len(texts), type=pa.large_string())
-    return Queries(ids, pa.array(texts, type=pa.large_string()), nothing, nothing, nothing)
+    return Queries.of([f"search-{place}" for place in range(len(texts))], texts)

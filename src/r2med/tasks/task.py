@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -81,6 +81,13 @@ class Queries:
     body_systems: pa.LargeStringArray
     reasonings: pa.LargeStringArray
 
+    @classmethod
+    def of(cls, ids: Sequence[str], texts: Sequence[str]) -> Queries:
+        """Queries without annotations."""
+        none = pa.nulls(len(ids), pa.large_string())
+        columns = (pa.array(values, pa.large_string()) for values in (ids, texts))
+        return cls(*columns, none, none, none)
+
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -103,6 +110,12 @@ class Judgements:
     query_ids: pa.LargeStringArray
     document_ids: pa.LargeStringArray
     scores: NDArray[np.int32]
+
+    @classmethod
+    def none(cls) -> Judgements:
+        """Not a single one."""
+        ids = pa.array([], pa.large_string())
+        return cls(ids, ids, np.zeros(0, dtype=np.int32))
 
     def __len__(self) -> int:
         return len(self.query_ids)

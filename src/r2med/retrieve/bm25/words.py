@@ -71,9 +71,9 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True)
 class TokenColumns:
-    """The terms of row `i` are `terms[offsets[i]:offsets[i + 1]]`: numbers into `vocabulary`.
+    """The terms of row `i` are `terms[offsets[i]:offsets[i + 1]]`: numbers into `words`.
 
-    The vocabulary is ordered by `keys`, so that another text's terms are found by bisection.
+    The words are ordered by `keys`, so that another text's terms are found by bisection.
     """
 
     words: ByteWords
@@ -83,12 +83,6 @@ class TokenColumns:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
-
-    @property
-    def vocabulary(self) -> pa.LargeStringArray:
-        """The distinct terms."""
-        buffers = [None, pa.py_buffer(self.words.offsets), pa.py_buffer(self.words.data)]
-        return pa.Array.from_buffers(pa.large_string(), len(self.words), buffers)
 
     def row(self, place: int) -> list[str]:
         """The terms of one row, in order."""
