@@ -212,7 +212,9 @@ class Cells:
             metrics=scores.means(),
             micro={f"recall@{cutoff}": scores.micro_recall(cutoff) for cutoff in CUTOFFS},
             seconds={stage: round(spent, 6) for stage, spent in ledger.seconds.items()},
-            stages=tuple(asdict(_rounded(cost)) for cost in ledger.costs),
+            stages=tuple(
+                asdict(replace(cost, seconds=round(cost.seconds, 6))) for cost in ledger.costs
+            ),
             facts=ledger.facts,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             reranking=reranking,
@@ -312,10 +314,6 @@ def _folder(task: Task, root: Path) -> str | None:
         return Path(os.path.relpath(task.source.resolve(), root.resolve())).as_posix() + split
     except ValueError:  # another drive
         return task.source.resolve().as_posix() + split
-
-
-def _rounded(cost: StageCost) -> StageCost:
-    return replace(cost, seconds=round(cost.seconds, 6))
 
 
 def _approximate(stage: Stage) -> str | None:

@@ -291,12 +291,9 @@ class Pool(ABC):
     def _answered(self, member: Member, answer: Answer) -> None:
         method, job = member.asked.popleft()
         member.since = time.monotonic()
-        for notice in answer.notices:
-            if notice not in self._heard:
-                self._heard.add(notice)
-                self.tell(notice)
+        self._tell_once(*answer.notices)
         if method == "begin":
-            other, _, host, _ = answer.outcomes or ("?", 0, "?", False)
+            other, host = answer.outcomes or ("?", "?")
             if other != (own := version("r2med")):
                 raise UsageError(
                     f"the worker on {host} runs r2med {other}, this is {own}. Install the same "
@@ -336,10 +333,13 @@ class Pool(ABC):
             job.error = WorkError(f"{job.piece}: {why}")
         else:
             self._queue.appendleft(job)
-            again = f"{job.piece}: {why.splitlines()[0]}; tried again on another worker."
-            if again not in self._heard:
-                self._heard.add(again)
-                self.tell(again)
+            self._tell_once(f"{job.piece}: {why.splitlines()[0]}; tried again on another worker.")
+
+    def _tell_once(self, *messages: str) -> None:
+        for message in messages:
+            if message not in self._heard:
+                self._heard.add(message)
+                self.tell(message)
 
     def _forget(self, jobs: Iterable[Job]) -> None:
         """Let nobody begin these any more."""

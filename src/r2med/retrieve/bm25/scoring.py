@@ -22,13 +22,7 @@ from r2med.retrieve.topk import best_places
 Weights = NDArray[np.float64]
 
 
-Counts = NDArray[np.int64]
-
-
 Rows = NDArray[np.int64]
-
-
-Bounds = NDArray[np.int64]
 
 
 Ranked = tuple[Rows, Weights]
@@ -185,7 +179,7 @@ class Postings:
     impacts: Weights
     product: Product | None = field(default_factory=compiled_product)
 
-    def add(self, sums: Weights, bounds: tuple[Bounds, Bounds], weights: Weights) -> None:
+    def add(self, sums: Weights, bounds: tuple[Rows, Rows], weights: Weights) -> None:
         """Add `weights[i]` times the impacts from `bounds[0][i]` to `bounds[1][i]` to their rows.
 
         Bounds are those of distinct terms, ascending. They become columns of a sparse matrix
@@ -203,7 +197,7 @@ class Postings:
         scales[::2] = weights[::-1]
         self.product(len(sums), len(scales), columns, self.rows, self.impacts, scales, sums)
 
-    def _summed(self, bounds: tuple[Bounds, Bounds], weights: Weights, length: int) -> Weights:
+    def _summed(self, bounds: tuple[Rows, Rows], weights: Weights, length: int) -> Weights:
         """The same in array operations, at five times the cost."""
         places = list(zip(bounds[0].tolist(), bounds[1].tolist(), strict=True))[::-1]
         if not places:
@@ -214,13 +208,13 @@ class Postings:
         return np.bincount(found, scaled, minlength=length).astype(np.float64, copy=False)
 
 
-def lucene_idf(frequencies: Counts, documents: int) -> Weights:
+def lucene_idf(frequencies: Rows, documents: int) -> Weights:
     """ln(N + 1) - ln(df + 0.5): never negative."""
     weights: Weights = np.log(documents + 1) - np.log(frequencies + 0.5)
     return weights
 
 
-def robertson_idf(frequencies: Counts, documents: int) -> Weights:
+def robertson_idf(frequencies: Rows, documents: int) -> Weights:
     """The original odds, floored so that a term in over half of the documents weighs nothing."""
     odds = (documents - frequencies + 0.5) / (frequencies + 0.5)
     weights: Weights = np.log(np.maximum(odds, 1.0))
@@ -241,7 +235,7 @@ def saturation(counts: NDArray[np.integer], norms: ArrayLike) -> Weights:
 
 
 #: Inverse document frequencies by the name that a variant gives.
-IDFS: Mapping[str, Callable[[Counts, int], Weights]] = MappingProxyType(
+IDFS: Mapping[str, Callable[[Rows, int], Weights]] = MappingProxyType(
     {"lucene": lucene_idf, "robertson": robertson_idf}
 )
 
