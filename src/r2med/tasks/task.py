@@ -85,8 +85,9 @@ class Queries:
     def of(cls, ids: Sequence[str], texts: Sequence[str]) -> Queries:
         """Queries without annotations."""
         none = pa.nulls(len(ids), pa.large_string())
-        columns = (pa.array(values, pa.large_string()) for values in (ids, texts))
-        return cls(*columns, none, none, none)
+        return cls(
+            pa.array(ids, pa.large_string()), pa.array(texts, pa.large_string()), none, none, none
+        )
 
     def __len__(self) -> int:
         return len(self.ids)
