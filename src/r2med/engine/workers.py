@@ -293,7 +293,7 @@ class Pool(ABC):
         member.since = time.monotonic()
         self._tell_once(*answer.notices)
         if method == "begin":
-            other, host = answer.outcomes or ("?", "?")
+            other, _, host, _ = answer.outcomes or ("?", 0, "?", False)
             if other != (own := version("r2med")):
                 raise UsageError(
                     f"the worker on {host} runs r2med {other}, this is {own}. Install the same "
