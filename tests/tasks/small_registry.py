@@ -109,10 +109,15 @@ def small_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     for name, text in (("full", _FULL), ("nano", _NANO), ("demo", _DEMO)):
         (tmp_path / f"{name}.toml").write_text(text)
     monkeypatch.setattr(registry, "MANIFESTS", tmp_path)
-    registry.forget()
+    _forget()
     yield
     monkeypatch.undo()
-    registry.forget()
+    _forget()
+
+
+def _forget() -> None:
+    for remembered in (registry._index, registry._suite, registry._read):
+        remembered.cache_clear()
 
 
 def write(folder: Path, files: Mapping[str, bytes]) -> Path:

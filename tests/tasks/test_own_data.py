@@ -70,10 +70,11 @@ def test_a_check_of_parquet_lists_every_problem_with_shard_row_and_id(tmp_path: 
 
     problems = check(tmp_path).problems
 
+    first = f"{corpus / 't-00000-of-00002.parquet'}, row 1"
     assert [(Path(each.file).name, each.line, each.id, each.problem) for each in problems] == [
         ("t-00000-of-00002.parquet", 2, None, 'column "_id" is empty.'),
         ("t-00000-of-00002.parquet", 3, "d2", 'column "text" is null.'),
-        ("t-00001-of-00002.parquet", 1, "d1", "this document id was already used in row 1"),
+        ("t-00001-of-00002.parquet", 1, "d1", f"this document id was already used in {first}"),
         ("t-00001-of-00002.parquet", 2, "d3", "the document has no text"),
         ("t.parquet", None, None, 'column "text" is missing (the file has "_id", "title").'),
         ("t.parquet", 2, "1", 'column "score" is 0.5, expected a whole number.'),

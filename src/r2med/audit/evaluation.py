@@ -22,8 +22,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import pyarrow as pa
-
 from r2med.atomic import atomic_file
 from r2med.audit.matching import NGRAM, Index, Match, words
 from r2med.errors import DataError, UsageError, nearest
@@ -34,6 +32,15 @@ from r2med.tasks.task import Task, passage_stems, positives_of, sources_of
 Role = Literal["query", "positive", "document"]
 AGAINST: dict[str, Role] = {"queries": "query", "positives": "positive", "corpus": "document"}
 SEED = 20260524
+Kind = Literal["query", "positive", "same-source"]
+FORMAT = "r2med-exclusions"
+VERSION = 1
+#: Words in an n-gram, and neighbouring n-grams of which one is kept.
+GRAM = 8
+WINDOW = 4
+#: A run of this many equal words is always recognised.
+GUARANTEE = GRAM + WINDOW - 1
+_HASH_BYTES = 8
 #: Share of a listed text's fingerprints that a training text must have, and the fewest of them.
 SHARED, FEWEST = 0.5, 2
 _LISTED: dict[str, Role] = {"query": "query", "positive": "positive", "same-source": "document"}
@@ -213,7 +220,7 @@ class ExclusionMatcher(Matcher):
                 self._sizes.append(len(marks))
                 for mark in marks:
                     self._holders.setdefault(mark, []).append(wanted.entries[sha])
-        places = {place for own in wanted.places for place in own}
+        places = dict.fromkeys(place for own in wanted.places for place in own)
         wanted.total.update((place.task, place.role) for place in places)
         wanted.audited.update(wanted.total)
 
@@ -237,17 +244,6 @@ class ExclusionMatcher(Matcher):
         return matches
 
 
-Kind = Literal["query", "positive", "same-source"]
-FORMAT = "r2med-exclusions"
-VERSION = 1
-#: Words in an n-gram, and neighbouring n-grams of which one is kept.
-GRAM = 8
-WINDOW = 4
-#: A run of this many equal words is always recognised.
-GUARANTEE = GRAM + WINDOW - 1
-_HASH_BYTES = 8
-
-
 @dataclass(frozen=True)
 class Exclusion:
     """One text to leave out."""
@@ -267,8 +263,7 @@ def exclusions(task: Task) -> Iterator[Exclusion]:
     """
     for name, text in task.queries.items():
         yield _exclusion(task, "query", name, text)
-    judged = task.judgements
-    positive = {*judged.document_ids.filter(pa.array(judged.scores > 0)).to_pylist()}
+    positive = {name for own in positives_of(task.judgements).values() for name in own}
     documents = document_texts(task)
     sources = sources_of(documents)
     positive_sources = {sources[name] for name in positive if name in sources}
@@ -278,8 +273,9 @@ def exclusions(task: Task) -> Iterator[Exclusion]:
         if name in positive:
             yield _exclusion(task, "positive", name, text)
     for name, text in rows:
-        same = sources.get(name) in positive_sources or text_hash(text) in hashes
-        if same and name not in positive:
+        if name in positive:
+            continue
+        if sources.get(name) in positive_sources or text_hash(text) in hashes:
             yield _exclusion(task, "same-source", name, text)
 
 
@@ -297,16 +293,22 @@ def write_exclusions(tasks: Sequence[Task], out: Path, *, force: bool = False) -
     """Write the file (gzipped where its name ends in .gz) and count what it names, by kind."""
     if out.exists() and not force:
         raise UsageError(f"--out {out} exists, and it was not touched. --force replaces it.")
-    counts: dict[str, int] = dict.fromkeys(get_args(Kind), 0)
-    lines = [_line(_header(tasks))]
-    for task in tasks:
-        for excluded in exclusions(task):
-            counts[excluded.kind] += 1
-            lines.append(_line(asdict(excluded)))
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "normalisation": "NFKC, casefold, runs of letters and digits joined by one space",
+        "sha256": "of the normalised text",
+        "fingerprints": f"blake2b-64 of {GRAM} words, winnowed over {WINDOW} neighbours; "
+        f"{GUARANTEE} equal words in a row always share one",
+        "tasks": {task.name: task.hash for task in tasks},
+    }
+    rows = [asdict(excluded) for task in tasks for excluded in exclusions(task)]
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in (header, *rows)]
     content = "".join(lines).encode()
     with atomic_file(out) as draft:
         draft.write_bytes(gzip.compress(content, mtime=0) if out.suffix == ".gz" else content)
-    return counts
+    counts = Counter(row["kind"] for row in rows)
+    return {kind: counts[kind] for kind in get_args(Kind)}
 
 
 def text_hash(text: str) -> str:
@@ -340,19 +342,3 @@ def gram_hashes(sequence: Sequence[str]) -> list[str]:
 
 def _exclusion(task: Task, kind: Kind, name: str, text: str) -> Exclusion:
     return Exclusion(task.name, kind, name, text_hash(text), tuple(fingerprints(text)))
-
-
-def _header(tasks: Sequence[Task]) -> dict[str, object]:
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "normalisation": "NFKC, casefold, runs of letters and digits joined by one space",
-        "sha256": "of the normalised text",
-        "fingerprints": f"blake2b-64 of {GRAM} words, winnowed over {WINDOW} neighbours; "
-        f"{GUARANTEE} equal words in a row always share one",
-        "tasks": {task.name: task.hash for task in tasks},
-    }
-
-
-def _line(row: dict[str, object]) -> str:
-    return json.dumps(row, ensure_ascii=False) + "\n"

@@ -71,7 +71,12 @@ def training_files(names: Sequence[str]) -> list[TrainingFile]:
         for path, shown in _paths(name):
             taken = {file.name for file in files.values()}
             shown = str(path) if shown in taken else shown
-            files.setdefault(path.resolve(), TrainingFile(path, _form(path), shown))
+            form = ENDINGS.get(_plain_suffix(path))
+            if form is None:
+                raise UsageError(
+                    f"{path}: its name does not say its form; expected one of {_endings()}."
+                )
+            files.setdefault(path.resolve(), TrainingFile(path, form, shown))
     if not files:
         raise UsageError("No training data is named. Give files, folders or globs to audit.")
     return list(files.values())
@@ -133,13 +138,6 @@ def _plain_suffix(path: Path) -> str:
     for ending in _PACKED:
         name = name.removesuffix(ending)
     return Path(name).suffix
-
-
-def _form(path: Path) -> Form:
-    form = ENDINGS.get(_plain_suffix(path))
-    if form is None:
-        raise UsageError(f"{path}: its name does not say its form; expected one of {_endings()}.")
-    return form
 
 
 def _endings() -> str:

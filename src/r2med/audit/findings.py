@@ -145,7 +145,7 @@ def _task_audit(
         finding = _finding(kind, place, wanted.texts[own[0].entry], own)
         if group:
             apart[group].append(finding)
-        elif place not in strongest or _rank(kind) < _rank(strongest[place].kind):
+        elif place not in strongest or KINDS.index(kind) < KINDS.index(strongest[place].kind):
             strongest[place] = finding
     shares = _shares(task, wanted, strongest)
     verdict, reason = _verdict(shares)
@@ -178,18 +178,14 @@ def _shares(task: str, wanted: Evaluation, strongest: Mapping[Place, Finding]) -
     for (owner, role), of in wanted.audited.items():
         if owner != task:
             continue
-        sampled = of < wanted.total[owner, role]
         for kind in ("any strong", *KINDS):
             kinds = STRONG if kind == "any strong" else (kind,)
             affected = sum(counts[role, one] for one in kinds)
-            shares.append(Share(role, kind, affected, of, _interval(affected, of, sampled)))
+            interval = None
+            if 0 < of < wanted.total[owner, role]:
+                interval = mean_interval(np.repeat([1.0, 0.0], [affected, of - affected]))
+            shares.append(Share(role, kind, affected, of, interval))
     return tuple(shares)
-
-
-def _interval(affected: int, of: int, sampled: bool) -> Interval | None:
-    if not sampled or not of:
-        return None
-    return mean_interval(np.repeat([1.0, 0.0], [affected, of - affected]))
 
 
 def _verdict(shares: Sequence[Share]) -> tuple[Verdict, str]:
@@ -225,9 +221,5 @@ def _affected(task: str, wanted: Evaluation, strongest: Mapping[Place, Finding])
     )
 
 
-def _rank(kind: str) -> int:
-    return KINDS.index(kind)
-
-
 def _order(finding: Finding) -> tuple[int, str, str]:
-    return _rank(finding.kind), finding.role, finding.id
+    return KINDS.index(finding.kind), finding.role, finding.id

@@ -62,7 +62,7 @@ _RUNS_PER_WORD = NEAR / SHINGLE
 _FEWEST, _MOST = 2, 32
 _FILTER_BITS = 24
 _KNOWN = 4096
-_WORDS = re.compile(r"[^\W_]+")
+WORDS = re.compile(r"[^\W_]+")
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 _LAST = np.uint64(0x94D049BB133111EB)
 _HALF = np.uint64(32)
@@ -263,7 +263,7 @@ def _covered(shared: NDArray[np.bool_], size: int, length: int) -> float:
 
 def words(text: str) -> list[str]:
     """The words that are compared and hashed: NFKC, case folded, letters and digits only."""
-    return _WORDS.findall(unicodedata.normalize("NFKC", text).casefold())
+    return WORDS.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 @dataclass(frozen=True, eq=False)

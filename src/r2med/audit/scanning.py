@@ -11,7 +11,6 @@ import hashlib
 import json
 import multiprocessing
 import os
-import re
 import signal
 import threading
 import time
@@ -28,7 +27,7 @@ from r2med.append import AppendFile
 from r2med.atomic import seal, unseal
 from r2med.audit.evaluation import Matcher
 from r2med.audit.files import Piece, TrainingFile, pieces
-from r2med.audit.matching import SHORTEST, Match, words
+from r2med.audit.matching import SHORTEST, WORDS, Match, words
 from r2med.audit.reading import Reading, Row, Text, rows
 from r2med.errors import DamagedError, DataError
 from r2med.retrieve.conditions import Progress
@@ -40,7 +39,6 @@ _TEXTS = 2000
 EVIDENCE = 3
 #: Characters of a training text that are kept, and words before the shared ones.
 _SHOWN, _BEFORE = 2000, 5
-_WORDS = re.compile(r"[^\W_]+")
 _WAITING = 2
 #: Raise when the same pieces would give other hits.
 _VERSION = 2
@@ -275,7 +273,7 @@ def hit_of(file: str, row: int, text: Text, match: Match) -> Hit:
     """A match as evidence: as much of the text as is kept, from shortly before what it shares."""
     shown = text.text
     if match.at > _BEFORE:
-        starts = (word.start() for word in _WORDS.finditer(shown))
+        starts = (word.start() for word in WORDS.finditer(shown))
         shown = f"… {shown[next(islice(starts, match.at - _BEFORE, None), 0) :]}"
     if len(shown) > _SHOWN:
         shown = shown[:_SHOWN].rsplit(" ", 1)[0] + " …"

@@ -1,7 +1,11 @@
-"""The audit of a training set: scan it, judge every task, say what it means for stored scores."""
+"""The audit of a training set: scan it, judge every task, say what it means for stored scores.
+
+The same data can be written without the rows that hold evaluation texts.
+"""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -12,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from r2med.atomic import atomic_file
 from r2med.audit.evaluation import (
     Evaluation,
     ExclusionMatcher,
@@ -37,6 +42,7 @@ from r2med.retrieve.dense.retriever import DenseRetriever
 from r2med.systems.build import System
 from r2med.systems.stages import Retrieval
 from r2med.tabular import Tabular, table_of
+from r2med.tasks.reading.jsonl import write_jsonl
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -88,8 +94,6 @@ class Audit(Tabular):
     against: tuple[str, ...]
     ngram: int
     created: str
-    files: dict[str, Reading]
-    failed: dict[str, str]
     tasks: tuple[TaskAudit, ...]
     effects: tuple[Effect, ...]
     scan: Scan
@@ -99,7 +103,7 @@ class Audit(Tabular):
     @property
     def rows(self) -> int:
         """Training rows looked at."""
-        return sum(reading.rows for reading in self.files.values())
+        return sum(reading.rows for reading in self.scan.read.values())
 
     def to_arrow(self) -> pa.Table:
         """One row per finding that counts, with its first evidence."""
@@ -125,8 +129,8 @@ class Audit(Tabular):
         return {
             **whole,
             "rows": self.rows,
-            "files": {name: asdict(reading) for name, reading in self.files.items()},
-            "failed": self.failed,
+            "files": {name: asdict(reading) for name, reading in self.scan.read.items()},
+            "failed": self.scan.failed,
             "tasks": [asdict(task) for task in self.tasks],
             "effects": [asdict(effect) for effect in self.effects],
         }
@@ -189,8 +193,6 @@ def audit_training(
         against=("exclusion list",) if exclusions else tuple(against),
         ngram=ngram,
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        files=found.read,
-        failed=found.failed,
         tasks=tuple(audits),
         effects=tuple(_effects(audits, stored, metric, tell)),
         scan=found,
@@ -315,3 +317,87 @@ def _difference_interval(first: Column, second: Column) -> Interval:
     half = pooled_interval([first, -second], span=DIFFERENCES)
     low, high = max(2 * half.low, DIFFERENCES[0]), min(2 * half.high, DIFFERENCES[1])
     return Interval(low, high, half.confidence)
+
+
+def write_clean(
+    audit: Audit, out: Path, *, fields: Sequence[str] = ()
+) -> dict[str, tuple[int, int]]:
+    """Write every training file without its offending rows into an empty folder.
+
+    The input is never touched. Files of lines keep their form and every other byte; Parquet stays
+    Parquet, a JSON array or an Arrow file becomes JSON lines. Returns the rows removed and kept,
+    by file. Rows of boilerplate, of short texts and of neighbours stay.
+    """
+    if audit.scan.failed:
+        names = ", ".join(audit.scan.failed)
+        raise DataError(f"{names} could not be read to the end, so it cannot be cleaned.")
+    offending: dict[str, dict[int, list[Hit]]] = {file.name: {} for file in audit.sources}
+    for hit in audit.scan.hits:
+        if hit.kind != "neighbour" and not hit.boilerplate and not hit.short:
+            offending[hit.file].setdefault(hit.row, []).append(hit)
+    counts = {}
+    for file in audit.sources:
+        removed = offending[file.name]
+        target = out / _safe(file)
+        if file.form == "parquet":
+            _clean_parquet(file, set(removed), target)
+        else:
+            _clean_records(file, set(removed), target, fields)
+        counts[file.name] = len(removed), audit.scan.read[file.name].rows - len(removed)
+    reasons = (
+        _reason(hits, audit.evaluation) for own in offending.values() for hits in own.values()
+    )
+    with atomic_file(out / "removed.jsonl") as draft:
+        write_jsonl(draft, reasons)
+    return counts
+
+
+def _reason(hits: Sequence[Hit], wanted: Evaluation) -> dict[str, Any]:
+    because = [
+        {"kind": hit.kind, "column": hit.column, "task": place.task, place.role: place.id}
+        for hit in hits
+        for place in wanted.places[hit.entry]
+    ]
+    return {"file": hits[0].file, "row": hits[0].row, "because": because}
+
+
+def _safe(file: TrainingFile) -> str:
+    name = file.name.lstrip("/").replace("..", "-")
+    if file.form in ("json", "arrow"):
+        name = f"{name.removesuffix('.gz').removesuffix('.zst')}l"
+    return name.replace(".arrowl", ".jsonl")
+
+
+def _clean_records(
+    file: TrainingFile, removed: set[int], target: Path, fields: Sequence[str]
+) -> None:
+    import pyarrow as pa
+
+    packing = {".gz": "gzip", ".zst": "zstd"}.get(target.suffix)
+    with atomic_file(target) as draft, pa.output_stream(str(draft), packing) as out:
+        for piece in pieces(file):
+            if isinstance(piece.content, bytes):
+                kept = piece.content.split(b"\n")
+                gone = [row for row in rows(piece, Reading(), fields) if row.number in removed]
+                for row in reversed(gone):
+                    start = row.number - piece.first
+                    del kept[start : start + row.lines]
+                out.write(b"\n".join(kept))
+            elif isinstance(piece.content, list):
+                for number, record in enumerate(piece.content, start=piece.first):
+                    if number not in removed:
+                        out.write(
+                            (json.dumps(record, ensure_ascii=False, default=str) + "\n").encode()
+                        )
+
+
+def _clean_parquet(file: TrainingFile, removed: set[int], target: Path) -> None:
+    import pyarrow.parquet as pq
+
+    with atomic_file(target) as draft, pq.ParquetFile(file.path) as source:
+        number = 1
+        with pq.ParquetWriter(draft, source.schema_arrow) as writer:
+            for batch in source.iter_batches():
+                mask = [number + place not in removed for place in range(len(batch))]
+                number += len(batch)
+                writer.write_batch(batch.filter(mask))

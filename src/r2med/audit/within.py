@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import product
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, Literal
 
 from r2med.audit.evaluation import Evaluation, Place, evaluation
@@ -104,7 +104,7 @@ def _pairs(
 ) -> Iterator[tuple[str, _Held, _Held]]:
     """Every two places with matching texts: equal ones first, then others by kind."""
     for entry, places in enumerate(wanted.places):
-        for first, second in _each_two(places):
+        for first, second in combinations(places, 2):
             yield "exact", (entry, first), (entry, second)
     index = Index(wanted.texts, ngram=ngram)
     kinds: dict[tuple[int, int], str] = {}
@@ -121,11 +121,6 @@ def _pairs(
     for (entry, other), kind in sorted(kinds.items()):
         for first, second in product(wanted.places[entry], wanted.places[other]):
             yield kind, (entry, first), (other, second)
-
-
-def _each_two(places: Sequence[Place]) -> Iterator[tuple[Place, Place]]:
-    for number, first in enumerate(places):
-        yield from ((first, second) for second in places[number + 1 :])
 
 
 def _alike(first: Place, second: Place) -> bool:
@@ -159,17 +154,7 @@ def _label_noise(pairs: Sequence[tuple[str, _Held, _Held]], wanted: Evaluation) 
 def _answers_named(task: Task) -> Iterator[Repeat]:
     answers = task.queries.answers.to_pylist()
     for (name, text), answer in zip(task.queries.items(), answers, strict=True):
-        told = f" {' '.join(words(answer or ''))} "
-        if told.strip() and told in f" {' '.join(words(text))} ":
-            yield Repeat(
-                "answer named",
-                "contained",
-                task.name,
-                "query",
-                name,
-                text,
-                "",
-                "answer",
-                "",
-                answer,
-            )
+        named = f" {' '.join(words(answer or ''))} "
+        if named.strip() and named in f" {' '.join(words(text))} ":
+            asked = (task.name, "query", name, text)
+            yield Repeat("answer named", "contained", *asked, "", "answer", "", answer)

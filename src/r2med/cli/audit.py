@@ -140,9 +140,9 @@ def _audited(training: list[str], tasks: Iterator[Task], results: Path, **settin
 
 
 def _write_clean(audit: Audit, folder: Path, fields: list[str]) -> None:
-    from r2med.audit.cleaning import write_clean
+    from r2med.audit.training import write_clean
 
-    counts = write_clean(audit.sources, audit.scan, audit.evaluation, folder, fields=fields)
+    counts = write_clean(audit, folder, fields=fields)
     for file, (removed, kept) in counts.items():
         notice(f"{folder}: {file} without {removed:,} rows, {kept:,} kept")
 

@@ -19,7 +19,6 @@ from r2med.nano.candidates import (
     FIRST_DEPTH,
     HYBRID_DEPTH,
     Candidates,
-    dense_config,
     make_candidates,
     retrieved,
 )
@@ -87,9 +86,13 @@ def build(
     built = []
     for split, task in _splits(sources).items():
         pool = make_pool(task, recipe, hard=_hard_run(task, recipe))
-        notices = pool.report.notices(recipe.documents)
-        if strict and pool.report.positives_lost:
-            raise _too_much_lost(task, pool, notices)
+        report, notices = pool.report, pool.report.notices(recipe.documents)
+        if strict and report.positives_lost:
+            lost, offered = report.positives_lost, report.positives_lost + report.positives
+            raise DataError(
+                f"{task.name}: {lost:,} of {offered:,} positives would be lost, and --strict "
+                f"forbids it. {' '.join(notices)}\nNothing was written."
+            )
         built.append(Built(split, target, task, pool, tuple(notices)))
     for one in built:
         for notice in one.notices:
@@ -115,7 +118,6 @@ def add_candidates(
     target = Path(folder)
     record = read_record(target)
     splits = _built_splits(target, record)
-    config = dense_config(dense)
     if record.candidates and not force:
         raise UsageError(
             f"{target} has candidates already, and nothing was touched.\n--force replaces them."
@@ -132,9 +134,8 @@ def add_candidates(
                 (draft / path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(target / path, draft / path)
         for split, lists in made.items():
-            write_candidates(lists.bm25, draft, "bm25", split)
-            write_candidates(lists.dense, draft, config, split)
-            write_candidates(lists.guarded, draft, "reranking_hybrid", split)
+            for subset in lists.lists():
+                write_candidates(subset.run, draft, subset.config, split)
         described = {split: _candidates_record(lists) for split, lists in made.items()}
         _finish(draft, record.tasks, described)
     return made
@@ -168,15 +169,6 @@ def _hard_run(task: Task, recipe: Recipe) -> Run | None:
     share = 4 * recipe.documents // max(min(recipe.queries, len(task.queries)), 1)
     depth = min(len(task.corpus), max(_LEAST_HARD_DEPTH, share))
     return retrieved(recipe.hard_from, task, depth=depth)
-
-
-def _too_much_lost(task: Task, pool: Pool, notices: Sequence[str]) -> DataError:
-    report = pool.report
-    return DataError(
-        f"{task.name}: {report.positives_lost:,} of "
-        f"{report.positives_lost + report.positives:,} positives would be lost, and --strict "
-        f"forbids it. {' '.join(notices)}\nNothing was written."
-    )
 
 
 def _built_splits(target: Path, record: Record) -> list[str]:

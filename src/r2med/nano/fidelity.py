@@ -7,7 +7,7 @@ together, because a query that is hard on one is hard on the other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow.compute as pc
@@ -79,8 +79,25 @@ def fidelity(
             f"{full} and {nano} have no query in common, so one is no Nano form of the other."
         )
     matrices = [np.column_stack([each.at(shared)[metric] for each in side]) for side in scores]
-    agreement = _compared(full, nano, metric, systems, matrices, resamples, seed)
-    return replace(agreement, passed_over=tuple(side.note for side in sides if side.note))
+    means = [matrix.mean(axis=0) for matrix in matrices]
+    ranks = [rankdata(-mean) for mean in means]
+    places = [
+        Place(system, *(float(column[at]) for column in (*means, *ranks)))
+        for at, system in enumerate(systems)
+    ]
+    kendalls, spearmans = _intervals(matrices, resamples, seed)
+    return Fidelity(
+        full,
+        nano,
+        metric,
+        len(shared),
+        tuple(sorted(places, key=lambda place: (place.full_rank, place.system))),
+        kendall(*means),
+        kendalls,
+        spearman(*means),
+        spearmans,
+        tuple(side.note for side in sides if side.note),
+    )
 
 
 def kendall(a: Matrix, b: Matrix) -> float:
@@ -141,38 +158,14 @@ def _check(sides: Sequence[_Side], systems: Sequence[str], metric: str) -> None:
                 )
 
 
-def _compared(
-    full: str,
-    nano: str,
-    metric: str,
-    systems: Sequence[str],
-    matrices: Sequence[Matrix],
-    resamples: int,
-    seed: int,
-) -> Fidelity:
-    means = [matrix.mean(axis=0) for matrix in matrices]
-    ranks = [rankdata(-mean, method="average") for mean in means]
-    size = len(matrices[0])
-    generator = np.random.default_rng(seed)
+def _intervals(matrices: Sequence[Matrix], resamples: int, seed: int) -> list[Interval]:
+    """Of Kendall's tau and Spearman's rho, over queries drawn anew."""
+    generator, size = np.random.default_rng(seed), len(matrices[0])
     draws = []
     for _ in range(resamples):
         rows = generator.integers(0, size, size)
         a, b = (matrix[rows].mean(axis=0) for matrix in matrices)
         draws.append((kendall(a, b), spearman(a, b)))
     tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(np.array(draws), [tail, 1 - tail], axis=0)
-    places = [
-        Place(system, *(float(column[at]) for column in (*means, *ranks)))
-        for at, system in enumerate(systems)
-    ]
-    return Fidelity(
-        full,
-        nano,
-        metric,
-        size,
-        tuple(sorted(places, key=lambda place: (place.full_rank, place.system))),
-        kendall(*means),
-        Interval(float(low[0]), float(high[0])),
-        spearman(*means),
-        Interval(float(low[1]), float(high[1])),
-    )
+    bounds = np.quantile(np.array(draws), [tail, 1 - tail], axis=0)
+    return [Interval(float(low), float(high)) for low, high in bounds.T]

@@ -20,7 +20,7 @@ from r2med.errors import DamagedError, UsageError
 from r2med.nano.pool import Pool, PoolReport, Recipe
 from r2med.runs import Run
 from r2med.tasks.fetch.provenance import NANO_CONFIGS, sha256_of
-from r2med.tasks.load import load_task, task_names
+from r2med.tasks.load import load_tasks
 from r2med.tasks.reading.jsonl import write_jsonl
 from r2med.tasks.registry import TaskEntry, find_suite, resolve
 from r2med.tasks.task import Task
@@ -66,8 +66,7 @@ class TaskGroup:
 
     def load(self, root: Path | None = None) -> Iterator[Task]:
         """The tasks, each read when its turn comes."""
-        chosen = zip(self.names, task_names(self.names, self.own), strict=True)
-        return (load_task(item, name=name, root=root) for item, name in chosen)
+        return load_tasks(self.names, root=root, own=self.own)
 
 
 def task_group(text: str, own: Mapping[str, Path] | None = None) -> TaskGroup:

@@ -357,8 +357,13 @@ def _fill(
     the other, its head holds little that resembles the queries, and the task becomes easier than
     its source; the two other orders show by how much.
     """
+
+    def chance(name: str) -> bytes:
+        """A hash of seed and id: a smaller pool is a part of a larger one, in any corpus order."""
+        return hashlib.blake2b(f"{recipe.seed}\0{name}".encode(), digest_size=16).digest()
+
     if recipe.fill == "random":
-        rows = shelf.first_rows(_by_chance(shelf.corpus, recipe.seed))
+        rows = shelf.first_rows(sorted(shelf.corpus.document_ids.to_pylist(), key=chance))
     elif recipe.fill == "hard":
         if hard is None:
             raise UsageError("--fill hard needs a ranking of the source task to draw from.")
@@ -368,15 +373,6 @@ def _fill(
         rows = iter(range(min(most, len(shelf.corpus))))
     avoided = {shelf.code(document) for document in avoid}
     return (row for row in rows if shelf.codes[row] not in avoided)
-
-
-def _by_chance(corpus: Corpus, seed: int) -> list[str]:
-    """By a hash of seed and id: a smaller pool is a part of a larger one, in any corpus order."""
-
-    def key(name: str) -> bytes:
-        return hashlib.blake2b(f"{seed}\0{name}".encode(), digest_size=16).digest()
-
-    return sorted(corpus.document_ids.to_pylist(), key=key)
 
 
 def _hardest_first(shelf: _Shelf, hard: Run) -> Iterator[int]:

@@ -39,16 +39,18 @@ from r2med.tasks.task import Judgements, Task
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Published name of each figure, by the name here.
-PUBLISHED_NAMES = {
-    "ndcg@10": "ndcg_at_10",
-    "hit@10": "hit_at_10",
-    "recall@100 (micro)": "recall_at_100",
-    "candidates, least": "candidate_count_min",
-    "candidates, mean": "candidate_count_mean",
-    "candidates, most": "candidate_count_max",
-    "safeguard rows": "safeguard_positive_rows",
+#: The figures of a candidate subset: field here, and name where they were published.
+_FIGURES = {
+    "ndcg@10": ("ndcg_10", "ndcg_at_10"),
+    "hit@10": ("hit_10", "hit_at_10"),
+    "recall@100 (micro)": ("recall_100_micro", "recall_at_100"),
+    "recall@100 (macro)": ("recall_100_macro", None),
+    "candidates, least": ("candidates_min", "candidate_count_min"),
+    "candidates, mean": ("candidates_mean", "candidate_count_mean"),
+    "candidates, most": ("candidates_max", "candidate_count_max"),
+    "safeguard rows": ("safeguard_rows", "safeguard_positive_rows"),
 }
+PUBLISHED_NAMES = {label: name for label, (_, name) in _FIGURES.items() if name}
 #: What the manifest says of positives per query, by the name of the field here.
 _POSITIVES = {
     "min": "positives_min",
@@ -113,17 +115,9 @@ class RetrievalProfile:
 
     def figures(self) -> dict[str, float]:
         """By the names a table shows; safeguards belong to the hybrid alone."""
-        figures = {
-            "ndcg@10": self.ndcg_10,
-            "hit@10": self.hit_10,
-            "recall@100 (micro)": self.recall_100_micro,
-            "recall@100 (macro)": self.recall_100_macro,
-            "candidates, least": self.candidates_min,
-            "candidates, mean": self.candidates_mean,
-            "candidates, most": self.candidates_max,
-        }
-        if self.role == "reranking_hybrid":
-            figures["safeguard rows"] = self.safeguard_rows
+        figures = {label: getattr(self, field) for label, (field, _) in _FIGURES.items()}
+        if self.role != "reranking_hybrid":
+            del figures["safeguard rows"]
         return figures
 
 

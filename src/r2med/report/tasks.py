@@ -101,8 +101,9 @@ def check_table(checks: Sequence[Check]) -> Grid:
 
 def problem_grids(problems: Sequence[Problem]) -> Iterator[Grid]:
     """The problems of the user's own data, one row each, file by file."""
-    columns = [Column("line", fixed=True), *columns_of("id", "problem")]
     for file in dict.fromkeys(problem.file for problem in problems):
+        number = "row" if file.endswith(".parquet") else "line"
+        columns = [Column(number, fixed=True), *columns_of("id", "problem")]
         own = [problem for problem in problems if problem.file == file]
         rows: list[list[Cell]] = [
             [

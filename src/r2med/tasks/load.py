@@ -80,17 +80,17 @@ def load_task(
 
 
 def load_tasks(
-    text: str,
+    tasks: str | Sequence[TaskEntry | Path | str],
     *,
     root: str | Path | None = None,
     strict: bool = False,
     own: Mapping[str, Path] | None = None,
 ) -> Iterator[Task]:
-    """The tasks that a comma-separated list names, each read when its turn comes."""
-    items = resolve(text, own)
+    """Tasks, or those that a comma-separated list names, each read when its turn comes."""
+    items = resolve(tasks, own) if isinstance(tasks, str) else tasks
     return (
         load_task(
-            item if isinstance(item, Path) else item.name, name=name, root=root, strict=strict
+            item.name if isinstance(item, TaskEntry) else item, name=name, root=root, strict=strict
         )
         for item, name in zip(items, task_names(items, own), strict=True)
     )

@@ -102,11 +102,15 @@ def _check_texts(rows: Rows, what: str, note: _Note) -> None:
     for row, (name, text) in enumerate(zip(rows.columns["id"].to_pylist(), texts, strict=True)):
         earlier = first.setdefault(name, row)
         if earlier != row:
-            place = rows.where(earlier)
-            used = f"this {what} id was already used in {place.unit} {place.number}"
-            note(used, rows.where(row), name)
+            before = _seen_from(rows.where(row), rows.where(earlier))
+            note(f"this {what} id was already used in {before}", rows.where(row), name)
         if not text.strip():
             note(f"the {what} has no text", rows.where(row), name)
+
+
+def _seen_from(here: Where, place: Where) -> str:
+    """A place as another names it: without the file where they share it."""
+    return f"{place.unit} {place.number}" if place.file == here.file else str(place)
 
 
 def _check_pairs(rows: Rows, documents: set[str], queries: set[str], note: _Note) -> None:
@@ -120,9 +124,9 @@ def _check_pairs(rows: Rows, documents: set[str], queries: set[str], note: _Note
         if document not in documents:
             note(f'there is no document "{document}"', where, pair)
         earlier = first.setdefault((query, document), row)
-        if score != (before := columns[2][earlier]):
-            place = rows.where(earlier)
-            note(f"judged {score} here, but {before} in {place.unit} {place.number}", where, pair)
+        if score != columns[2][earlier]:
+            before = f"{columns[2][earlier]} in {_seen_from(where, rows.where(earlier))}"
+            note(f"judged {score} here, but {before}", where, pair)
     positive = {query for query, score in zip(columns[0], columns[2], strict=True) if score > 0}
     judged = {query: row for row, query in reversed(list(enumerate(columns[0])))}
     for query in sorted(queries & judged.keys() - positive):
@@ -171,69 +175,63 @@ def import_tables(
     """
     if out.exists() and not force:
         raise UsageError(f"{out} exists, and nothing in it was touched. --force replaces it.")
-    mapped = _mapped(columns or {})
-    tables = {
-        "corpus": _Table.read(corpus, "corpus", mapped),
-        "queries": _Table.read(queries, "queries", mapped),
-        "qrels": _Table.read(qrels, "qrels", mapped),
-    }
-    judged = tables["qrels"]
-    rows = [(line, row, score_of(row.get("score", "1"))) for line, row in judged.rows]
-    judged.problems.extend(
+    mapped, problems = columns or {}, list[str]()
+    known = [f"{role}.{name}" for role, names in KNOWN.items() for name in names]
+    for name in mapped:
+        if name not in known:
+            raise UsageError(f"--column {name}: not a column of a task. {nearest(name, known)}")
+    documents = _table(corpus, "corpus", mapped, problems)
+    asked = _table(queries, "queries", mapped, problems)
+    judged = _table(qrels, "qrels", mapped, problems)
+    scores = [score_of(row.get("score", "1")) for _, row in judged]
+    problems.extend(
         f"{qrels}, line {line}: the score is {row['score']!r}, expected {NUMBER_WORDS}."
-        for line, row, score in rows
+        for (line, row), score in zip(judged, scores, strict=True)
         if score is None
     )
-    problems = [problem for table in tables.values() for problem in table.problems]
     if problems:
         more = f"\nand {len(problems) - _SHOWN:,} more." if len(problems) > _SHOWN else ""
         raise DataError("\n".join(problems[:_SHOWN]) + more)
     with atomic_folder(out) as draft:
-        documents, asked = tables["corpus"].rows, tables["queries"].rows
         write_jsonl(draft / "corpus.jsonl", (_document(row) for _, row in documents))
         write_jsonl(draft / "query.jsonl", ({"id": "", "text": "", **row} for _, row in asked))
         pairs = (
             {"q_id": row["query"], "p_id": row["document"], "score": score}
-            for _, row, score in rows
+            for (_, row), score in zip(judged, scores, strict=True)
         )
         write_jsonl(draft / "qrels.jsonl", pairs)
     return out
 
 
-@dataclass(frozen=True)
-class _Table:
-    """The wanted columns of a file, row by row with the line each begins in."""
+def _table(
+    path: Path, role: str, mapped: Mapping[str, str], problems: list[str]
+) -> list[tuple[int, dict[str, str]]]:
+    """The wanted columns of a file, row by row with the line each begins in.
 
-    rows: list[tuple[int, dict[str, str]]]
-    problems: list[str]
-
-    @classmethod
-    def read(cls, path: Path, role: str, mapped: Mapping[str, str]) -> _Table:
-        """Read a table; a missing column is an error, a wrong row is noted among the problems."""
-        csv.field_size_limit(limit(MAX_LINE))
-        cells = csv.reader(_lines(path), delimiter=_delimiter(path))
-        header = next(cells, None)
-        if not header:
-            raise DataError(f"{path} is empty, expected a line of column names and rows.")
-        places = _places(path, role, [name.strip() for name in header], mapped)
-        table, line = cls([], []), cells.line_num + 1
-        for row in cells:
-            where, line = line, cells.line_num + 1
-            if not any(row):
-                continue
-            if len(row) != len(header):
-                table.problems.append(
-                    f"{path}, line {where}: {len(row)} cells, expected {len(header)}."
-                )
-                continue
-            values = {name: row[place] for name, place in places.items() if row[place]}
-            table.rows.append((where, values))
-            table.problems.extend(
-                f'{path}, line {where}: column "{header[places[name]]}" is empty.'
-                for name in places
-                if name not in values and name not in _OPTIONAL and name != "text"
-            )
-        return table
+    A missing column is an error, a wrong row is noted among the problems.
+    """
+    csv.field_size_limit(limit(MAX_LINE))
+    cells = csv.reader(_lines(path), delimiter=_delimiter(path))
+    header = next(cells, None)
+    if not header:
+        raise DataError(f"{path} is empty, expected a line of column names and rows.")
+    places = _places(path, role, [name.strip() for name in header], mapped)
+    rows, line = [], cells.line_num + 1
+    for row in cells:
+        where, line = line, cells.line_num + 1
+        if not any(row):
+            continue
+        if len(row) != len(header):
+            problems.append(f"{path}, line {where}: {len(row)} cells, expected {len(header)}.")
+            continue
+        values = {name: row[place] for name, place in places.items() if row[place]}
+        rows.append((where, values))
+        problems.extend(
+            f'{path}, line {where}: column "{header[places[name]]}" is empty.'
+            for name in places
+            if name not in values and name not in _OPTIONAL and name != "text"
+        )
+    return rows
 
 
 def _places(
@@ -259,14 +257,6 @@ def _places(
                 f"of {', '.join(usual)}.\nSay which it is: --column {role}.{name}=NAME."
             )
     return places
-
-
-def _mapped(columns: Mapping[str, str]) -> Mapping[str, str]:
-    known = [f"{role}.{name}" for role, names in KNOWN.items() for name in names]
-    for name in columns:
-        if name not in known:
-            raise UsageError(f"--column {name}: not a column of a task. {nearest(name, known)}")
-    return columns
 
 
 def _delimiter(path: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from r2med.errors import UsageError, nearest
 from r2med.home import user_path
-from r2med.tasks.reading.source import task_folders
+from r2med.tasks.reading.source import split_selection, task_folders
 
 MANIFESTS = Path(__file__).parent / "manifests"
 _SUITES = ("full", "nano", "demo")
@@ -130,12 +130,6 @@ def resolve(text: str, own: Mapping[str, Path] | None = None) -> list[TaskEntry 
     return list(dict.fromkeys(items))
 
 
-def forget() -> None:
-    """Read the manifests anew when next asked: for those who edit them in a running process."""
-    for remembered in (_index, _suite, _read):
-        remembered.cache_clear()
-
-
 def _resolve_one(part: str, own: Mapping[str, Path]) -> list[TaskEntry | Path]:
     lowered = part.lower()
     if lowered in _SUITES or lowered == "all":
@@ -145,7 +139,7 @@ def _resolve_one(part: str, own: Mapping[str, Path]) -> list[TaskEntry | Path]:
     path = user_path(part)
     if path.is_dir():
         return list(task_folders(path))
-    if _folder_of_split(path).is_dir():
+    if split_selection(part)[0].is_dir():
         return [path]
     if part in own:
         return [own[part]]
@@ -156,11 +150,6 @@ def _resolve_one(part: str, own: Mapping[str, Path]) -> list[TaskEntry | Path]:
             "Registered tasks are given by name; `r2med tasks` lists them."
         )
     return [find_task(part)]
-
-
-def _folder_of_split(path: Path) -> Path:
-    """FOLDER of FOLDER#SPLIT, the way to name one of several tasks in a folder."""
-    return path.with_name(path.name.rpartition("#")[0] or path.name) if path.name else path
 
 
 def _looks_like_path(part: str) -> bool:
@@ -205,32 +194,23 @@ def _entry(row: Mapping[str, Any], suite: Mapping[str, Any]) -> TaskEntry:
     source = row.get("source", row["name"])
     like = row if source == row["name"] else _row_of(source)
     hub = row.get("hub")
-    files = {name: FileFact(**fact) for name, fact in row.get("files", {}).items()}
+    of_suite = ("licence", "licence_source", "citation", "edition")
+    of_task = (
+        *("name", "description", "split", "counts", "statistics"),
+        *("candidates", "readme", "data"),
+    )
     return TaskEntry(
-        name=row["name"],
+        **{name: suite[name] for name in of_suite if name in suite},
+        **{name: like[name] for name in ("family", "scenario", "kind", "purpose")},
+        **{name: row[name] for name in of_task if name in row},
         suite=suite["name"],
         source=source,
         aliases=tuple(row.get("aliases", ())),
-        family=like["family"],
-        scenario=like["scenario"],
-        description=row["description"],
-        kind=like["kind"],
-        purpose=like["purpose"],
         hub=HubSource(**hub) if hub else None,
-        split=row.get("split"),
-        counts=row.get("counts", {}),
-        statistics=row.get("statistics", {}),
         positives=row.get("positives_per_query", {}),
-        candidates=row.get("candidates", {}),
-        readme=row.get("readme", {}),
-        files=files,
-        licence=suite.get("licence"),
-        licence_source=suite.get("licence_source"),
-        citation=suite["citation"],
+        files={name: FileFact(**fact) for name, fact in row.get("files", {}).items()},
         unknown=(*row.get("unknown", ()), *suite.get("unknown", ())),
         elsewhere=tuple(like.get("elsewhere", ())) if hub else (),
-        edition=suite.get("edition"),
-        data=row.get("data"),
     )
 
 

@@ -27,6 +27,12 @@ class Field:
     column: str
     kind: Kind
 
+    @property
+    def type(self) -> pa.DataType:
+        """What its column holds."""
+        kinds = {"score": pa.int32(), "number": pa.float64()}
+        return kinds.get(self.kind, pa.large_string())
+
 
 class Where(NamedTuple):
     """A line or row of a file, counted from 1; without a number, the file as a whole."""

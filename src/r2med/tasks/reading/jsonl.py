@@ -145,7 +145,7 @@ def read_exactly(path: Path, fields: Sequence[Field], complain: Complain = stop)
             rows.append(row)
             numbers.append(number)
     columns = {
-        field.column: pa.array([row[at] for row in rows], _type(field))
+        field.column: pa.array([row[at] for row in rows], field.type)
         for at, field in enumerate(fields)
     }
     return Rows(columns, lambda row: Where(path, numbers[row]), repaired)
@@ -265,7 +265,3 @@ def _without_surrogates(value: str, field: Field, where: str) -> str:
             "which no other file could refer to."
         )
     return _LONE_SURROGATE.sub("\ufffd", value)
-
-
-def _type(field: Field) -> pa.DataType:
-    return pa.int32() if field.kind == "score" else pa.large_string()

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from io import FileIO
 from pathlib import Path
 
@@ -39,9 +39,9 @@ def blocks(path: Path, *, any_size: bool = False) -> Iterator[bytes]:
     unpack or pack files without renaming them. `any_size` is for callers that keep no block: the
     whole may then be larger than a file may be, but what is unpacked stays in relation to it.
     """
-    with file_errors(path):
+    with file_errors(path), closing(content(path)) as pieces:
         large = path.stat().st_size > BLOCK_BYTES // 4
-        whole = _whole_lines(content(path), path, any_size)
+        whole = _whole_lines(pieces, path, any_size)
         yield from _ahead(whole) if large else whole
 
 
@@ -71,7 +71,7 @@ def inflated(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
                 text = stream.decompress(rest, BLOCK_BYTES)
                 rest = stream.unused_data if stream.eof else stream.unconsumed_tail
                 unpacked += len(text)
-                check_ratio(packed, unpacked, source)
+                _check_ratio(packed, unpacked, source)
                 yield text
                 if not rest and len(text) < BLOCK_BYTES:
                     break
@@ -83,14 +83,14 @@ def inflated(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
         raise DataError(f"{source}: the gzip data is cut off before its end.\nGet the file again.")
 
 
-def check_ratio(packed: int, unpacked: int, source: str) -> None:
+def _check_ratio(packed: int, unpacked: int, source: str) -> None:
     """Refuse what unpacks to more than its packed size explains."""
     if unpacked > HARMLESS_BYTES and unpacked > limit(MAX_RATIO) * packed:
         times = f"more than {limit(MAX_RATIO)} times its size, as no text does"
         raise _refusal(source, f"it unpacks to {times}", MAX_RATIO)
 
 
-def check_total(size: int, source: str) -> None:
+def _check_total(size: int, source: str) -> None:
     """Refuse what is larger than a file may be."""
     if size > limit(MAX_FILE):
         raise _refusal(source, f"its content is larger than {limit(MAX_FILE):,} bytes", MAX_FILE)
@@ -132,7 +132,7 @@ def arrow_errors(path: Path, form: str = "Parquet") -> Iterator[None]:
         raise DataError(f"{path}: not a readable {form} file ({reason}).") from error
 
 
-def content(path: Path) -> Iterator[bytes]:
+def content(path: Path) -> Generator[bytes, None, None]:
     """The bytes of a file in pieces of bounded size, unpacked where it is packed."""
     with path.open("rb", buffering=0) as handle:
         start = handle.read(len(_ZSTD))
@@ -153,7 +153,7 @@ def _unpacked_zstd(handle: FileIO, source: str) -> Iterator[bytes]:
             unpacked = 0
             while piece := stream.read(BLOCK_BYTES):
                 unpacked += len(piece)
-                check_ratio(handle.tell(), unpacked, source)
+                _check_ratio(handle.tell(), unpacked, source)
                 yield piece
     except pa.ArrowException as error:
         raise DataError(
@@ -167,7 +167,7 @@ def _whole_lines(pieces: Iterator[bytes], path: Path, any_size: bool) -> Iterato
     for piece in pieces:
         total += len(piece)
         if not any_size:
-            check_total(total, str(path))
+            _check_total(total, str(path))
         cut = piece.rfind(b"\n") + 1
         if cut:
             yield b"".join([*parts, piece[:cut]]).removeprefix(mark)

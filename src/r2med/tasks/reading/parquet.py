@@ -63,7 +63,7 @@ def _shard(
             columns[field.column], wrong = _column(table, field, path, names)
         except DataError as error:
             complain(error, Where(path), None)
-            columns[field.column], wrong = pa.nulls(len(table), _type(field)), []
+            columns[field.column], wrong = pa.nulls(len(table), field.type), []
             kept[:] = False
         for row, problem in wrong:
             where = Where(path, row + 1, "row")
@@ -92,7 +92,7 @@ def _column(
         if field.kind in ("id", "text"):
             have = ", ".join(f'"{name}"' for name in names)
             raise DataError(f'{path}: column "{field.name}" is missing (the file has {have}).')
-        absent = pa.nulls(len(table), _type(field))
+        absent = pa.nulls(len(table), field.type)
         return (pc.fill_null(absent, 1) if field.kind == "score" else absent), []
     column = table[field.name]
     if field.kind == "score":
@@ -110,11 +110,6 @@ def _column(
 def _all(wrong: pa.Array, problem: str) -> _Wrong:
     rows = np.flatnonzero(pc.fill_null(wrong, False).to_numpy(zero_copy_only=False))
     return [(row, problem) for row in rows.tolist()]
-
-
-def _type(field: Field) -> pa.DataType:
-    kinds = {"score": pa.int32(), "number": pa.float64()}
-    return kinds.get(field.kind, pa.large_string())
 
 
 def _texts(column: pa.ChunkedArray, field: Field, path: Path) -> pa.Array:

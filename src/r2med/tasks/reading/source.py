@@ -58,7 +58,13 @@ def split_selection(text: str | Path) -> tuple[Path, str | None]:
 
 def find_source(folder: Path, split: str | None = None) -> Source:
     """The files of the task in a folder, or an error that lists what was looked for."""
-    _check_folder(folder)
+    if not folder.exists():
+        raise MissingError(f"There is no folder {folder}.")
+    if not folder.is_dir():
+        raise UsageError(
+            f"{folder} is a file, expected a folder with corpus, queries and judgements.\n"
+            "An archive is taken in with `r2med fetch --from FILE`."
+        )
     source = _r2med(folder) or _beir(folder, split) or _parquet(folder, split)
     if source is None:
         raise MissingError(f"{folder} does not hold a task: {_missing(folder)}.\n{_EXPECTED}")
@@ -81,17 +87,6 @@ def holds_task(folder: Path) -> bool:
         return bool(_r2med(folder) or _beir(folder, None) or _parquet(folder, None))
     except (MissingError, UsageError):  # several splits, of which one must be chosen
         return True
-
-
-def _check_folder(folder: Path) -> None:
-    if folder.is_dir():
-        return
-    if folder.exists():
-        raise UsageError(
-            f"{folder} is a file, expected a folder with corpus, queries and judgements.\n"
-            "An archive is taken in with `r2med fetch --from FILE`."
-        )
-    raise MissingError(f"There is no folder {folder}.")
 
 
 def _r2med(folder: Path) -> Source | None:
