@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from r2med.errors import UsageError
 from r2med.expand.answers import Sample
-from r2med.expand.combining import ANSWER_ALONE, Expanded, Expansion, Rule
+from r2med.expand.method import ANSWER_ALONE, Expanded, Expansion, Rule
 from r2med.retrieve.interface import Part
 
 DECLARED = tomllib.loads((files("r2med.expand") / "methods.toml").read_text(encoding="utf-8"))

@@ -11,9 +11,8 @@ import pytest
 import r2med
 from r2med.errors import LimitError
 from r2med.expand import generations
-from r2med.expand.combining import Expansion
 from r2med.expand.generations import FromFile, place, read_generations, read_traces
-from r2med.expand.method import Method
+from r2med.expand.method import Expansion, Method
 from r2med.expand.writing import Expander, Finder, FromModel
 from r2med.remote.budget import Limits
 from r2med.results.cost import cost_of

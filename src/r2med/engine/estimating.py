@@ -44,7 +44,7 @@ def estimates(part: Part, task: Task) -> Iterator[Paid]:
 
 def of_generating(bound: FromModel, name: str) -> Paid:
     """What a method's generations would use."""
-    return Paid(name, bound.estimate(), bound.plan.most_turns)
+    return Paid(name, bound.estimate(), bound.most_turns)
 
 
 def _estimates(stage: Stage, task: Task, expansion: Bound | None = None) -> Iterator[Paid]:

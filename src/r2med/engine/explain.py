@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from r2med.errors import MissingError, R2MedError, UsageError, nearest
-from r2med.expand.combining import Expanded, Expansion
 from r2med.expand.generations import FromFile
+from r2med.expand.method import Expanded, Expansion
 from r2med.expand.writing import FromModel
 from r2med.results.diagnosis.diagnose import diagnose_ranking
 from r2med.results.diagnosis.findings import Diagnosis, QueryFinding, TaskDiagnosis
@@ -204,7 +204,7 @@ def _run(system: System, task: Task, alone: Task) -> Explained:
         if isinstance(bound, FromModel):
             bound = replace(bound, keep=False)
         expansion = bound.expand()
-        prompt = bound.plan.openings[0] if isinstance(bound, FromModel) else None
+        prompt = bound.openings[0] if isinstance(bound, FromModel) else None
     finally:
         system.conditions.close()
     retrieval = stage.first.stage
@@ -271,7 +271,7 @@ def _prompt(result: Result, stage: Expanding, alone: Task, conditions: Condition
         return None
     live = replace(stage.expander, conditions=conditions).live(alone, stage.finders)
     recorded = {value for _, value in leaves(result.record.system.identity)}
-    return live.plan.openings[0] if live.prompt.hash in recorded else None
+    return live.openings[0] if live.prompt.hash in recorded else None
 
 
 def _kept(result: Result, stage: Expanding, alone: Task) -> Expansion | None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from r2med.engine.estimating import Paid, of_generating
 from r2med.errors import UsageError, nearest
-from r2med.expand.combining import Expansion
 from r2med.expand.generations import place, write_generations
+from r2med.expand.method import Expansion
 from r2med.expand.writing import FromModel
 from r2med.home import slug
 from r2med.retrieve.conditions import Conditions

@@ -8,9 +8,9 @@ such as a search result it made up itself, is cut off.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Literal, cast, get_args
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, cast, get_args
 
 from r2med.errors import DataError
 from r2med.expand.prompts import Prompt, longest
@@ -172,8 +172,8 @@ class Tags:
 
 def _until(text: str, end: re.Pattern[str] | None) -> str:
     """Up to the closing tag, a new opening of anything, or the end of a text that was cut."""
-    found = end.search(text) if end else None
-    return text[: found.start()] if found else text
+    closing = end.search(text) if end else None
+    return text[: closing.start()] if closing else text
 
 
 def _tag(*words: str) -> re.Pattern[str]:
@@ -215,29 +215,6 @@ class Outing:
     trace: Trace
 
 
-@dataclass
-class _Agent:
-    """One query under way."""
-
-    messages: list[Message]
-    sample: int
-    steps: list[Step] = field(default_factory=list)
-    searches: int = 0
-    malformed: int = 0
-    tokens: int = 0
-    last_call: bool = False
-    outing: Outing | None = None
-
-    def say(self, text: str) -> None:
-        self.messages.append(Message("user", text))
-
-    def end(self, raw: str, answer: str, finish: str, stop: Stop) -> None:
-        if answer:
-            self.steps.append(Step("answer", answer))
-        trace = Trace(tuple(self.steps), stop, self.malformed, self.tokens)
-        self.outing = Outing(raw, answer, finish, trace)
-
-
 @dataclass(frozen=True)
 class Loop:
     """The rules of one method: its tags, its words, and what its agents may use.
@@ -271,84 +248,83 @@ class Loop:
 
         `strip` takes the answer out of a model's last words.
         """
-        agents = [_Agent([Message("user", text)], sample) for text, sample in openings]
-        while active := [agent for agent in agents if agent.outing is None]:
-            answers = ask([self._request(agent) for agent in active])
-            searching = []
-            for agent, answer in zip(active, answers, strict=True):
-                agent.tokens += answer.completion_tokens
-                words = self._advance(agent, answer, strip)
-                if words is not None:
-                    searching.append((agent, words))
-            self._search(searching)
-        return [agent.outing for agent in agents if agent.outing is not None]
+        agents = [self._agent(text, sample, strip) for text, sample in openings]
+        wishes = {place: next(agent) for place, agent in enumerate(agents)}
+        outings: dict[int, Outing] = {}
 
-    def _request(self, agent: _Agent) -> ChatRequest:
-        may_stop = self.tags.answer is not None or not agent.last_call
-        return ChatRequest(
-            messages=tuple(agent.messages),
-            sample=agent.sample,
-            stop=self.tags.stop if may_stop else (),
-            max_tokens=self.max_tokens,
-        )
+        def advance(place: int, answer: ChatAnswer | Sequence[Passage]) -> None:
+            try:
+                wishes[place] = agents[place].send(answer)
+            except StopIteration as end:
+                outings[place] = end.value
+                del wishes[place]
 
-    def _advance(
-        self, agent: _Agent, answer: ChatAnswer, strip: Callable[[str], str]
-    ) -> str | None:
-        """Take a turn into account; the words to search for when it asks for a search."""
-        turn = self.tags.read(answer.text)
-        stop = self._stop(agent, answer, turn)
-        if turn.thought and (stop is None or turn.wish == "answer"):
-            agent.steps.append(Step("thought", turn.thought))
-        if stop is not None:
-            raw = self.tags.answered(answer.text, turn)
-            agent.end(raw, strip(raw), answer.finish, stop)
-            return None
-        if turn.wish == "search":
-            agent.messages.append(Message("assistant", self.tags.closed(turn)))
-            agent.steps.append(Step("search", turn.text))
-            agent.searches += 1
-            return turn.text
-        self._remind(agent, answer.text)
-        return None
+        while wishes:
+            requests = {n: wish for n, wish in wishes.items() if isinstance(wish, ChatRequest)}
+            for place, answer in zip(requests, ask(list(requests.values())), strict=True):
+                advance(place, answer)
+            searches = {n: wish for n, wish in wishes.items() if isinstance(wish, str)}
+            if searches:
+                lists = self.find(list(searches.values()), self.budget.passages)
+                for place, passages in zip(searches, lists, strict=True):
+                    advance(place, passages)
+        return [outings[place] for place in range(len(agents))]
 
-    def _stop(self, agent: _Agent, answer: ChatAnswer, turn: Turn) -> Stop | None:
+    def _agent(
+        self, opening: str, sample: int, strip: Callable[[str], str]
+    ) -> Generator[ChatRequest | str, Any, Outing]:
+        """One agent: yields a request for its answer, or words to search for their passages."""
+        messages = [Message("user", opening)]
+        steps: list[Step] = []
+        searches = malformed = tokens = 0
+        last_call = False
+        while True:
+            may_stop = self.tags.answer is not None or not last_call
+            ends = self.tags.stop if may_stop else ()
+            answer: ChatAnswer = yield ChatRequest(tuple(messages), sample, ends, self.max_tokens)
+            tokens += answer.completion_tokens
+            turn = self.tags.read(answer.text)
+            stop = self._stop(answer, turn, tokens, last_call)
+            if turn.thought and (stop is None or turn.wish == "answer"):
+                steps.append(Step("thought", turn.thought))
+            if stop is not None:
+                raw = self.tags.answered(answer.text, turn)
+                if answered := strip(raw):
+                    steps.append(Step("answer", answered))
+                trace = Trace(tuple(steps), stop, malformed, tokens)
+                return Outing(raw, answered, answer.finish, trace)
+            if turn.wish == "search":
+                messages.append(Message("assistant", self.tags.closed(turn)))
+                steps.append(Step("search", turn.text))
+                searches += 1
+                passages: Sequence[Passage] = yield turn.text
+                reply = self._results(passages)
+                steps.append(Step("passages", reply, tuple(p.document_id for p in passages)))
+                last_call = searches >= self.budget.turns
+            else:
+                messages.append(Message("assistant", answer.text))
+                malformed += 1
+                last_call = malformed >= _PATIENCE
+                reply = "" if last_call else self.prompt.says("malformed")
+                if reply:
+                    steps.append(Step("reminder", reply))
+            if last_call:
+                reminder = self.prompt.says("last")
+                steps.append(Step("reminder", reminder))
+                reply = f"{reply}\n{reminder}" if reply else reminder
+            messages.append(Message("user", reply))
+
+    def _stop(self, answer: ChatAnswer, turn: Turn, tokens: int, last_call: bool) -> Stop | None:
         if turn.wish == "answer":
             return "answer"
-        if self.budget.tokens and agent.tokens >= self.budget.tokens:
+        if self.budget.tokens and tokens >= self.budget.tokens:
             return "tokens"
         if not answer.text.strip():
             return "silence"
-        return "turns" if agent.last_call else None
+        return "turns" if last_call else None
 
-    def _remind(self, agent: _Agent, text: str) -> None:
-        agent.malformed += 1
-        agent.messages.append(Message("assistant", text))
-        if agent.malformed >= _PATIENCE:
-            self._call_last(agent)
-        else:
-            reminder = self.prompt.says("malformed")
-            agent.steps.append(Step("reminder", reminder))
-            agent.say(reminder)
-
-    def _call_last(self, agent: _Agent, before: str = "") -> None:
-        last = self.prompt.says("last")
-        agent.last_call = True
-        agent.steps.append(Step("reminder", last))
-        agent.say(f"{before}\n{last}" if before else last)
-
-    def _search(self, searching: Sequence[tuple[_Agent, str]]) -> None:
-        """Answer all searches of a turn in one go."""
-        if not searching:
-            return
-        lists = self.find([words for _, words in searching], self.budget.passages)
-        for (agent, _), passages in zip(searching, lists, strict=True):
-            texts = [passage.text for passage in passages]
-            listed = self.prompt.passages(texts, words=self.budget.words)
-            results = self.prompt.says("results", passages=listed or self.prompt.says("nothing"))
-            ids = tuple(passage.document_id for passage in passages)
-            agent.steps.append(Step("passages", results, ids))
-            if agent.searches >= self.budget.turns:
-                self._call_last(agent, results)
-            else:
-                agent.say(results)
+    def _results(self, passages: Sequence[Passage]) -> str:
+        """What a search found, as the model reads it."""
+        texts = [passage.text for passage in passages]
+        listed = self.prompt.passages(texts, words=self.budget.words)
+        return self.prompt.says("results", passages=listed or self.prompt.says("nothing"))

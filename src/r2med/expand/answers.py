@@ -56,8 +56,8 @@ def strip(text: str, how: Stripping) -> str:
         case "final-response":
             return _after(text, _FINAL_RESPONSE)
         case "answer":
-            found = _ANSWER.search(text)
-            return found[1].strip() if found else text
+            tagged = _ANSWER.search(text)
+            return tagged[1].strip() if tagged else text
         case "none":
             return text
 
@@ -120,5 +120,5 @@ _COURTESY = re.compile(
 
 
 def _after(text: str, marker: str) -> str:
-    _, found, rest = text.partition(marker)
-    return rest.strip() if found else text
+    _, marked, rest = text.partition(marker)
+    return rest.strip() if marked else text

@@ -21,8 +21,7 @@ from r2med.atomic import atomic_file
 from r2med.errors import DamagedError, DataError, MissingError, UsageError
 from r2med.expand.agents import Trace
 from r2med.expand.answers import Outcome, Sample
-from r2med.expand.combining import Expanded, Expansion
-from r2med.expand.method import Method
+from r2med.expand.method import Expanded, Expansion, Method
 from r2med.home import slug, user_path
 from r2med.remote.completions import encodable
 from r2med.tasks.fetch.provenance import GENERATIONS as FILE
@@ -277,37 +276,29 @@ def _row(row: Mapping[str, object], where: str) -> tuple[str, Generated]:
     query_id, text = row.get("id"), row.get("text")
     if not isinstance(query_id, str | int) or isinstance(query_id, bool) or query_id == "":
         _refuse(where, "id", _state(row, "id"), "a string or an integer")
-    raws, finish = _raws(row, where), _members(row.get("finish", []), where, "finish")
-    for word in finish:
-        if word not in get_args(Outcome):
-            _refuse(where, "finish", f"holds {described(word)}", " or ".join(get_args(Outcome)))
-    own = text if isinstance(text, str) else None
-    return str(query_id), Generated(own, raws, tuple(finish))
-
-
-def _raws(row: Mapping[str, object], where: str) -> tuple[str, ...]:
     one, several = row.get("hy_doc"), row.get("hy_docs")
-    if several is None:
-        if not isinstance(one, str):
-            _refuse(where, "hy_doc", _state(row, "hy_doc"), "a string")
-        return (encodable(one),)
-    texts = _members(several, where, "hy_docs")
-    if not texts:
+    if several is None and not isinstance(one, str):
+        _refuse(where, "hy_doc", _state(row, "hy_doc"), "a string")
+    raws = _strings([one] if several is None else several, where, "hy_docs")
+    if not raws:
         _refuse(where, "hy_docs", "is empty", "a list of strings")
-    for text in texts:
-        if not isinstance(text, str):
-            _refuse(where, "hy_docs", f"holds {described(text)}", "strings")
-    if one not in (None, texts[0]):
+    if one not in (None, raws[0]):
         raise DataError(
             f'{where}: field "hy_doc" is not the first of "hy_docs", expected them equal.\n'
             'Correct the one that is wrong, or leave "hy_doc" out.'
         )
-    return tuple(encodable(text) for text in texts)
+    outcomes = _strings(row.get("finish", []), where, "finish", get_args(Outcome))
+    own = text if isinstance(text, str) else None
+    return str(query_id), Generated(own, tuple(map(encodable, raws)), tuple(outcomes))
 
 
-def _members(value: object, where: str, name: str) -> list[Any]:
+def _strings(value: object, where: str, name: str, words: Sequence[str] = ()) -> list[Any]:
+    """A list of strings, or of some words only."""
     if not isinstance(value, list):
         _refuse(where, name, f"is {described(value)}", "a list of strings")
+    for member in value:
+        if not isinstance(member, str) or (words and member not in words):
+            _refuse(where, name, f"holds {described(member)}", " or ".join(words) or "strings")
     return value
 
 

@@ -19,15 +19,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
 import pyarrow as pa
 
 from r2med.expand.agents import TAGS, Budget, Loop, Passage, Trace
-from r2med.expand.answers import Sample, judge
-from r2med.expand.combining import Expanded, Expansion
+from r2med.expand.answers import judge
 from r2med.expand.generations import FromFile, find_file, place, write_generations
-from r2med.expand.method import Method
+from r2med.expand.method import Expanded, Expansion, Method
 from r2med.expand.prompts import Prompt, called, kind_of, read_prompt
 from r2med.home import shelf
 from r2med.remote.budget import Estimate, Tokens
@@ -37,9 +35,6 @@ from r2med.retrieve.conditions import Conditions, Progress
 from r2med.retrieve.interface import Retriever, Searcher
 from r2med.settings import identity_of
 from r2med.tasks.task import Queries, Task
-
-Value = TypeVar("Value")
-Written = tuple[tuple[Sample, ...], tuple[Trace, ...]]
 
 
 class Finder:
@@ -97,34 +92,6 @@ def build(method: Method, conditions: Conditions) -> Expander:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The opening request of every query, and the loop that an agent goes on in."""
-
-    openings: tuple[str, ...]
-    method: Method
-    loop: Loop | None
-
-    @property
-    def requests(self) -> tuple[ChatRequest, ...]:
-        """The first request for every query and sample, sample by sample."""
-        return tuple(
-            ChatRequest(
-                messages=(Message("user", text),),
-                sample=sample,
-                stop=self.loop.tags.stop if self.loop else (),
-                max_tokens=self.method.max_tokens or None,
-            )
-            for sample in range(self.method.n)
-            for text in self.openings
-        )
-
-    @property
-    def most_turns(self) -> int:
-        """Requests that one sample may take at most."""
-        return self.loop.most_turns if self.loop else 1
-
-
-@dataclass(frozen=True)
 class FromModel:
     """Generations that a model makes now, or made before and are kept call by call."""
 
@@ -160,25 +127,45 @@ class FromModel:
         }
 
     @cached_property
-    def plan(self) -> Plan:
-        """What will be asked; a method that reads before it writes searches now."""
-        method = self.method
+    def openings(self) -> tuple[str, ...]:
+        """The opening request of every query; a method that reads before it writes searches now."""
+        method, kind = self.method, called(self.task.entry)
         queries = self.task.queries.texts.to_pylist()
-        passages = [""] * len(queries)
+        shown = [""] * len(queries)
         if self.finder and not method.agent:
-            lists = self.finder(queries, method.passages)
-            passages = [self._shown(found) for found in lists]
-        kind, turns = called(self.task.entry), str(method.turns)
-        openings = tuple(
-            self.prompt.first(kind=kind, query=query, passages=shown, turns=turns)
-            for query, shown in zip(queries, passages, strict=True)
+            shown = [self._shown(passages) for passages in self.finder(queries, method.passages)]
+        return tuple(
+            self.prompt.first(kind=kind, query=query, passages=passages, turns=str(method.turns))
+            for query, passages in zip(queries, shown, strict=True)
         )
+
+    @cached_property
+    def loop(self) -> Loop | None:
+        """What an agent goes on in after its opening request; None where a model is asked once."""
+        method = self.method
         if self.finder is None or not method.agent:
-            return Plan(openings, method, None)
+            return None
         budget = Budget(method.turns, method.tokens, method.passages, method.words)
         most = method.max_tokens or None
-        return Plan(
-            openings, method, Loop(TAGS[method.style], self.prompt, budget, self.finder, most)
+        return Loop(TAGS[method.style], self.prompt, budget, self.finder, most)
+
+    @property
+    def most_turns(self) -> int:
+        """Requests that one sample may take at most."""
+        return self.loop.most_turns if self.loop else 1
+
+    @property
+    def requests(self) -> tuple[ChatRequest, ...]:
+        """The first request for every query and sample, sample by sample."""
+        return tuple(
+            ChatRequest(
+                messages=(Message("user", text),),
+                sample=sample,
+                stop=self.loop.tags.stop if self.loop else (),
+                max_tokens=self.method.max_tokens or None,
+            )
+            for sample in range(self.method.n)
+            for text in self.openings
         )
 
     def estimate(self) -> Estimate:
@@ -187,30 +174,34 @@ class FromModel:
         The most it can come to counts every turn that an agent may take, each with all that was
         said before it.
         """
-        plan, chat = self.plan, self.chat
-        estimate = chat.estimate(plan.requests)
-        first = chat.most(plan.requests)
-        if plan.loop is None or first is None:
+        chat, requests = self.chat, self.requests
+        estimate, first = chat.estimate(requests), chat.most(requests)
+        if self.loop is None or first is None:
             return estimate
-        turns, answer = plan.most_turns, first.completion // max(1, len(plan.requests))
-        answers = min(turns * answer, self.method.tokens + answer) if self.method.tokens else 0
-        answers = answers or turns * answer
+        count, turns, tokens = len(requests), self.most_turns, self.method.tokens
+        answer = first.completion // max(1, count)
+        answers = min(turns * answer, tokens + answer) if tokens else turns * answer
         texts = self.task.corpus.texts.take(pa.array(self.task.corpus.last_rows)).to_pylist()
-        shown = plan.loop.longest_results(texts)
+        shown = self.loop.longest_results(texts)
         before = sum(min(turn * answer, answers) + turn * shown for turn in range(turns))
-        count = len(plan.requests)
         most = Tokens(turns * first.prompt + count * before, count * answers)
         return estimate.at_most(most, chat.price)
 
     def expand(self) -> Expansion:
         """Ask for what is not on disk yet; the texts and traces are also kept for reading."""
-        before = self.chat.usage
-        written = self._write()
+        before, strip, traces = self.chat.usage, self.method.answer_in, list[Trace]()
+        if self.loop is None:
+            answers = self._ask(self.requests)
+            samples = [judge(a.text, strip(a.text), a.finish) for a in answers]
+        else:
+            starts = [(text, sample) for sample in range(self.method.n) for text in self.openings]
+            outings = self.loop.run(starts, self._ask, strip=strip)
+            samples = [judge(outing.raw, outing.answer, outing.finish) for outing in outings]
+            traces = [outing.trace for outing in outings]
+        count = len(self.openings)
         queries = tuple(
-            Expanded(query_id, query, samples, traces)
-            for (query_id, query), (samples, traces) in zip(
-                self.task.queries.items(), written, strict=True
-            )
+            Expanded(query_id, query, tuple(samples[place::count]), tuple(traces[place::count]))
+            for place, (query_id, query) in enumerate(self.task.queries.items())
         )
         work = {"generations_from": "live", **self.chat.usage.since(before).facts()}
         if self.keep:
@@ -231,19 +222,6 @@ class FromModel:
         texts = [passage.text for passage in passages]
         return self.prompt.passages(texts, words=self.method.words) or "(none was found)"
 
-    def _write(self) -> list[Written]:
-        """For every query its samples, and its traces where an agent wrote them."""
-        plan, strip = self.plan, self.method.answer_in
-        if plan.loop is None:
-            answers = self._ask(plan.requests)
-            samples = [judge(a.text, strip(a.text), a.finish) for a in answers]
-            return [(own, ()) for own in _by_query(samples, plan)]
-        starts = [(text, sample) for sample in range(self.method.n) for text in plan.openings]
-        outings = plan.loop.run(starts, self._ask, strip=strip)
-        samples = [judge(outing.raw, outing.answer, outing.finish) for outing in outings]
-        traces = [outing.trace for outing in outings]
-        return list(zip(_by_query(samples, plan), _by_query(traces, plan), strict=True))
-
     def _ask(self, requests: Sequence[ChatRequest]) -> Sequence[ChatAnswer]:
         return self.chat.complete(requests, tell=self._progress)
 
@@ -254,12 +232,6 @@ class FromModel:
 
 
 Bound = FromFile | FromModel
-
-
-def _by_query(values: Sequence[Value], plan: Plan) -> list[tuple[Value, ...]]:
-    """From sample by sample to query by query."""
-    count = len(plan.openings)
-    return [tuple(values[place::count]) for place in range(count)]
 
 
 def _as_queries(texts: Sequence[str]) -> Queries:

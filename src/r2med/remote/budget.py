@@ -205,11 +205,9 @@ class Budget:
         if limits.money is not None and needed.money > limits.money:
             figures.append(f"--max-cost {_dollars(needed.money)} (R2MED_LLM_MONEY)")
         problem = (
-            f"{name}: one request may use up to {needed.tokens:,} tokens"
-            + (f" or ${_dollars(needed.money)}" if limits.money is not None else "")
-            + f", more than the limit of {self._limit()}.\nGive at least "
-            + " and ".join(figures)
-            + f", or let {smaller}. All {len(most):,} requests together may use up to "
+            f"{name}: one request may use up to {self._figures(needed, ' or ')}, more than the "
+            f"limit of {self._limit()}.\nGive at least {' and '.join(figures)}, or let {smaller}. "
+            f"All {len(most):,} requests together may use up to "
             f"{sum(cost.tokens for cost in most):,} tokens."
         )
         if self.spent == Cost():
@@ -241,13 +239,10 @@ class Budget:
 
     def reached(self, name: str, most: Cost) -> LimitError:
         """The error that says why a request was not sent."""
-        would = f"{most.tokens:,} tokens"
-        if self.limits.money is not None:
-            would += f" or ${_dollars(most.money)}"
         return LimitError(
-            f"{name}: the next request may use up to {would} and could pass the limit of "
-            f"{self._limit()}; used: {self._used()}.\nEverything that arrived is kept. Raise the "
-            "limit and run again to go on."
+            f"{name}: the next request may use up to {self._figures(most, ' or ')} and could pass "
+            f"the limit of {self._limit()}; used: {self._used()}.\n"
+            "Everything that arrived is kept. Raise the limit and run again to go on."
         )
 
     def _within(self, cost: Cost) -> bool:
@@ -263,10 +258,13 @@ class Budget:
             parts.append(f"${_dollars(self.limits.money)}")
         return " and ".join(parts)
 
+    def _figures(self, cost: Cost, joint: str) -> str:
+        """A cost in words; money only where it has a limit."""
+        money = "" if self.limits.money is None else f"{joint}${_dollars(cost.money)}"
+        return f"{cost.tokens:,} tokens{money}"
+
     def _used(self) -> str:
-        used = f"{self.spent.tokens:,} tokens"
-        if self.limits.money is not None:
-            used += f", ${_dollars(self.spent.money)}"
+        used = self._figures(self.spent, ", ")
         if self.unanswered.tokens:
             used += f" ({self.unanswered.tokens:,} tokens of it by requests without an answer)"
         return used

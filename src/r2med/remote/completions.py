@@ -52,7 +52,7 @@ class ChatRequest:
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     alternatives: int = 0
-    """Of a bare text: so many likeliest next tokens are told with their log-probabilities."""
+    """Of a bare text: how many of the likeliest next tokens come with their log-probabilities."""
 
     @property
     def bare(self) -> bool:
@@ -117,20 +117,15 @@ def to_job(llm: LLM, request: ChatRequest, *, limited: bool) -> Job:
 
 
 def most_tokens(llm: LLM, request: ChatRequest) -> Tokens:
-    """The most tokens that a request and its answer may have."""
+    """The most tokens that a request and its answer may have; a limit cannot be kept without it."""
     prompt = sum(most_tokens_of(m.role + m.content) + MOST_FRAME for m in request.messages)
-    return Tokens(_MOST_PREFACE + prompt, request.max_tokens or most_new_tokens(llm))
-
-
-def most_new_tokens(llm: LLM) -> int:
-    """The most new tokens that one answer may have; a limit cannot be kept without it."""
-    most = llm.longest_answer
+    most = request.max_tokens or llm.longest_answer
     if most is None:
         raise UsageError(
             f"nobody knows how long an answer of {llm.name} may become, so a limit cannot be kept. "
             "Give it a max_tokens, or its output_limit in a file of your own; see docs/llms.md."
         )
-    return most
+    return Tokens(_MOST_PREFACE + prompt, most)
 
 
 def prompt_tokens(request: ChatRequest) -> int:
@@ -188,14 +183,14 @@ def _alternatives(llm: LLM, choice: Mapping[str, Any]) -> dict[str, float]:
             rows = [(row.get("token"), row.get("logprob")) for row in listed]
         case _:
             rows = []
-    found = {str(token): float(p) for token, p in rows if isinstance(p, int | float) and p <= 0}
-    if not found:
+    known = {str(token): float(p) for token, p in rows if isinstance(p, int | float) and p <= 0}
+    if not known:
         raise MissingError(
             f"{llm.name}: the server gives no log-probabilities of the next token, without which "
             "an answer would be read as certain.\nUse a server that gives them on /completions, "
             "such as vLLM or llama.cpp, or another reranker."
         )
-    return found
+    return known
 
 
 def as_written(llm: LLM, answer: ChatAnswer) -> ChatAnswer:

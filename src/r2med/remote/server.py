@@ -85,7 +85,7 @@ class Home:
 
 
 def find_server(name: str, home: Home, *, url: str | None = None, key_env: str = "") -> Server:
-    """The server of a model: the one given, else the environment's, else the entry's own.
+    """The server of a model: the caller's, else the environment's, else the entry's own.
 
     The entry's own key only ever goes to the entry's own address; another server gets
     `<prefix>_KEY`, or the variable that the user names.

@@ -75,14 +75,14 @@ class Log:
 
     def take(self, answer: ChatAnswer) -> Parted:
         """Part an answer into thought and conclusion, and count the thought."""
-        found = parted(answer.text)
-        thought = answer.reasoning or found.thought
-        whole = len(thought) + len(found.conclusion)
+        said = parted(answer.text)
+        thought = answer.reasoning or said.thought
+        whole = len(thought) + len(said.conclusion)
         self.tally.answers += 1
         self.tally.thoughts += bool(thought)
         self.tally.thought_tokens += round(answer.completion_tokens * len(thought) / max(1, whole))
-        self.tally.cut += answer.finish == "length" and not found.conclusion
-        return Parted(thought, found.conclusion)
+        self.tally.cut += answer.finish == "length" and not said.conclusion
+        return Parted(thought, said.conclusion)
 
     def judge(
         self,
@@ -249,7 +249,7 @@ class LlmReranker:
         return replace(estimate, basis=f"{estimate.basis}; passages as they are in the corpus")
 
     def requests(self, lists: Sequence[Candidates], length: int = 0) -> Iterator[ChatRequest]:
-        """What would be asked about lists, given answers of a length; nothing is asked."""
+        """What would be asked about lists if answers had a length; nothing is asked."""
         supposed = ChatAnswer(self.style.supposed(length), "stop", 0, 0, 0.0, cached=False)
         asked: list[ChatRequest] = []
 

@@ -69,8 +69,8 @@ def read_scores(conclusion: str, count: int) -> tuple[dict[int, float], Order] |
     The same rule as for orders. A number in brackets or quotes names a passage; broken JSON is read
     as far as it goes, and a score off the scale is none.
     """
-    found = _SCORED.findall(conclusion[:_LONGEST])
-    rows = [(int(name or quoted) - 1, float(score)) for name, quoted, score in found]
+    named = _SCORED.findall(conclusion[:_LONGEST])
+    rows = [(int(name or quoted) - 1, float(score)) for name, quoted, score in named]
     known = [(place, score) for place, score in rows if 0 <= place < count and score <= 10]
     if not known:
         return None

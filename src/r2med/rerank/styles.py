@@ -58,9 +58,9 @@ class Listwise(Style):
             request = self.request(prompt, log, passages=shown, count=str(len(places)))
             [answer] = yield [request]
             said = log.take(answer)
-            found = read_order(said.conclusion, len(places))
-            named = found.places if found else []
-            log.judge(answer, said, places, named or None, found)
+            ranked = read_order(said.conclusion, len(places))
+            named = ranked.places if ranked else []
+            log.judge(answer, said, places, named or None, ranked)
             rest = [place for place in range(len(places)) if place not in set(named)]
             order[start : start + self.window] = [places[n] for n in [*named, *rest]]
         return in_order(order)
@@ -154,9 +154,9 @@ class Setwise(Style):
                 shown = self.passages(prompt, log, places)
                 [answer] = yield [self.request(prompt, log, passages=shown, count=str(len(places)))]
                 said = log.take(answer)
-                found = read_order(said.conclusion, len(places))
-                log.judge(answer, said, places, found.places[0] if found else None)
-                chosen = nodes[found.places[0]] if found else root
+                ranked = read_order(said.conclusion, len(places))
+                log.judge(answer, said, places, ranked.places[0] if ranked else None)
+                chosen = nodes[ranked.places[0]] if ranked else root
                 if chosen == root:
                     return
                 heap[root], heap[chosen] = heap[chosen], heap[root]
@@ -208,10 +208,10 @@ class Groupwise(Style):
         scores: list[list[float]] = [[] for _ in log.one.documents]
         for (log, group), answer in zip(groups, answers, strict=True):
             said = log.take(answer)
-            found = read_scores(said.conclusion, len(group))
-            given, order = found or (dict.fromkeys(range(len(group)), 0.0), None)
-            log.judge(answer, said, group, list(given.items()) if found else None, order)
-            for place, score in given.items():
+            read = read_scores(said.conclusion, len(group))
+            by_place, order = read or (dict.fromkeys(range(len(group)), 0.0), None)
+            log.judge(answer, said, group, list(by_place.items()) if read else None, order)
+            for place, score in by_place.items():
                 scores[group[place]].append(score)
         return by_value([sum(own) / len(own) if own else 0.0 for own in scores])
 
@@ -239,11 +239,11 @@ def _log_odds(alternatives: Mapping[str, float]) -> float | None:
 
     None where neither is.
     """
-    found = {
+    odds = {
         word: sum(math.exp(p) for token, p in alternatives.items() if token.strip().lower() == word)
         for word in ("true", "false")
     }
-    if not any(found.values()):
+    if not any(odds.values()):
         return None
     least = math.exp(min(alternatives.values()))
-    return math.log(found["true"] or least) - math.log(found["false"] or least)
+    return math.log(odds["true"] or least) - math.log(odds["false"] or least)

@@ -101,7 +101,7 @@ class _Predictor:
     identity: Mapping[str, object] | None
 
     def score(self, pairs: Sequence[Pair]) -> Iterator[Computed]:
-        """All at once, in the order given."""
+        """All at once, in their order."""
         with running(f"{self.name}: predict"):
             output = self.own.predict(list(pairs))
         try:

@@ -145,7 +145,10 @@ class Builder:
             if waiting and self._kind(waiting[0], FOLLOWING) == "fusion":
                 unit = cast(Unit, waiting.pop(0))
                 done.append(unit)
-            current = self._fused(str(Spec(part.fused, tuple(done))), members, unit)
+            fusion = read_settings(configured(unit))
+            depth = unit.depth or max(member.stage.depth for member in members)
+            text = str(Spec(part.fused, tuple(done)))
+            current = Part(text, Fused(str(unit), members, fusion, depth))
         return self._reranked(current, part.fused, done, waiting)
 
     def _reranked(
@@ -212,30 +215,32 @@ class Builder:
         entry = configured(unit)
         settings = read_settings(entry)
         module = _module(entry)
-        conditions = self.conditions.building(module.__name__, settings)
-        retriever = module.build(settings, conditions)
+        retriever = module.build(settings, self.conditions.building(module.__name__, settings))
         depth = unit.depth or entry.depth
         stage = Retrieval(str(unit), entry, retriever, depth, identity_of(settings))
-        plain = not unit.options and unit.depth is None
-        if not plain:
+        if unit.options or unit.depth is not None:
             return Part(str(unit), stage)
         return Part(str(unit), stage, entry.published_as, entry.deviations)
-
-    def _fused(self, text: str, members: Sequence[Part], unit: Unit) -> Part:
-        fusion = read_settings(configured(unit))
-        depth = unit.depth or max(member.stage.depth for member in members)
-        return Part(text, Fused(str(unit), tuple(members), fusion, depth))
 
     def _next(self, spec: Spec, first: Part, unit: Unit | Spec) -> Part:
         kind = self._kind(unit, FOLLOWING)
         if isinstance(unit, Spec) or kind != "reranker":
             _refuse_next(spec, unit, kind)
-        entry = self._reranker_entry(unit)
-        depth = unit.depth or entry.depth
-        reranker, settings = self._reranker(unit, entry)
-        stage = Reranking(
-            str(unit), first, reranker, depth, _tail(entry, unit), entry.ties, settings
-        )
+        if unit.name in self.models:
+            from r2med.rerank.user_models import reranker_of
+
+            entry = Entry(unit.name, "reranker", "own", "a reranker of the caller's own")
+            entry = entry.overridden(dict(unit.options))
+            reranker = reranker_of(unit.name, self.models[unit.name], self.conditions)
+            identity: Mapping[str, object] = {}
+        else:
+            entry = configured(unit)
+            settings, module = read_settings(entry), _module(entry)
+            conditions = self.conditions.building(module.__name__, settings, str(unit))
+            reranker = module.build(str(unit), settings, conditions)
+            identity = identity_of(settings)
+        depth, tail = unit.depth or entry.depth, _tail(entry, unit)
+        stage = Reranking(str(unit), first, reranker, depth, tail, entry.ties, identity)
         published = (
             entry.published_as is not None
             and not unit.options
@@ -245,22 +250,6 @@ class Builder:
         if not published:
             return Part(str(spec), stage)
         return Part(str(spec), stage, f"{first.text} | {unit.name}@{depth}", entry.deviations)
-
-    def _reranker_entry(self, unit: Unit) -> Entry:
-        if unit.name not in self.models:
-            return configured(unit)
-        entry = Entry(unit.name, "reranker", "own", "a reranker of the caller's own")
-        return entry.overridden(dict(unit.options))
-
-    def _reranker(self, unit: Unit, entry: Entry) -> tuple[Any, Mapping[str, object]]:
-        """The reranker, and the settings it was built from."""
-        if unit.name in self.models:
-            from r2med.rerank.user_models import reranker_of
-
-            return reranker_of(unit.name, self.models[unit.name], self.conditions), {}
-        settings, module = read_settings(entry), _module(entry)
-        conditions = self.conditions.building(module.__name__, settings, str(unit))
-        return module.build(str(unit), settings, conditions), identity_of(settings)
 
 
 def _own_retrieval(unit: Unit, retriever: Retriever) -> Part:

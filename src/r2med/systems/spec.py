@@ -24,6 +24,7 @@ _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BARE = re.compile(r'[^\s|+@\[\](),"]+')
 _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\nt])*)"')
 _PATH = re.compile(r'(?:\.{1,2}/|/|~)[^\s|+@\[\](),"]*')
+_SPACE = re.compile(r"\s*")
 _DEPTH = re.compile(r"[1-9][0-9]{0,8}(?![0-9])")
 #: Parentheses within parentheses; deeper ones are a mistake, and would exhaust the stack.
 _MOST_NESTED = 100
@@ -80,7 +81,7 @@ def parse(text: str) -> Spec:
     reader = _Reader(text)
     label = reader.label()
     spec = reader.system()
-    if not reader.at_end():
+    if reader.place < len(text):
         reader.fail("expected '|', '+' or the end")
     return Spec(spec.fused, spec.stages, label)
 
@@ -116,19 +117,18 @@ def _quoted(value: str) -> str:
 
 
 class _Reader:
-    """A cursor over the text; each method reads one rule of the grammar."""
+    """A cursor over the text, never on a space; each method reads one rule of the grammar."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.place = 0
         self.nested = 0
+        self.go_to(0)
 
     def label(self) -> str | None:
-        self.skip_space()
         match = _LABEL.match(self.text, self.place)
         if match is None:
             return None
-        self.place = match.end()
+        self.go_to(match.end())
         return match[1] or _unescaped(match[2])
 
     def system(self) -> Spec:
@@ -150,7 +150,8 @@ class _Reader:
             inner = self.system()
             self.expect(")")
             self.nested -= 1
-            return _unwrapped(inner)
+            alone = not inner.stages and len(inner.fused) == 1
+            return inner.fused[0] if alone else inner
         name = self.match(_NAME, self.wanted_name())
         argument = self.value() if self.take(":") else None
         options = self.options() if self.take("[") else ()
@@ -173,10 +174,9 @@ class _Reader:
         return tuple(sorted(options.items()))
 
     def value(self) -> str:
-        self.skip_space()
         quoted = _QUOTED.match(self.text, self.place)
         if quoted:
-            self.place = quoted.end()
+            self.go_to(quoted.end())
             return _unescaped(quoted[1])
         if self.ahead('"'):
             self.fail('a quoted value ends with " and knows the escapes \\" \\\\ \\n \\t')
@@ -184,7 +184,6 @@ class _Reader:
 
     def wanted_name(self) -> str:
         """What a unit begins with; a path says what it may be a path of."""
-        self.skip_space()
         path = _PATH.match(self.text, self.place)
         if not path:
             return "the name of a system"
@@ -197,11 +196,10 @@ class _Reader:
         )
 
     def match(self, pattern: re.Pattern[str], wanted: str) -> str:
-        self.skip_space()
         match = pattern.match(self.text, self.place)
         if not match:
             self.fail(f"expected {wanted}")
-        self.place = match.end()
+        self.go_to(match.end())
         return match[0]
 
     def expect(self, symbol: str) -> None:
@@ -210,21 +208,16 @@ class _Reader:
 
     def take(self, symbol: str) -> bool:
         if self.ahead(symbol):
-            self.place += 1
+            self.go_to(self.place + 1)
             return True
         return False
 
     def ahead(self, symbol: str) -> bool:
-        self.skip_space()
         return self.text.startswith(symbol, self.place)
 
-    def at_end(self) -> bool:
-        self.skip_space()
-        return self.place == len(self.text)
-
-    def skip_space(self) -> None:
-        while self.place < len(self.text) and self.text[self.place].isspace():
-            self.place += 1
+    def go_to(self, place: int) -> None:
+        space = _SPACE.match(self.text, place)
+        self.place = space.end() if space else place
 
     def fail(self, why: str) -> NoReturn:
         start = max(0, self.place - _SHOWN)
@@ -242,8 +235,3 @@ class _Reader:
 
 def _unescaped(text: str) -> str:
     return re.sub(r"\\(.)", lambda escape: _ESCAPES[escape[1]], text)
-
-
-def _unwrapped(inner: Spec) -> Unit | Spec:
-    alone = not inner.stages and len(inner.fused) == 1
-    return inner.fused[0] if alone else inner

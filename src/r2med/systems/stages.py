@@ -125,7 +125,7 @@ class GivenRun:
         return cast(TieOrder, self.file.ties)
 
     def run(self, work: Work) -> Run:
-        """The lists of the task's queries; what does not fit the task is dropped and told."""
+        """The lists of the task's queries; a notice says what does not fit it."""
         with work.ledger.stage("read", self.name):
             content, findings = self._content
             run, findings = fitted(content, work.task, findings, self.name)
@@ -423,7 +423,8 @@ def _source(model: object) -> dict[str, str]:
         return {}
     from r2med.retrieve.user_models import source_of
 
-    return dict([found]) if (found := source_of(model)) else {}
+    source = source_of(model)
+    return dict([source]) if source else {}
 
 
 def _searches(stage: Stage) -> bool:

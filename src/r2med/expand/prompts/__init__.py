@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from r2med.errors import DataError, MissingError, UsageError, nearest
 from r2med.tasks.reading.jsonl import decoded, described
@@ -117,7 +117,10 @@ class Shape:
 
     def parse(self, text: str, where: str) -> Prompt:
         """Read a file; a text or place that is never used or is missing is a DataError."""
-        table = _table(text, where)
+        try:
+            table = tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError) as problem:
+            raise DataError(f"{where}: this is not TOML: {problem}.") from None
         shows_examples = _EXAMPLES in self.places["user"]
         known = [*self.places, *([_EXAMPLES] if shows_examples else [])]
         for key in table:
@@ -248,27 +251,21 @@ def _prompt_files(folder: Path) -> Iterator[Path]:
     return (path for path in inside if path.suffix.lower() == ".toml" and path.name[0] != ".")
 
 
-def _table(text: str, where: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
-        raise DataError(f"{where}: this is not TOML: {problem}.") from None
-
-
 def _examples(rows: object, where: str) -> tuple[tuple[str, str], ...]:
+    """The texts of the examples; their line breaks are only for reading the file."""
     if not isinstance(rows, list) or not rows:
         what = "empty" if rows == [] else described(rows)
         raise DataError(f"{where}: 'examples' is {what}, expected tables [[examples]].")
-    return tuple(_example(row, where, number) for number, row in enumerate(rows, start=1))
-
-
-def _example(row: object, where: str, number: int) -> tuple[str, str]:
-    """An example's texts; their line breaks are only for reading the file."""
-    match row:
-        case {"query": str(query), "passage": str(passage)}:
-            return " ".join(query.split()), " ".join(passage.split())
-        case _:
-            raise DataError(f"{where}: example {number} needs a string query and a string passage.")
+    examples = []
+    for number, row in enumerate(rows, start=1):
+        match row:
+            case {"query": str(query), "passage": str(passage)}:
+                examples.append((" ".join(query.split()), " ".join(passage.split())))
+            case _:
+                raise DataError(
+                    f"{where}: example {number} needs a string query and a string passage."
+                )
+    return tuple(examples)
 
 
 def _listed(places: frozenset[str]) -> str:

@@ -27,7 +27,7 @@ from r2med.results.record import Result
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
-    from r2med.expand.combining import Expanded
+    from r2med.expand.method import Expanded
 
 #: Systems side by side, and how many are chosen when the address names none.
 MOST_SYSTEMS, CHOSEN = 4, 2
