@@ -145,7 +145,8 @@ class Tags:
                 "answer" if answered else "nothing", text[: answer.start()].strip(), answered
             )
         if search is not None:
-            words = self._clean(_until(text[search.end() :], self.search_end))
+            words = self.any.sub(" ", _until(text[search.end() :], self.search_end))
+            words = " ".join(words.split())
             return Turn("search" if words else "nothing", text[: search.start()].strip(), words)
         if self.answer is None:
             return Turn("answer", "", self.any.sub(" ", text).strip())
@@ -165,9 +166,6 @@ class Tags:
             return f"{turn.thought}\n<answer>{turn.text}</answer>".strip()
         rest = text.rpartition("</think>")[2].strip() or text
         return self.any.sub(" ", rest).strip()
-
-    def _clean(self, words: str) -> str:
-        return " ".join(self.any.sub(" ", words).split())
 
 
 def _until(text: str, end: re.Pattern[str] | None) -> str:

@@ -7,7 +7,6 @@ a generation was cut, empty or refused, so that it stays so when the file is rea
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from r2med.expand.method import Expanded, Expansion, Method
 from r2med.home import slug, user_path
 from r2med.remote.completions import encodable
 from r2med.tasks.fetch.provenance import GENERATIONS as FILE
-from r2med.tasks.fetch.provenance import data_folder
+from r2med.tasks.fetch.provenance import data_folder, sha256_of
 from r2med.tasks.reading.jsonl import described, json_object
 from r2med.tasks.reading.lines import lines
 from r2med.tasks.registry import find_task
@@ -49,7 +48,7 @@ class FromFile:
     @cached_property
     def identity(self) -> Mapping[str, object]:
         """The file's content, and how its texts are stripped and combined."""
-        return {"generations": file_hash(self.path), **self.method.identity}
+        return {"generations": sha256_of(self.path), **self.method.identity}
 
     @cached_property
     def notices(self) -> tuple[str, ...]:
@@ -114,12 +113,24 @@ def find_file(task: Task, method: Method) -> FromFile | None:
         return None
     if choice not in ("auto", "published"):
         return FromFile(task, method, _under(user_path(choice), task, method), False)
-    beside = place(_home_of(task), method.prompts, method.llm)
+    entry, home = task.entry, task.source
+    if entry is not None and entry.split is not None:  # a Nano task has its full task's queries
+        home = data_folder(find_task(entry.source))
+    beside = place(home, method.prompts, method.llm)
     if beside.is_file():
         return FromFile(task, method, beside, choice == "auto")
     if choice == "auto":
         return None
-    raise MissingError(_not_here(task, method, beside))
+    missing = (
+        f"{task.name} has no published generations of {method.prompts} by {method.llm}: expected "
+        f"{beside}."
+    )
+    if entry is not None and entry.hub is not None:
+        missing += (
+            f"\nFetch what the benchmark published with `r2med fetch {entry.source} "
+            "--generations`; not every pair of method and model was published."
+        )
+    raise MissingError(missing)
 
 
 def place(folder: Path, method: str, llm: str) -> Path:
@@ -131,13 +142,6 @@ def place(folder: Path, method: str, llm: str) -> Path:
     name = quote(llm, safe=" !$&'()+,:;=@[]~")
     escaped = name if name.strip(".") else name.replace(".", "%2E")
     return user_path(folder / method / escaped / FILE)
-
-
-def _home_of(task: Task) -> Path:
-    """The task's own folder; a Nano task has the queries of its full task, so that one's."""
-    if task.entry is None or task.entry.split is None:
-        return task.source
-    return data_folder(find_task(task.entry.source))
 
 
 def _under(path: Path, task: Task, method: Method) -> Path:
@@ -157,20 +161,6 @@ def _under(path: Path, task: Task, method: Method) -> Path:
     shown = "\n  ".join(str(candidate) for candidate in tried[:3])
     raise MissingError(
         f"[generations={path}]: no generations for {task.name}. Looked for\n  {shown}"
-    )
-
-
-def _not_here(task: Task, method: Method, where: Path) -> str:
-    entry = task.entry
-    missing = (
-        f"{task.name} has no published generations of {method.prompts} by {method.llm}: expected "
-        f"{where}."
-    )
-    if entry is None or entry.hub is None:
-        return missing
-    return (
-        f"{missing}\nFetch what the benchmark published with `r2med fetch {entry.source} "
-        "--generations`; not every pair of method and model was published."
     )
 
 
@@ -218,12 +208,6 @@ def write_generations(queries: Iterable[Expanded], path: Path) -> None:
     ]
     if traces:
         _write(path.with_name(TRACES), traces)
-
-
-def file_hash(path: Path) -> str:
-    """Identity of a file's content."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def fitted(rows: Mapping[str, Generated], task: Task, path: Path) -> tuple[str, ...]:

@@ -37,29 +37,26 @@ from r2med.settings import identity_of
 from r2med.tasks.task import Queries, Task
 
 
+@dataclass(frozen=True)
 class Finder:
     """A retriever over one task's corpus, which is prepared when first searched."""
 
-    def __init__(self, task: Task, retriever: Retriever, identity: Mapping[str, object]) -> None:
-        self._task = task
-        self._retriever = retriever
-        self.identity = identity
-        """What decides its rankings: the retriever's settings, and what it read."""
+    task: Task
+    retriever: Retriever
+    identity: Mapping[str, object]
+    """What decides its rankings: the retriever's settings, and what it read."""
 
     def __call__(self, texts: Sequence[str], depth: int) -> list[list[Passage]]:
         """The best passages for each text; a document that scores nothing was not found."""
-        run = self._searcher.search(_as_queries(texts), depth=depth)
-        lists = []
-        for row in range(len(run)):
-            part = slice(run.offsets[row], run.offsets[row + 1])
-            hits = run.documents[part][run.scores[part] != 0.0]
-            ids = run.document_ids.take(pa.array(hits)).to_pylist()
-            lists.append([Passage(name, self._task.document(name)) for name in ids])
-        return lists
+        ids = [f"search-{place}" for place in range(len(texts))]
+        run = self._searcher.search(Queries.of(ids, texts), depth=depth)
+        lists = (run.ranking_or_empty(query) for query in ids)
+        document = self.task.document
+        return [[Passage(name, document(name)) for name, score in hits if score] for hits in lists]
 
     @cached_property
     def _searcher(self) -> Searcher:
-        return self._retriever.prepare(self._task)
+        return self.retriever.prepare(self.task)
 
 
 #: From a task and the text of a retriever (such as `bm25`) to a finder in its corpus.
@@ -232,7 +229,3 @@ class FromModel:
 
 
 Bound = FromFile | FromModel
-
-
-def _as_queries(texts: Sequence[str]) -> Queries:
-    return Queries.of([f"search-{place}" for place in range(len(texts))], texts)

@@ -98,7 +98,7 @@ def find_server(name: str, home: Home, *, url: str | None = None, key_env: str =
             f"llama.cpp, SGLang, a hosted API) with {home.option} or {home.environment}_URL, as in "
             "http://localhost:8000/v1; see docs/llms.md."
         )
-    if home.url and _same_place(chosen, home.url):
+    if home.url and urlsplit(chosen)[:2] == urlsplit(home.url)[:2]:  # scheme and host
         variable = key_env or home.key_env
         return Server(chosen, _key(variable), needs=variable)
     variable = key_env or f"{home.environment}_KEY"
@@ -136,11 +136,6 @@ def _is_loopback(host: str) -> bool:
 def _key(variable: str) -> str | None:
     """The key in an environment variable, without the line break that files often end with."""
     return os.environ.get(variable, "").strip() or None
-
-
-def _same_place(one: str, other: str) -> bool:
-    first, second = urlsplit(one), urlsplit(other)
-    return (first.scheme, first.netloc) == (second.scheme, second.netloc)
 
 
 _SCRIPT = Path(__file__).with_name("llama_server.py")

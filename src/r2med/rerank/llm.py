@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -26,7 +25,7 @@ from r2med.errors import DataError, UsageError, nearest
 from r2med.expand.prompts import Prompt, Shape, longest, read_file, trimmed
 from r2med.home import shelf
 from r2med.remote.budget import Estimate
-from r2med.remote.chat import Chat
+from r2med.remote.chat import Chat, ChatProgress
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message
 from r2med.remote.registry import find_llm
 from r2med.rerank.llm_answers import Order, Parted, parted
@@ -275,18 +274,11 @@ class LlmReranker:
         return [by_value(np.mean(group, axis=0)) for group in groups]
 
     def _ask(self, requests: Sequence[ChatRequest]) -> list[ChatAnswer]:
-        start = time.perf_counter()
-        return self.chat.complete(
-            requests,
-            tell=lambda now: self.conditions.progress(
-                Progress(
-                    f"reranking with {self.name}",
-                    now.done,
-                    now.total,
-                    time.perf_counter() - start,
-                )
-            ),
-        )
+        return self.chat.complete(requests, tell=self._progress)
+
+    def _progress(self, now: ChatProgress) -> None:
+        what = f"reranking with {self.name}"
+        self.conditions.progress(Progress(what, now.done, now.total, now.seconds))
 
     def _traced(self, rows: Sequence[Mapping[str, object]]) -> str:
         """Write what the model thought and answered about every list; the path below the home."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from r2med.errors import DataError
-from r2med.models.vectors import Computed, Depot, Rows, Shelf, distinct, fill, hashed, open_shelf
+from r2med.models.vectors import Computed, Depot, Rows, distinct, fill, hashed, open_shelf
 from r2med.retrieve.conditions import Conditions, Progress, Tell
 from r2med.runs import Run
 from r2med.runs.run import name_places, places_of
@@ -148,14 +148,14 @@ class PairReranker:
         )
         places = store.find(addresses)[inside]
         flat = store.gather(places)[:, 0] if len(places) else np.zeros(0, dtype=np.float32)
-        self._facts = {
-            "texts": len(places),
-            "reused": len(places) - count,
-            **_token_facts(store, places),
-            **({"seconds": round(time.perf_counter() - start, 3)} if count else {}),
-            **self.scorer.facts(),
-            **self._ran,
-        }
+        self._facts = {"texts": len(places), "reused": len(places) - count}
+        tokens, truncated = store.tokens(places)
+        if tokens.any():
+            self._facts["tokens"] = int(tokens.sum())
+            self._facts["truncated"] = round(float(truncated.mean()), 6)
+        if count:
+            self._facts["seconds"] = round(time.perf_counter() - start, 3)
+        self._facts |= {**self.scorer.facts(), **self._ran}
         ends = np.cumsum([len(one.documents) for one in lists])
         return np.split(flat, ends[:-1]) if lists else []
 
@@ -237,13 +237,6 @@ def unidentified(thing: object) -> Mapping[str, object]:
         "object": f"{kind.__module__}.{kind.__qualname__}",
         "unidentified": secrets.token_hex(8),
     }
-
-
-def _token_facts(store: Shelf, places: Rows) -> dict[str, object]:
-    tokens, truncated = store.tokens(places)
-    if not tokens.any():
-        return {}
-    return {"tokens": int(tokens.sum()), "truncated": round(float(truncated.mean()), 6)}
 
 
 def in_order(order: Sequence[int]) -> ListScores:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -36,6 +36,7 @@ from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
     from r2med.expand.writing import Finder
+    from r2med.rerank.scores import Tail
 
 #: By engine: the module that builds its stages, and the class of its settings. Each module has
 #: `build(settings, conditions)`, for rerankers `build(name, settings, conditions)`.
@@ -131,40 +132,31 @@ class Builder:
     models: Mapping[str, object]
 
     def system(self, part: Spec | Unit) -> Part:
-        """A whole system: first stages, fused where there are several, then rerankers."""
+        """A whole system: an expander or first stages, then rerankers."""
         if isinstance(part, Unit):
             return self._first(part)
-        if len(part.fused) == 1 and part.stages and self._kind(part.fused[0]) == "expander":
-            return self._expanded(part)
-        members = tuple(self.system(member) for member in part.fused)
-        done: list[Unit | Spec] = []
-        current = members[0]
-        waiting = list(part.stages)
-        if len(members) > 1:
-            unit = _DEFAULT_FUSION
-            if waiting and self._kind(waiting[0], FOLLOWING) == "fusion":
-                unit = cast(Unit, waiting.pop(0))
-                done.append(unit)
-            fusion = read_settings(configured(unit))
-            depth = unit.depth or max(member.stage.depth for member in members)
-            text = str(Spec(part.fused, tuple(done)))
-            current = Part(text, Fused(str(unit), members, fusion, depth))
-        return self._reranked(current, part.fused, done, waiting)
-
-    def _reranked(
-        self,
-        current: Part,
-        fused: tuple[Unit | Spec, ...],
-        done: list[Unit | Spec],
-        waiting: Sequence[Unit | Spec],
-    ) -> Part:
-        for unit_or_spec in waiting:
-            done.append(unit_or_spec)
-            current = self._next(Spec(fused, tuple(done)), current, unit_or_spec)
+        expands = part.stages and len(part.fused) == 1 and self._kind(part.fused[0]) == "expander"
+        current, done = self._expanded(part) if expands else self._fused(part)
+        for place in range(done, len(part.stages)):
+            spec = Spec(part.fused, part.stages[: place + 1])
+            current = self._next(spec, current, part.stages[place])
         return current
 
-    def _expanded(self, part: Spec) -> Part:
-        """An expander, what searches with its queries, then rerankers."""
+    def _fused(self, part: Spec) -> tuple[Part, int]:
+        """First stages, fused where there are several, and how many stages say in which way."""
+        members = tuple(self.system(member) for member in part.fused)
+        if len(members) == 1:
+            return members[0], 0
+        unit, done = _DEFAULT_FUSION, 0
+        if part.stages and self._kind(part.stages[0], FOLLOWING) == "fusion":
+            unit, done = cast(Unit, part.stages[0]), 1
+        fusion = read_settings(configured(unit))
+        depth = unit.depth or max(member.stage.depth for member in members)
+        text = str(Spec(part.fused, part.stages[:done]))
+        return Part(text, Fused(str(unit), members, fusion, depth)), done
+
+    def _expanded(self, part: Spec) -> tuple[Part, int]:
+        """An expander and the one stage that searches with its queries."""
         unit, searching = cast(Unit, part.fused[0]), part.stages[0]
         if self._kind(searching) == "expander":
             raise UsageError(
@@ -179,8 +171,7 @@ class Builder:
         text = str(Spec(part.fused, (searching,)))
         published = dict(unit.options) == {"generations": "published"} and first.published_as
         name = f"{unit.name}:{unit.argument} | {first.published_as}" if published else None
-        current = Part(text, stage, name, first.deviations if published else ())
-        return self._reranked(current, part.fused, [searching], part.stages[1:])
+        return Part(text, stage, name, first.deviations if published else ()), 1
 
     def _finder(self, task: Task, text: str) -> Finder:
         """What an expander that reads before it writes searches with."""
@@ -203,7 +194,7 @@ class Builder:
     def _first(self, unit: Unit) -> Part:
         kind = self._kind(unit)
         if kind == "given":
-            return Part(str(unit), _given(unit, configured(unit)))
+            return Part(str(unit), _given(unit))
         if kind != "retriever":
             _refuse_first(unit, kind)
         if unit.name in self.models:
@@ -239,7 +230,12 @@ class Builder:
             conditions = self.conditions.building(module.__name__, settings, str(unit))
             reranker = module.build(str(unit), settings, conditions)
             identity = identity_of(settings)
-        depth, tail = unit.depth or entry.depth, _tail(entry, unit)
+        if entry.tail not in ("keep", "drop"):
+            raise UsageError(
+                f"system {unit}: tail={entry.tail} is not known. tail=keep leaves the first "
+                "stage's order below the reranked documents, tail=drop leaves it out."
+            )
+        depth, tail = unit.depth or entry.depth, cast("Tail", entry.tail)
         stage = Reranking(str(unit), first, reranker, depth, tail, entry.ties, identity)
         published = (
             entry.published_as is not None
@@ -295,23 +291,13 @@ def _own_name(name: str) -> str:
     return name
 
 
-def _given(unit: Unit, entry: Entry) -> Stage:
+def _given(unit: Unit) -> Stage:
     """The stage of a unit such as `run:PATH` or `candidates:bm25`."""
+    entry = configured(unit)
     settings = read_settings(entry)
     if isinstance(settings, RunSettings):
-        file = locate_run(settings.path, settings.repeats)
-        return GivenRun(str(unit), file, settings, unit.depth)
-    assert isinstance(settings, CandidateSettings)
+        return GivenRun(str(unit), locate_run(settings.path, settings.repeats), unit.depth)
     return GivenCandidates(str(unit), settings, unit.depth or entry.depth, entry.ties)
-
-
-def _tail(entry: Entry, unit: Unit) -> Any:
-    if entry.tail not in ("keep", "drop"):
-        raise UsageError(
-            f"system {unit}: tail={entry.tail} is not known. tail=keep leaves the first stage's "
-            "order below the reranked documents, tail=drop leaves it out."
-        )
-    return entry.tail
 
 
 def _refuse_first(unit: Unit, kind: str) -> NoReturn:

@@ -121,6 +121,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.place = 0
         self.nested = 0
         self.go_to(0)
 

@@ -15,15 +15,7 @@ import numpy as np
 
 from r2med.errors import UsageError
 from r2med.retrieve.fusion import Fusion, reciprocal_rank_fusion
-from r2med.retrieve.given import (
-    CandidateSettings,
-    Findings,
-    RunFile,
-    RunSettings,
-    Subset,
-    find_subset,
-    fitted,
-)
+from r2med.retrieve.given import CandidateSettings, Findings, RunFile, Subset, find_subset, fitted
 from r2med.retrieve.interface import QueryForm, Retriever, Searcher, search_forms
 from r2med.runs import Run
 from r2med.runs.run import TieOrder, ordered
@@ -99,7 +91,6 @@ class GivenRun:
 
     name: str
     file: RunFile
-    settings: RunSettings
     cut: int | None
 
     @cached_property

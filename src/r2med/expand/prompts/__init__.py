@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 TaskKind = Literal["post", "exam", "treatment", "diagnosis", "question"]
 KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 
-#: What a query of a task that is not registered is called in a prompt.
-_UNREGISTERED = "question"
 _FILES = tuple(f"{kind}.toml" for kind in KINDS)
 _PLACE = re.compile(r"\{([A-Za-z_]\w*)\}")
 _EXAMPLES = "examples"
@@ -178,7 +176,7 @@ def kind_of(entry: TaskEntry | None) -> TaskKind:
 
 def called(entry: TaskEntry | None) -> str:
     """What a query of the task is called in a prompt, such as `Biology post`."""
-    return entry.kind if entry else _UNREGISTERED
+    return entry.kind if entry else "question"
 
 
 @cache
