@@ -12,14 +12,7 @@ from typing import Any
 from r2med.errors import MissingError
 from r2med.home import shelf
 from r2med.remote.answers import Answers
-from r2med.remote.budget import (
-    Budget,
-    Cost,
-    Estimate,
-    Limits,
-    Price,
-    Tokens,
-)
+from r2med.remote.budget import Budget, Cost, Estimate, Limits, Price, Tokens
 from r2med.remote.completions import (
     ChatAnswer,
     ChatRequest,

@@ -89,8 +89,10 @@ class _Attempt(Generic[T]):
     outcome: Reply[T] | Failure
     cost: Cost | None = None
     """What it used; None where nobody knows."""
+    passing: bool = False
+    """Whether another try may succeed."""
     wait: float | None = None
-    """Seconds before the next try; None where none helps."""
+    """Seconds before it that the server asks for."""
 
 
 #: What arrives from the thread that asks: an outcome, a defect, a signal, or None at the end.
@@ -170,23 +172,23 @@ class Session:
         """Try until there is an answer, each try within the budget."""
         data = json.dumps(job.body, ensure_ascii=False).encode("utf-8", "replace")
         most = Cost.of(job.most, self.price)
-        claim = object()
-        attempt = 0
+        claim, attempt = object(), 0
         while True:
             attempt += 1
             await self._admitted(claim, most)
             try:
-                tried = await self._attempt(path, place, data, read, attempt)
+                tried = await self._attempt(path, place, data, read)
             except BaseException:
                 self.budget.settle(claim, None)
                 raise
             self.budget.settle(claim, tried.cost)
-            if isinstance(tried.outcome, Reply) or tried.wait is None:
+            if isinstance(tried.outcome, Reply) or not tried.passing:
                 return tried.outcome
             if attempt >= self.limits.attempts:
                 tries = f" (tried {attempt} times)" if attempt > 1 else ""
                 return replace(tried.outcome, why=tried.outcome.why + tries)
-            await asyncio.sleep(tried.wait)
+            backoff = _backoff(attempt, self.limits.backoff)
+            await asyncio.sleep(backoff if tried.wait is None else tried.wait)
 
     async def _admitted(self, claim: object, most: Cost) -> None:
         """Wait until the server wants requests again and the budget has room, or never will."""
@@ -197,18 +199,10 @@ class Session:
                 raise self.budget.reached(self.name, most)
             await asyncio.wrap_future(room)
 
-    async def _attempt(
-        self,
-        path: str,
-        place: int,
-        data: bytes,
-        read: Read[T],
-        attempt: int,
-    ) -> _Attempt[T]:
+    async def _attempt(self, path: str, place: int, data: bytes, read: Read[T]) -> _Attempt[T]:
         import aiohttp
 
         began = time.monotonic()
-        again = _backoff(attempt, self.limits.backoff)
         unsent = (aiohttp.ClientConnectorError, getattr(aiohttp, "ConnectionTimeoutError", ()))
         try:
             url = f"{self.server.url}/{path}"
@@ -220,7 +214,7 @@ class Session:
             if isinstance(problem, TimeoutError) and not isinstance(problem, unsent):
                 why = f"no answer within {self.limits.timeout:g} s"
             cost = Cost() if isinstance(problem, unsent) else None
-            return _Attempt(Failure(place, None, why), cost, again)
+            return _Attempt(Failure(place, None, why), cost, passing=True)
         if content is None:
             why = (
                 f"the answer is larger than {self.limits.answer_bytes:,} bytes, which is the most "
@@ -228,7 +222,7 @@ class Session:
             )
             return _Attempt(Failure(place, response.status, why))
         if response.status != 200:
-            return self._refused(place, response.status, response.headers, content, again)
+            return self._refused(place, response.status, response.headers, content)
         seconds = time.monotonic() - began
         value = _object(content)
         try:
@@ -237,7 +231,7 @@ class Session:
             answer = read(place, value, seconds)
         except (ValueError, RecursionError) as problem:
             why = f"the server's answer cannot be read: {self.server.shown(str(problem))}"
-            return _Attempt(Failure(place, None, why), None, again)
+            return _Attempt(Failure(place, None, why), None, passing=True)
         used = _used(value)
         cost = None if used is None else Cost.of(used, self.price)
         return _Attempt(Reply(place, answer), cost)
@@ -255,7 +249,7 @@ class Session:
         return bytes(content)
 
     def _refused(
-        self, place: int, status: int, headers: Mapping[str, str], content: bytes, again: float
+        self, place: int, status: int, headers: Mapping[str, str], content: bytes
     ) -> _Attempt[T]:
         words, code = _complaint(content)
         words = self.server.shown(words)
@@ -265,13 +259,11 @@ class Session:
             hopeless = status in (401, 402, 403, 404, 405) or code == "insufficient_quota"
             return _Attempt(Failure(place, status, why, code, hopeless), cost)
         asked = asked_wait(headers)
-        if asked is None:
-            return _Attempt(Failure(place, status, why, code), cost, again)
-        if asked > _LONGEST_WAIT:
+        if asked is not None and asked > _LONGEST_WAIT:
             longer = f"{why}; the server asks to wait {asked:,.0f} s"
             return _Attempt(Failure(place, status, longer, code, hopeless=True), cost)
-        self._held_until = max(self._held_until, time.monotonic() + asked)
-        return _Attempt(Failure(place, status, why, code), cost, asked)
+        self._held_until = max(self._held_until, time.monotonic() + (asked or 0.0))
+        return _Attempt(Failure(place, status, why, code), cost, passing=True, wait=asked)
 
 
 @dataclass

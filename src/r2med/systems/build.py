@@ -23,14 +23,7 @@ from r2med.systems.registry import (
     registered,
 )
 from r2med.systems.spec import Spec, Unit, parse
-from r2med.systems.stages import (
-    Expanding,
-    Fused,
-    GivenCandidates,
-    GivenRun,
-    Reranking,
-    Retrieval,
-)
+from r2med.systems.stages import Expanding, Fused, GivenCandidates, GivenRun, Reranking, Retrieval
 from r2med.systems.work import Part, Stage
 from r2med.tasks.task import Task
 
