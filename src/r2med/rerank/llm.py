@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.resources import files
@@ -210,8 +210,8 @@ class LlmReranker:
         """A score for every document of every list."""
         tally, before, scores = Tally(), self.chat.usage, []
         rows: list[dict[str, object]] = []
-        for part in _parts(lists):
-            scores += self._ranked(part, self._ask, tally, rows)
+        for start in range(0, len(lists), _LISTS):
+            scores += self._ranked(lists[start : start + _LISTS], self._ask, tally, rows)
         self._tell(tally)
         self._facts = {
             "texts": sum(len(one.documents) for one in lists),
@@ -240,14 +240,14 @@ class LlmReranker:
         estimate = self.chat.estimate([], length=self.style.answer_tokens)
         for query_id, query in task.queries.items():
             asked = [
-                list(self.requests([Candidates(query_id, query, shown, shown, scores)], length))
+                self.requests([Candidates(query_id, query, shown, shown, scores)], length)
                 for shown, length in zip((typical, largest), answer, strict=True)
             ]
             expected = self.chat.estimate(asked[0], length=self.style.answer_tokens)
             estimate += expected.at_most(self.chat.most(asked[1]), self.chat.price)
         return replace(estimate, basis=f"{estimate.basis}; passages as they are in the corpus")
 
-    def requests(self, lists: Sequence[Candidates], length: int = 0) -> Iterator[ChatRequest]:
+    def requests(self, lists: Sequence[Candidates], length: int = 0) -> list[ChatRequest]:
         """What would be asked about lists if answers had a length; nothing is asked."""
         supposed = ChatAnswer(self.style.supposed(length), "stop", 0, 0, 0.0, cached=False)
         asked: list[ChatRequest] = []
@@ -256,10 +256,8 @@ class LlmReranker:
             asked.extend(requests)
             return [supposed] * len(requests)
 
-        for part in _parts(lists):
-            self._ranked(part, unread, Tally(), [])
-            yield from asked
-            asked.clear()
+        self._ranked(lists, unread, Tally(), [])
+        return asked
 
     def _ranked(
         self, lists: Sequence[Candidates], ask: Ask, tally: Tally, rows: list[dict[str, object]]
@@ -345,8 +343,3 @@ def read_prompt(name: str, folder: Path | None) -> Prompt:
     if folder and (folder / file).is_file():
         return shape.parse(read_file(folder / file), str(folder / file))
     return shape.parse(shipped, f"r2med/rerank/prompts/{file}")
-
-
-def _parts(lists: Sequence[Candidates]) -> Iterator[Sequence[Candidates]]:
-    for start in range(0, len(lists), _LISTS):
-        yield lists[start : start + _LISTS]

@@ -86,7 +86,7 @@ def candidate_lists(run: Run, task: Task) -> list[Candidates]:
     rows = task.corpus.last_rows[places_of(ids, task.corpus.document_ids)]
     names = ids.to_pylist()
     texts = task.corpus.texts.take(pa.array(rows)).to_pylist()
-    queries = dict(zip(task.queries.ids.to_pylist(), task.queries.texts.to_pylist(), strict=True))
+    queries = dict(task.queries.items())
     lists = []
     for row, query_id in enumerate(run.query_ids.to_pylist()):
         own = slice(run.offsets[row], run.offsets[row + 1])
