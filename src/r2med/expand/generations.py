@@ -25,7 +25,7 @@ from r2med.home import slug, user_path
 from r2med.remote.completions import encodable
 from r2med.tasks.fetch.provenance import GENERATIONS as FILE
 from r2med.tasks.fetch.provenance import data_folder, sha256_of
-from r2med.tasks.reading.jsonl import described, json_object
+from r2med.tasks.reading.jsonl import described, json_object, write_jsonl
 from r2med.tasks.reading.lines import lines
 from r2med.tasks.registry import find_task
 from r2med.tasks.task import Task
@@ -307,10 +307,8 @@ def _as_row(query: Expanded) -> dict[str, object]:
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    with atomic_file(path) as draft, draft.open("w", encoding="utf-8", newline="\n") as file:
-        for row in rows:
-            line = {**row, "checksum": _checksum(row)}
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    with atomic_file(path) as draft:
+        write_jsonl(draft, ({**row, "checksum": _checksum(row)} for row in rows))
 
 
 def _same(one: str | None, other: str) -> bool:
