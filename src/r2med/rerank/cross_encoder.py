@@ -70,15 +70,17 @@ class YesNoSettings(PairModelSettings):
     no: str
 
 
-def build(name: str, settings: PairModelSettings, conditions: Conditions) -> PairReranker:
+def build(
+    name: str, settings: CrossEncoderSettings | YesNoSettings, conditions: Conditions
+) -> PairReranker:
     """A reranker as an entry describes it."""
     if not settings.checkpoint:
         raise UsageError(f"{name}: no model is given. Name one as in ce:PATH_OR_HUB_NAME.")
-    kind = YesNo if isinstance(settings, YesNoSettings) else CrossEncoder
-    logit = getattr(settings, "logit", "auto")
-    if logit != "auto" and not logit.isdecimal():
-        raise UsageError(f"{name}[logit={logit}]: expected auto or a number from 0.")
-    return PairReranker(name, kind(settings, conditions), conditions)
+    if isinstance(settings, YesNoSettings):
+        return PairReranker(name, YesNo(settings, conditions), conditions)
+    if settings.logit != "auto" and not settings.logit.isdecimal():
+        raise UsageError(f"{name}[logit={settings.logit}]: expected auto or a number from 0.")
+    return PairReranker(name, CrossEncoder(settings, conditions), conditions)
 
 
 class PairModel:
