@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from r2med.errors import UsageError
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.given import CandidateSettings, RunSettings, locate_run
+from r2med.retrieve.given import RunSettings, locate_run
 from r2med.retrieve.interface import Retriever
 from r2med.settings import identity_of, read
 from r2med.systems.registry import (
