@@ -37,7 +37,7 @@ from r2med.tasks.task import Task
 if TYPE_CHECKING:
     from r2med.engine.explain import Change, Explained
     from r2med.expand.agents import Trace
-    from r2med.expand.combining import Expanded
+    from r2med.expand.method import Expanded
 
 _QUERIES_SHOWN = 20
 _RANKS_SHOWN = 5
