@@ -1,1 +1,1 @@
-"""How work is done: systems on tasks, in this process."""
+"""How work is done: systems on tasks, here or on many workers."""

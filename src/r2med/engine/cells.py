@@ -1,6 +1,7 @@
 """One task and the systems evaluated on it: each is stored already, or it is run and measured.
 
-Members of a system are results of their own, so that whatever two systems share is run once.
+Members of a system are results of their own, so that whatever two systems share is run once; only
+what stands behind an expander is not, since it searches with the expander's texts.
 """
 
 from __future__ import annotations
