@@ -16,7 +16,7 @@ from r2med.audit.files import training_files
 from r2med.audit.matching import Match
 from r2med.audit.scanning import scan
 from r2med.errors import DataError
-from r2med.explore.pages.audits import audits_page
+from r2med.explore.pages.about import audits_page
 from r2med.explore.render import server_link
 from r2med.results.overlap import stored_audits
 from r2med.retrieve.conditions import Progress

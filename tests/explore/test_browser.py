@@ -46,7 +46,7 @@ def test_sorting_changes_the_order_and_the_address(visit: Visit) -> None:
     page = visit.go("/leaderboard?suite=full")
     first = page.locator("tbody th[scope=row] .system").first.inner_text()
 
-    page.get_by_role("link", name="MedQA-Diag").first.click()
+    _follow(page.get_by_role("link", name="MedQA-Diag").first)
 
     assert "sort=MedQA-Diag" in page.url
     values = page.locator("tbody tr").evaluate_all(
@@ -83,10 +83,36 @@ def test_without_script_filters_and_sorting_still_work(browser: Any, site: Site)
         page = visit.go("/leaderboard?suite=full")
 
         page.get_by_label("Search").fill("hyde nv")
-        page.get_by_role("button", name="Show").click()
+        _follow(page.get_by_role("button", name="Show"))
 
         shown = page.locator("tbody .system").all_inner_texts()
         assert shown and all("nv" in name and "hyde" in name for name in shown)
+
+
+def test_the_theme_follows_the_system_until_one_is_chosen_and_is_remembered(visit: Visit) -> None:
+    page = visit.go("/leaderboard?suite=demo")
+
+    def paper() -> str:
+        return str(page.evaluate("getComputedStyle(document.documentElement).backgroundColor"))
+
+    light = paper()
+    page.emulate_media(color_scheme="dark")
+    dark = paper()
+    page.get_by_role("button", name="Light").click()
+    chosen = paper()
+    visit.go("/about")
+    remembered = paper()
+    page.get_by_role("button", name="Dark").click()
+    page.emulate_media(color_scheme="light")
+    visit.go("/leaderboard?suite=full")
+
+    assert light != dark
+    assert chosen == remembered == light
+    assert paper() == dark
+    shown = page.locator("picture source").first.evaluate("source => source.media")
+    assert shown == "all"
+    page.get_by_role("button", name="System").click()
+    assert paper() == light
 
 
 def test_the_keyboard_reaches_the_content_first(visit: Visit) -> None:
@@ -103,11 +129,11 @@ def test_from_the_leaderboard_to_the_reason_why_a_query_failed(visit: Visit) -> 
     page = visit.go("/leaderboard?suite=demo")
 
     row = page.locator("tr[data-system=bm25-lucene]")
-    row.locator("td.heat a").first.click()
+    _follow(row.locator("td.heat a").first)
     assert "bm25-lucene" in page.locator(".answer").inner_text()
-    page.locator("table.queries tbody th a").first.click()
+    _follow(page.locator("table.queries tbody th a").first)
     assert "Why it failed" in page.locator(".why").first.inner_text()
-    page.locator(".missed .document, .ranking .document").first.click()
+    _follow(page.locator(".missed .document, .ranking .document").first)
 
     assert page.locator("mark").count() > 0
     assert "query" in page.locator(".answer").inner_text()
@@ -146,9 +172,9 @@ def test_two_chosen_systems_are_compared_and_a_bar_leads_to_its_query(visit: Vis
 
     page.get_by_label("Choose bm25", exact=True).check()
     page.get_by_label("Choose bm25-lucene").check()
-    button.click()
+    _follow(button)
     verdict = page.locator(".answer").inner_text()
-    page.locator(".panel a").last.click()
+    _follow(page.locator(".panel a").last)
 
     assert "beats" in verdict and "p " in verdict
     assert "/query/" in page.url and page.locator(".column").count() == 2
@@ -159,7 +185,7 @@ def test_a_typed_query_is_searched_stage_by_stage(visit: Visit) -> None:
 
     page.get_by_label("Query").fill("porphyria attack after fasting")
     page.get_by_label("Task").select_option("demo/medqa-diag")
-    page.get_by_role("button", name="Search").click()
+    _follow(page.get_by_role("button", name="Search"))
 
     assert "first of 124 documents" in page.locator(".answer").inner_text()
     assert page.locator(".ranking li").count() == 10
@@ -169,11 +195,18 @@ def test_a_typed_query_is_searched_stage_by_stage(visit: Visit) -> None:
 def test_the_systems_of_a_query_can_be_chosen_without_script(browser: Any, site: Site) -> None:
     for visit in visiting(browser, site, java_script_enabled=False):
         page = visit.go(QUERY)
+        page.locator(".choose summary").click()
         page.locator("input[name=system]").last.check()
 
-        page.get_by_role("button", name="Show these side by side").click()
+        _follow(page.get_by_role("button", name="Show these side by side"))
 
         assert page.locator(".column").count() == 3
+
+
+def _follow(what: Any) -> None:
+    """Click, and wait for the page that it leads to."""
+    with what.page.expect_navigation():
+        what.click()
 
 
 def _serious(page: Any, *, only: str | None = None) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,6 +92,35 @@ def test_a_bundle_has_each_kind_of_page_and_no_form_that_needs_a_server(
         text = page.read_text(encoding="utf-8")
         assert "<button type=" not in text
         assert ">Try it<" not in text and ">Running<" not in text
+
+
+def test_pages_of_a_bundle_forbid_scripts_of_others_and_still_run_their_own(
+    whole: Path, browser: Any
+) -> None:
+    context = browser.new_context(color_scheme="dark")
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+
+    page.goto((whole / "index.html").as_uri())
+    before = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    page.get_by_role("button", name="Light").click()
+    after = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    context.close()
+
+    assert said == []
+    assert before != after
+    for file in _pages(whole):
+        policy = re.search(r'Policy" content="([^"]*)"', file.read_text(encoding="utf-8"))
+        assert policy and "default-src &#39;none&#39;" in policy[1] and "unsafe" not in policy[1]
+
+
+def test_pages_grow_with_the_queries_and_not_with_the_corpus(whole: Path, hostile: Path) -> None:
+    task = load_task(hostile)
+
+    documents = list(whole.glob("task/*/document/*.html"))
+
+    assert 0 < len(documents) <= len(task.judgements)
 
 
 def test_hostile_texts_and_ids_stay_text_and_inside_the_folder(whole: Path) -> None:

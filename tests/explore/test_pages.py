@@ -13,10 +13,12 @@ from r2med.errors import LimitError, UsageError
 from r2med.explore.library import Kept, Library
 from r2med.explore.pages.compare import answer as verdict
 from r2med.explore.pages.compare import compare_data
+from r2med.explore.pages.leaderboard import View, leaderboard_page
 from r2med.explore.pages.query import query_data
 from r2med.explore.render import server_link
 from r2med.results.diagnosis.lexicon import matched
 from r2med.results.movement import QueryScores, in_order
+from r2med.results.overlap import declared_training, write_audit
 
 TASK = "demo/medqa-diag"
 
@@ -37,10 +39,25 @@ def test_a_new_result_is_seen_and_an_old_one_is_not_read_again(library: Library)
     assert library.shelf() is second
 
 
+def test_a_stored_audit_flags_rows_of_the_leaderboard_as_soon_as_it_is_there(
+    library: Library,
+) -> None:
+    shelf = library.shelf()
+    [training, *_] = declared_training("diver")
+    before = [row.flags for row in shelf.board("full").rows]
+
+    outcome = {"task": "Biology", "hash": "0", "training": training.collection, "rows": 9}
+    outcome |= {"verdict": "contaminated", "reason": "it holds 3 queries", "created": "2026"}
+    write_audit(library.folder, outcome)
+    page = leaderboard_page(library.shelf(), View("full", rows="all"), server_link)
+
+    assert not any("it holds 3 queries" in str(flag) for flags in before for flag in flags)
+    assert "Biology is contaminated by it: it holds 3 queries" in page
+
+
 def test_a_verdict_names_the_winner_and_whether_it_is_real(library: Library) -> None:
     shelf = library.shelf()
     data = compare_data(
-        library,
         shelf,
         suite=None,
         task=TASK,
@@ -61,7 +78,7 @@ def test_an_arrow_says_how_far_a_document_stands_from_its_place_in_the_other_sys
     library: Library,
 ) -> None:
     shelf = library.shelf()
-    data = query_data(library, shelf, TASK, "8", systems=["bm25", "bm25-lucene"])
+    data = query_data(shelf, TASK, "8", systems=["bm25", "bm25-lucene"])
     other = library.ranked(shelf.of_task(TASK)["bm25-lucene"]).listed("8")
 
     for entry in data.columns[0].entries:

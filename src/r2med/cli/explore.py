@@ -64,9 +64,8 @@ def explore(
         echo(f"wrote {index} and all it leads to: {pages:,} pages, {size / 1e6:.1f} MB")
         return
     refuse_unread(context, "without --bundle", "without_texts")
-    from r2med.explore.app import create_app
+    from r2med.explore.app import bound_socket, create_app, serve
     from r2med.explore.guard import LOOPBACK
-    from r2med.explore.server import bound_socket, open_browser, serve
 
     library = Library(results, root=data_root, tasks=task)
     listener = bound_socket(host, port)
@@ -84,9 +83,7 @@ def explore(
         paid=max_cost is not None,
     )
     echo(f"r2med explore: {url} (Ctrl-C ends it)")
-    if open_page:
-        open_browser(url)
-    serve(app, listener)
+    serve(app, listener, browse=url if open_page else None)
 
 
 def report(

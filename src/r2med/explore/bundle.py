@@ -1,5 +1,7 @@
 """The explorer as files: pages with relative links, to put on any web server or open from disk.
 
+Pages grow with the queries, not with the corpus: a query has one page that shows the first lines
+of every listed document and unfolds more; of documents only its positives have pages of their own.
 Every page is known before the first one is written, so that a link leads to a file or is absent.
 File names come from the ids alone: an address stays the same when the site is written again.
 """
@@ -11,24 +13,19 @@ import json
 import posixpath
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from itertools import combinations
 from pathlib import Path
-
-from starlette.datastructures import QueryParams
 
 from r2med.atomic import atomic_folder
 from r2med.errors import MissingError, UsageError
 from r2med.explore.library import Library, Shelf, entry_of
 from r2med.explore.pages.about import about_page
 from r2med.explore.pages.compare import compare_data, compare_page
-from r2med.explore.pages.document import DocumentData, document_page, documents_data
-from r2med.explore.pages.leaderboard import View, leaderboard_page
+from r2med.explore.pages.document import document_page, documents_data
+from r2med.explore.pages.leaderboard import View, draw_figure, leaderboard_page
 from r2med.explore.pages.query import MOST_SYSTEMS, QueryData, query_data, query_page
-from r2med.explore.pages.task import task_data, task_page, tasks_page
-from r2med.explore.parameters import Parameters
-from r2med.explore.plots import Plots
-from r2med.explore.render import Link, Part
+from r2med.explore.pages.task import task_page, tasks_page
+from r2med.explore.render import STATIC, Link, Part, static_file
 from r2med.home import slug
 from r2med.results.movement import query_scores
 from r2med.retrieve.conditions import Tell, log
@@ -39,12 +36,9 @@ _QUERY_SYSTEMS = 3
 #: Systems of a suite of which every pair is compared.
 _COMPARED = 6
 _MARKER = "r2med-bundle.json"
-_FILES = ("explore.css", "explore.js", "icon.svg")
 #: Everything at the top of a bundle; a folder that holds more is never replaced.
 _TOP = {"index.html", "tasks.html", "about.html", "leaderboard", "task", "compare", "plot"}
 _TOP |= {"static", _MARKER}
-_ABSENT = "The texts of this task were not at hand when this site was written."
-_LEFT_OUT = "This site leaves out the texts of queries and documents. About names their licences."
 
 Key = tuple[str, ...]
 """What a page is of: its kind, then names and ids."""
@@ -71,7 +65,8 @@ def write_bundle(
     if shelf.older:
         tell(f"Results of an older version are left out: {shelf.older}; see r2med results.")
     with atomic_folder(target) as draft:
-        site = _Site(draft, library, replace(shelf, damaged=(), older=0), texts)
+        shown = replace(shelf, damaged=(), older=0, texts=texts, public=True)
+        site = _Site(draft, shown)
         site.write()
         size = sum(file.stat().st_size for file in draft.rglob("*") if file.is_file())
     return site.written, size
@@ -96,17 +91,13 @@ class _Site:
     """The pages of one shelf, and the folder that they are written to."""
 
     folder: Path
-    library: Library
     shelf: Shelf
-    texts: bool
     written: int = 0
     known: set[Key] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         stored = dict.fromkeys(each.suite for each in self.shelf.results if each.suite)
         self.suites = list(stored) or ["full"]
-        self.plots = Plots(self.library)
-        self.data = self.library, self.shelf
         self.results = {name: self.shelf.of_task(name) for name in self.shelf.tasks}
         self.shown = {
             name: list(own)[: len(own) if len(own) <= MOST_SYSTEMS else _QUERY_SYSTEMS]
@@ -123,75 +114,50 @@ class _Site:
 
     def write(self) -> None:
         """Write every page, and what pages load."""
-        for name in _FILES:
-            content = (files("r2med.explore") / "static" / name).read_bytes()
-            self._write(f"static/{name}", content)
-        self._boards()
-        for name in self.results:
-            self._task(name)
+        for name in STATIC:
+            self._write(f"static/{name}", static_file(name))
+        for key in [("leaderboard",), *(("leaderboard", suite) for suite in self.suites)]:
+            view = View(key[1] if len(key) > 1 else self.suites[0], METRIC, rows="all")
+            self._page(key, leaderboard_page(self.shelf, view, self._link(key)))
+        for name, own in self.results.items():
+            for system in (None, *own):
+                key = ("task", name, system) if system else ("task", name)
+                link = self._link(key)
+                self._page(key, task_page(self.shelf, link, name, metric=METRIC, system=system))
+            for query_id in self._queries(name):
+                self._query(name, query_id)
         for scope, systems in self.compared.items():
+            suite, task = (None, scope) if scope in self.results else (scope, None)
             for chosen in _choices(systems):
-                self._comparison(scope, chosen)
-        folder, link = self.library.folder.resolve().name, self._link(("about",))
-        self._page(("tasks",), tasks_page(*self.data, link))
-        self._page(("about",), about_page(*self.data, link, folder=folder))
-        marker = {"pages": self.written, "texts": self.texts}
+                key = ("compare", scope, *chosen)
+                data = compare_data(
+                    self.shelf, suite=suite, task=task, systems=chosen, metric=METRIC
+                )
+                self._page(key, compare_page(data, self._link(key)))
+        self._page(("tasks",), tasks_page(self.shelf, self._link(("tasks",))))
+        self._page(("about",), about_page(self.shelf, self._link(("about",))))
+        marker = {"pages": self.written, "texts": self.shelf.texts}
         self._write(_MARKER, (json.dumps(marker) + "\n").encode())
 
-    def _boards(self) -> None:
-        for key in [("leaderboard",), *(("leaderboard", suite) for suite in self.suites)]:
-            suite = key[1] if len(key) > 1 else self.suites[0]
-            board = self.library.board(self.shelf, suite, metric=METRIC)
-            view = View(suite, METRIC, whole=True)
-            self._page(key, leaderboard_page(board, view, self._link(key), metrics=[METRIC]))
-
-    def _task(self, name: str) -> None:
-        for system in (None, *self.results[name]):
-            data = task_data(*self.data, name, metric=METRIC, system=system, with_texts=self.texts)
-            shown = replace(data, missing=self._missing(data.missing))
-            key = ("task", name, system) if system else ("task", name)
-            self._page(key, task_page(shown, self._link(key)))
-        for query_id in self._queries(name):
-            self._query(name, query_id)
-
     def _query(self, name: str, query_id: str) -> None:
-        """A query, and the documents that its page names."""
-        key, systems = ("query", name, query_id), self.shown[name]
-        data = query_data(*self.data, name, query_id, systems=systems, with_texts=self.texts)
-        documents = [] if data.missing else self._documents(data)
-        keys = [("document", name, query_id, each.document_id) for each in documents]
-        self.known |= set(keys)
-        shown = replace(data, missing=self._missing(data.missing))
-        self._page(key, query_page(shown, self._link(key)))
-        for own, each in zip(keys, documents, strict=True):
+        """A query, and its positives that the corpus holds."""
+        key = ("query", name, query_id)
+        data = query_data(self.shelf, name, query_id, systems=self.shown[name])
+        positives = self._positives(data)
+        self.known |= {("document", name, query_id, each) for each in positives}
+        self._page(key, query_page(data, self._link(key)))
+        if not positives:
+            return
+        first = self.shown[name][0]
+        for each in documents_data(self.shelf, name, positives, query_id=query_id, system=first):
+            own = ("document", name, query_id, each.document_id)
             self._page(own, document_page(each, self._link(own)))
 
-    def _documents(self, data: QueryData) -> list[DocumentData]:
-        """Documents in a shown list, and positives; ids that the corpus lacks have no page."""
-        listed = [each.document_id for column in data.columns for each in column.entries]
-        listed += [row.document_id for row in data.positives]
-        lexicon = self.library.scene(self.library.task(data.task)).lexicon
-        return documents_data(
-            *self.data,
-            data.task,
-            [each for each in dict.fromkeys(listed) if lexicon.row(each) is not None],
-            query_id=data.query_id,
-            system=data.columns[0].system,
-            with_texts=self.texts,
-        )
-
-    def _comparison(self, scope: str, systems: Sequence[str]) -> None:
-        key = ("compare", scope, *systems)
-        suite, task = (None, scope) if scope in self.results else (scope, None)
-        data = compare_data(
-            *self.data,
-            suite=suite,
-            task=task,
-            systems=systems,
-            metric=METRIC,
-            with_texts=self.texts,
-        )
-        self._page(key, compare_page(data, self._link(key)))
+    def _positives(self, data: QueryData) -> list[str]:
+        if data.scene is None:
+            return []
+        lexicon = data.scene.lexicon
+        return [name for name, _ in data.positives if lexicon.row(name) is not None]
 
     def _queries(self, name: str) -> list[str]:
         chosen = [self.results[name][system] for system in self.shown[name]]
@@ -201,17 +167,13 @@ class _Site:
         """The best systems of every suite, and of every task of the user's own data."""
         of_suite = {name: entry.suite for name in self.results if (entry := entry_of(name))}
         for suite in self.suites:
-            board = self.library.board(self.shelf, suite, metric=METRIC)
+            board = self.shelf.board(suite, metric=METRIC)
             measured = [row.system for row in board.rows if row.origin == "measured"]
             tasks = [self.results[name] for name, own in of_suite.items() if own == suite]
             yield suite, _comparable(measured, tasks)
         for name, results in self.results.items():
             if name not in of_suite:
                 yield name, tuple(results)[:_COMPARED]
-
-    def _missing(self, missing: str) -> str:
-        """Why a page has no texts, in words that name no place of this machine."""
-        return _LEFT_OUT if not self.texts else _ABSENT if missing else ""
 
     def _link(self, page: Key) -> Link:
         """Addresses as seen from one page; None for what this site does not have."""
@@ -248,9 +210,9 @@ class _Site:
         """Draw a figure when a page first asks for it; None where it cannot be drawn."""
         path = f"plot/{suite}-{theme}-{name}"
         if not (self.folder / path).exists():
-            values = Parameters(QueryParams(suite=suite, metric=METRIC, theme=theme))
+            board = self.shelf.board(suite, metric=METRIC, kind=None)
             try:
-                self._write(path, self.plots.svg(name, self.shelf, values).encode())
+                self._write(path, draw_figure(board, name, theme).encode())
             except MissingError:
                 return None
         return path

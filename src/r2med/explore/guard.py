@@ -1,8 +1,9 @@
-"""The door of the server: what may come in, and what every answer says of itself.
+"""The door of the server: which requests and parameters may come in, what every answer says.
 
 The server holds nobody's secrets, yet any page a browser shows may send requests to loopback. So
 the Host header is checked (a stranger's domain that resolves to this machine is refused), a POST
-must come from our own pages, and no answer may load or run anything from elsewhere.
+must come from our own pages, and no answer may load or run anything from elsewhere. A wrong or
+oversized parameter is one clean refusal.
 """
 
 from __future__ import annotations
@@ -11,24 +12,18 @@ import re
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import FormData, Headers, MutableHeaders, QueryParams
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from r2med.errors import UsageError, nearest
+from r2med.explore.render import POLICY
+from r2med.measure.metrics import parse_metric
+
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_POLICY = {
-    "default-src": "'none'",
-    "script-src": "'self'",
-    "style-src": "'self'",
-    "img-src": "'self'",
-    "connect-src": "'self'",
-    "form-action": "'self'",
-    "base-uri": "'none'",
-    "frame-ancestors": "'none'",
-}
 #: What every answer carries.
 HEADERS = {
-    "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in _POLICY.items()),
+    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "same-origin",
@@ -37,6 +32,9 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?")
+#: Characters of a parameter; queries that are typed in may be longer.
+_LONGEST_VALUE = 500
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST_ADDRESS = 8_000
 _LARGEST_BODY = 64_000
 
@@ -96,3 +94,46 @@ def _host_name(host: str) -> str | None:
     """The name in a Host header, without its port; None where it is no such header."""
     match = _HOST.fullmatch(host.lower())
     return (match[1] or match[2]) if match else None
+
+
+class Parameters:
+    """The parameters of a request; each is read at most once and by its own rule."""
+
+    def __init__(self, values: QueryParams | FormData) -> None:
+        self._values = values
+
+    def text(self, name: str, *, longest: int = _LONGEST_VALUE, lines: bool = False) -> str | None:
+        """A text without control characters; None where it is absent or empty."""
+        values = self.texts(name, longest=longest, lines=lines)
+        if len(values) > 1:
+            raise UsageError(f"{name} is given {len(values)} times, expected once.")
+        return values[0] if values else None
+
+    def texts(
+        self, name: str, *, longest: int = _LONGEST_VALUE, lines: bool = False
+    ) -> tuple[str, ...]:
+        """All values of a parameter that may be repeated, each once."""
+        values = [value for value in self._values.getlist(name) if value]
+        for value in values:
+            if not isinstance(value, str):
+                raise UsageError(f"{name} is a file, expected a text.")
+            if len(value) > longest:
+                raise UsageError(
+                    f"{name} has {len(value):,} characters, expected at most {longest:,}."
+                )
+            if _CONTROL.search(re.sub(r"[\r\n\t]", "", value) if lines else value):
+                raise UsageError(f"{name} holds a control character.")
+        return tuple(dict.fromkeys(str(value) for value in values))
+
+    def word(self, name: str, allowed: Collection[str], default: str | None = None) -> str | None:
+        """One of the allowed words."""
+        value = self.text(name)
+        if value is None:
+            return default
+        if value not in allowed:
+            raise UsageError(f"{name} {value[:60]!r} is not known. {nearest(value, allowed)}")
+        return value
+
+    def metric(self) -> str:
+        """The metric shown."""
+        return str(parse_metric(self.text("metric", longest=40) or "ndcg@10"))

@@ -12,31 +12,34 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from r2med.errors import DamagedError, DataError, MissingError, R2MedError
-from r2med.results.diagnosis.diagnose import Scene
-from r2med.results.leaderboard import Leaderboard, leaderboard
+from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError, nearest
 from r2med.results.lookup import newest_by_system
+from r2med.results.overlap import AUDITS, StoredAudit, stored_audits
 from r2med.results.record import RECORD_FILE, RUN_FILE, SCORES_FILE, Result
 from r2med.results.store import Store, read_result
 from r2med.runs import Run
-from r2med.systems.registry import members_of
-from r2med.systems.spec import parse
 from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.load import load_task, task_names
 from r2med.tasks.registry import TaskEntry, all_entries, find_task, resolve
 from r2med.tasks.task import Task
 
+if TYPE_CHECKING:
+    from r2med.results.diagnosis.diagnose import Scene
+    from r2med.results.leaderboard import Leaderboard
+
 T = TypeVar("T")
 #: Corpora and their terms stay in memory for so many tasks; a full task takes 100 to 200 MB.
 _TASKS, _SCENES = 4, 2
 _BOARDS, _RUNS = 64, 64
+_ABSENT = "The texts of this task were not at hand when this site was written."
+_LEFT_OUT = "This site leaves out the texts of queries and documents. About names their licences."
 
 
 class Kept(Generic[T]):
@@ -79,17 +82,31 @@ class Damaged:
     problem: str
 
 
+class Names(dict[str, str]):
+    """What every system is called: its label, or its text."""
+
+    def __missing__(self, system: str) -> str:
+        return system
+
+
 @dataclass(frozen=True, eq=False)
 class Shelf:
     """The results folder at one moment; `state` changes whenever a file of it does."""
 
-    results: tuple[Result, ...]
+    library: Library
+    results: tuple[Result, ...] = ()
     """Newest first; those of an older version are left out, as in every table."""
-    damaged: tuple[Damaged, ...]
-    older: int
-    state: int
+    damaged: tuple[Damaged, ...] = ()
+    older: int = 0
+    audits: tuple[StoredAudit, ...] = ()
+    damaged_audits: tuple[str, ...] = ()
+    state: int = hash(())
+    texts: bool = True
+    """Whether texts of queries and documents may be shown."""
+    public: bool = False
+    """Whether pages are for others, so that none may name a place of this machine."""
 
-    @property
+    @cached_property
     def tasks(self) -> tuple[str, ...]:
         """Tasks with a result, registered ones in their published order."""
         order = {entry.name: place for place, entry in enumerate(all_entries())}
@@ -97,24 +114,59 @@ class Shelf:
         return tuple(sorted(names, key=lambda name: (order.get(name, len(order)), name)))
 
     @cached_property
-    def names(self) -> dict[str, str]:
-        """What every system is called: its label, or its text."""
-        return {result.system: result.name for result in reversed(self.results)}
+    def names(self) -> Names:
+        """What every system is called."""
+        return Names((result.system, result.name) for result in reversed(self.results))
 
-    def members(self, system: str) -> tuple[str, ...]:
-        """The parts of a system that could stand alone."""
-        return tuple(str(part) for part in members_of(parse(system)))
+    @property
+    def suite(self) -> str:
+        """The suite of the newest result; R2MED where there is none."""
+        return next((result.suite for result in self.results if result.suite), "full")
 
-    def of_task(self, name: str) -> dict[str, Result]:
+    def of_task(self, name: str, metric: str | None = None) -> dict[str, Result]:
         """The newest result of every system on a task, the best first by nDCG@10.
 
-        Results on other data than that of the newest one are left out.
+        Results on other data than that of the newest one are left out, and those without `metric`.
         """
         own = [result for result in self.results if result.task == name]
         same = [each for each in own if each.record.task.hash == own[0].record.task.hash]
         chosen = newest_by_system(same, lambda message: None)
         ranked = sorted(chosen.values(), key=lambda each: -each.metrics.get("ndcg@10", 0.0))
-        return {result.system: result for result in ranked}
+        return {each.system: each for each in ranked if metric is None or metric in each.metrics}
+
+    def board(self, suite: str, **choice: Any) -> Leaderboard:
+        """The leaderboard of a suite over these results; `choice` is as in `leaderboard`."""
+        from r2med.results.leaderboard import leaderboard
+
+        choice = {name: value for name, value in choice.items() if value}
+        return self.library.boards.get(
+            (self.state, suite, *sorted(choice.items())),
+            lambda: _released(
+                leaderboard(
+                    suite,
+                    **choice,
+                    results=self.results,
+                    audits=self.audits,
+                    tell=lambda message: None,
+                )
+            ),
+        )
+
+    def data_of(self, name: str, results: Mapping[str, Result]) -> tuple[Task | None, str]:
+        """The data that results were made on, and why texts are not shown: empty where they are."""
+        try:
+            task = self.library.task(name)
+        except R2MedError as problem:
+            return None, _ABSENT if self.public else str(problem)
+        hashes = {result.record.task.hash for result in results.values()}
+        if hashes and task.hash not in hashes:
+            why = (
+                f"The results are of data {hashes.pop()[:12]}, and the data here is "
+                f"{task.hash[:12]}: its texts would not fit.\n"
+                "Run the systems again with r2med eval."
+            )
+            return None, _ABSENT if self.public else why
+        return task, "" if self.texts else _LEFT_OUT
 
 
 class Library:
@@ -126,21 +178,21 @@ class Library:
         """`tasks` names folders of the user's own data, so that their texts can be shown."""
         self.folder = Path(folder)
         self.root = root
+        self.boards: Kept[Leaderboard] = Kept(_BOARDS)
         self._own = _own_folders(tasks)
         self._lock = threading.Lock()
         self._read: dict[Path, tuple[Hashable, Result | Damaged]] = {}
-        self._shelf = Shelf((), (), 0, hash(()))
+        self._shelf = Shelf(self)
         self._places = _Places(Store(self.folder))
         self._tasks: Kept[Task] = Kept(_TASKS)
         self._scenes: Kept[Scene] = Kept(_SCENES)
-        self._boards: Kept[Leaderboard] = Kept(_BOARDS)
         self._runs: Kept[Run] = Kept(_RUNS)
 
     def shelf(self) -> Shelf:
         """The results as they are now."""
         with self._lock:
-            stamps = self._places.stamps()
-            state = hash(tuple(stamps.items()))
+            stamps, audits = self._places.stamps()
+            state = hash((tuple(stamps.items()), tuple(audits.items())))
             if state != self._shelf.state:
                 self._read = {
                     folder: self._read[folder]
@@ -148,56 +200,35 @@ class Library:
                     else (stamp, _read(folder))
                     for folder, stamp in stamps.items()
                 }
-                self._shelf = _shelf([value for _, value in self._read.values()], state)
+                self._shelf = self._filled([value for _, value in self._read.values()], state)
             return self._shelf
 
-    def board(
-        self,
-        shelf: Shelf,
-        suite: str,
-        *,
-        metric: str = "ndcg@10",
-        kind: str | None = None,
-        family: str | None = None,
-        clean: bool = False,
-    ) -> Leaderboard:
-        """The leaderboard of a suite over these results; `clean` leaves out flagged tasks."""
-        return self._boards.get(
-            (shelf.state, suite, metric, kind, family, clean),
-            lambda: _released(
-                leaderboard(
-                    suite,
-                    metric=metric,
-                    kind=kind,
-                    family=family,
-                    without_flagged=clean,
-                    results=shelf.results,
-                    tell=lambda message: None,
-                )
-            ),
-        )
+    def knows(self, name: str) -> bool:
+        """Whether a name is a registered task, or a folder that was named at the start."""
+        return name in self._own or entry_of(name) is not None
 
     def task(self, name: str) -> Task:
         """The data of a registered task, or of a folder that was named at the start."""
-        if name not in self._own and name not in _registered():
+        if not self.knows(name):
             raise MissingError(
                 f"The explorer does not know where the data of {name} is.\n"
                 "Name its folder at the start: r2med explore --task FOLDER"
             )
-        return self._tasks.get(name, lambda: _released(self._load(name)))
+        own = self._own.get(name, name)
+        return self._tasks.get(name, lambda: _released(load_task(own, name=name, root=self.root)))
 
     def has_data(self, name: str) -> bool:
         """Whether a task's texts are here; its files are looked for, not read."""
-        if name in self._own:
-            return True
-        if name not in _registered():
-            return False
+        if name in self._own or not self.knows(name):
+            return name in self._own
         if self.root is not None:
             return (Path(self.root) / name).is_dir()
         return data_folder(find_task(name)).is_dir()
 
     def scene(self, task: Task) -> Scene:
         """The terms of a task's corpus and queries; some seconds for a full task, then kept."""
+        from r2med.results.diagnosis.diagnose import Scene
+
         return self._scenes.get(task.hash, lambda: _released(Scene(task)))
 
     def ranked(self, result: Result) -> Run:
@@ -205,8 +236,33 @@ class Library:
         key = (result.folder, result.record.created)
         return self._runs.get(key, lambda: replace(result).ranked)
 
-    def _load(self, name: str) -> Task:
-        return load_task(self._own.get(name, name), name=name, root=self.root)
+    def _filled(self, read: list[Result | Damaged], state: int) -> Shelf:
+        results = [each for each in read if isinstance(each, Result)]
+        results.sort(key=lambda result: result.record.created, reverse=True)
+        current = tuple(result for result in results if not result.record.older)
+        problems: list[str] = []
+        audits = tuple(stored_audits(self.folder, problems.append))
+        return Shelf(
+            self,
+            current,
+            tuple(each for each in read if isinstance(each, Damaged)),
+            len(results) - len(current),
+            audits,
+            tuple(problems),
+            state,
+        )
+
+
+#: As malloc.h numbers them: how many heaps there are, and what is large enough for its own pages.
+_M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
+
+
+def frugal() -> None:
+    """Give back what large values took as soon as they are gone; glibc would keep it by thread."""
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(_M_ARENA_MAX, 1)
+        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
 
 
 def _released(value: T) -> T:
@@ -217,33 +273,28 @@ def _released(value: T) -> T:
     return value
 
 
-def texts_of(library: Library, name: str, results: Mapping[str, Result]) -> tuple[Task | None, str]:
-    """The data that results were made on, or why their texts cannot be shown."""
-    try:
-        task = library.task(name)
-    except R2MedError as problem:
-        return None, str(problem)
-    hashes = {result.record.task.hash for result in results.values()}
-    if hashes and task.hash not in hashes:
-        return None, (
-            f"The results are of data {hashes.pop()[:12]}, and the data here is "
-            f"{task.hash[:12]}: its texts would not fit.\nRun the systems again with r2med eval."
-        )
-    return task, ""
-
-
-def known_task(library: Library, shelf: Shelf, name: str) -> bool:
-    """Whether a name is a task with a result, a registered one, or a folder named at the start."""
-    return name in shelf.tasks or name in _registered() or name in library._own
+def check_systems(
+    systems: tuple[str, ...], stored: Mapping[str, object], most: int, where: str = "here"
+) -> None:
+    """Refuse more systems than fit side by side, and those that have no result."""
+    if len(systems) > most:
+        raise UsageError(f"{len(systems)} systems are chosen, expected at most {most}.")
+    for system in systems:
+        if system not in stored:
+            raise MissingError(
+                f"No result of {system[:100]!r} is stored {where}. {nearest(system, stored)}"
+            )
 
 
 def entry_of(name: str) -> TaskEntry | None:
     """What the registry says of a task; None for data of the user's own."""
-    return find_task(name) if name in _registered() else None
+    return next((entry for entry in all_entries() if entry.name == name), None)
 
 
-def _registered() -> frozenset[str]:
-    return frozenset(entry.name for entry in all_entries())
+def task_words(name: str) -> str:
+    """A task's name with its suite, where labels alone would read the same."""
+    entry = entry_of(name)
+    return f"{entry.source} ({entry.suite})" if entry else name
 
 
 def _own_folders(tasks: str | None) -> dict[str, Path]:
@@ -258,35 +309,38 @@ Stamp = tuple[int, int, int]
 _SETTLED = 0.1
 
 
+@dataclass
 class _Places:
-    """Where results are, and what changes when a file of theirs does; quick to ask often.
+    """Where results and audits are, and what changes when a file of theirs does.
 
-    Folders are listed again when one of those above them has changed.
+    It is asked on every request; folders are listed again when one of those above them has changed.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._above: dict[Path, Stamp] = {}
-        self._files: dict[Path, tuple[Path, ...]] = {}
+    store: Store
+    above: dict[Path, Stamp] = field(default_factory=dict)
+    files: dict[Path, tuple[Path, ...]] = field(default_factory=dict)
+    audits: tuple[Path, ...] = ()
 
-    def stamps(self) -> dict[Path, tuple[Stamp, ...]]:
-        """The stamps of every result's files."""
-        if not self._above or {path: _stamp(path) for path in self._above} != self._above:
+    def stamps(self) -> tuple[dict[Path, tuple[Stamp, ...]], dict[Path, Stamp]]:
+        """The stamps of every result's files, and of every audit."""
+        if not self.above or {path: _stamp(path) for path in self.above} != self.above:
             self._look()
-        return {folder: tuple(map(_stamp, files)) for folder, files in self._files.items()}
+        results = {folder: tuple(map(_stamp, files)) for folder, files in self.files.items()}
+        return results, {path: _stamp(path) for path in self.audits}
 
     def _look(self) -> None:
-        folders = list(self._store.folders())
-        parents = {folder.parent for folder in folders}
-        above = {self._store.root, *parents, *(parent.parent for parent in parents)}
-        self._files = {
+        recent = time.time_ns() - int(_SETTLED * 1e9)  # before listing: what comes later is seen
+        folders = list(self.store.folders())
+        self.audits = tuple(sorted((self.store.root / AUDITS).glob("*/*.json")))
+        self.files = {
             folder: tuple(folder / name for name in (RECORD_FILE, RUN_FILE, SCORES_FILE))
             for folder in folders
         }
+        parents = {path.parent for path in (*folders, *self.audits)}
+        above = {self.store.root, *parents, *(parent.parent for parent in parents)}
         stamps = {path: _stamp(path) for path in above}
-        recent = time.time_ns() - int(_SETTLED * 1e9)
         settled = all(changed < recent for changed, _, _ in stamps.values())
-        self._above = stamps if settled else {}
+        self.above = stamps if settled else {}
 
 
 def _stamp(path: Path) -> Stamp:
@@ -302,11 +356,3 @@ def _read(folder: Path) -> Result | Damaged:
         return read_result(folder)
     except (DamagedError, DataError, OSError) as problem:
         return Damaged(folder, str(problem))
-
-
-def _shelf(read: list[Result | Damaged], state: int) -> Shelf:
-    results = [each for each in read if isinstance(each, Result)]
-    results.sort(key=lambda result: result.record.created, reverse=True)
-    current = tuple(result for result in results if not result.record.older)
-    damaged = tuple(each for each in read if isinstance(each, Damaged))
-    return Shelf(current, damaged, len(results) - len(current), state)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
@@ -19,8 +21,20 @@ from r2med.report.console import visible
 from r2med.report.table import p_value, task_label
 from r2med.report.table import plural as plural
 
+#: What every page may load and run; as a header, and in pages that are files.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'"
+)
 DISCLAIMER = "A research instrument, never a clinical decision system."
 DEMO = "Demo suite: original text, made to try things out. Not comparable with published figures."
+#: Files that pages load, by the type they are sent as.
+STATIC = {
+    "explore.css": "text/css",
+    "explore.js": "text/javascript",
+    "theme.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
 #: Where the pages of the navigation lead, by name.
 NAVIGATION = (
     ("leaderboard", "Leaderboard"),
@@ -65,6 +79,11 @@ def render(template: str, link: Link, **values: Any) -> str:
     return str(_environment().get_template(template).render(link=link, **values))
 
 
+def static_file(name: str) -> bytes:
+    """The content of a file that pages load."""
+    return (files("r2med.explore") / "static" / name).read_bytes()
+
+
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
@@ -85,11 +104,13 @@ def _environment() -> jinja2.Environment:
         "label": task_label,
         "breakable": breakable,
         "thousands": lambda value: f"{value:,}",
+        "capitalize_first": lambda text: text[:1].upper() + text[1:],
     }
     environment.globals |= {
         "disclaimer": DISCLAIMER,
         "demo_note": DEMO,
         "navigation": NAVIGATION,
+        "policy": POLICY,
     }
     return environment
 
@@ -118,6 +139,53 @@ def breakable(text: str) -> Markup:
     return Markup(
         "".join(f"{part}<wbr>" if _JOINT.fullmatch(part) else part for part in parts if part)
     )
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A horizontal axis in pixels; its ends stand inside, so that no dot or number is cut."""
+
+    low: float
+    high: float
+    width: int = 180
+    _edge = 10
+
+    def at(self, value: float) -> float:
+        """Where a value stands."""
+        share = (value - self.low) / (self.high - self.low)
+        return round(self._edge + (self.width - 2 * self._edge) * share, 1)
+
+    @property
+    def ticks(self) -> list[tuple[float, int]]:
+        """Places with their numbers, × 100."""
+        step = 0.1 if self.high - self.low <= 0.5 else 0.2
+        count = int(round((self.high - self.low) / step, 6)) + 1
+        values = [self.low + step * place for place in range(count)]
+        return [(self.at(value), round(100 * value)) for value in values]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of a plot, in pixels, and what it stands for."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    text: str
+    side: str = ""
+    """won, lost or even, where the bar is a difference."""
+    query_id: str = ""
+
+
+def bars(counts: Sequence[int], texts: Sequence[str], *, step: int, height: int) -> list[Bar]:
+    """A histogram; what is there at all is at least one pixel high."""
+    most = max(*counts, 1)
+    found = []
+    for place, (count, text) in enumerate(zip(counts, texts, strict=True)):
+        tall = max(1.0, round(height * count / most, 1)) if count else 0.0
+        found.append(Bar(step * place, round(height - tall, 1), step - 2, tall, text))
+    return found
 
 
 def level(value: float | None, most: float) -> int:

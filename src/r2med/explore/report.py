@@ -10,29 +10,27 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from markupsafe import Markup
 
 from r2med.atomic import atomic_file
 from r2med.errors import MissingError
-from r2med.explore.pages.leaderboard import View, headline, table_of
-from r2med.explore.plots import FIGURES
-from r2med.explore.render import Link, plural, render
+from r2med.explore.library import entry_of
+from r2med.explore.pages.leaderboard import View, draw_figure, headline, table_of
+from r2med.explore.render import Link, plural, render, static_file
 from r2med.measure.metrics import parse_metric
-from r2med.measure.significance import SIGNIFICANT, Difference, compare_systems
-from r2med.report.plots.theme import check_libraries, find_theme, svg_of
+from r2med.measure.significance import SIGNIFICANT
+from r2med.report.plots.theme import check_libraries
+from r2med.results.compare import Comparison, compare
 from r2med.results.cost import Cost, cost_of
 from r2med.results.leaderboard import Leaderboard, leaderboard
 from r2med.results.lookup import find_named, newest_by_system, stored_results
 from r2med.results.record import Result
-from r2med.results.store import DEFAULT_FOLDER
+from r2med.results.store import DEFAULT_FOLDER, LOCAL
 from r2med.retrieve.conditions import Tell, log
 from r2med.tasks.load import task_names
-from r2med.tasks.registry import TaskEntry, all_entries, find_task, resolve
+from r2med.tasks.registry import TaskEntry, all_entries, resolve
 
 #: The figures of a suite, and what each shows; the table of scores is a heat map already.
 _FIGURES = {"cost.svg": "Quality against seconds per query"}
@@ -42,24 +40,13 @@ _FIGURES = {"cost.svg": "Quality against seconds per query"}
 class Sheet:
     """The part of a report about one suite, or about the user's own data."""
 
-    title: str
-    suite: str | None
+    board: Leaderboard
     headline: str
     table: Markup
-    comparison: Versus | None
+    comparison: Comparison | None
+    """Every system against the last of it, over the tasks that all of them ran on."""
     runs: tuple[SystemRuns, ...]
     tasks: tuple[TaskEntry, ...]
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Versus:
-    """Every system against one of them, over the tasks that all of them ran on."""
-
-    baseline: str
-    tasks: tuple[str, ...]
-    rows: tuple[tuple[str, Difference, float], ...]
-    """System, its difference to the baseline, and p after Holm's correction over all pairs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,21 +98,18 @@ def report_page(
     name = str(parse_metric(metric))
     chosen = _chosen(systems, task, Path(results), tell)
     order = list(dict.fromkeys(each.system for each in chosen))
-    boards = _boards(chosen, name)
+    boards = {suite: _board(suite, chosen, name) for suite in dict.fromkeys(map(_suite, chosen))}
     link = _embedding(boards)
-    suites = dict.fromkeys(each.suite for each in chosen)
-    sheets = [
-        _sheet(suite, [each for each in chosen if each.suite == suite], boards, name, link)
-        for suite in suites
-    ]
+    sheets = [_sheet(board, chosen, link) for board in boards.values()]
+    where = " and ".join(board.suite.title for board in boards.values())
     return render(
         "report.html",
         link,
-        title=_title(order, sheets),
+        title=f"{plural(len(order), 'system')} on {where}",
         metric=name,
         sheets=sheets,
         figures=_FIGURES if _can_draw() else {},
-        css=Markup((files("r2med.explore") / "static" / "explore.css").read_text("utf-8")),
+        css=Markup(static_file("explore.css").decode()),
         created=max(each.record.created for each in chosen)[:10],
         versions=_versions(chosen),
         significant=SIGNIFICANT,
@@ -155,79 +139,46 @@ def _chosen(systems: Sequence[str], task: str | None, folder: Path, tell: Tell) 
     return sorted(chosen, key=lambda each: (order.get(each.system, len(order)), each.system))
 
 
-def _boards(chosen: Sequence[Result], metric: str) -> dict[str, Leaderboard]:
-    suites = dict.fromkeys(each.suite for each in chosen if each.suite)
-    return {
-        suite: leaderboard(
-            suite,
-            task=",".join(dict.fromkeys(each.task for each in chosen if each.suite == suite)),
-            metric=metric,
-            results=list(chosen),
-            tell=lambda message: None,
-        )
-        for suite in suites
-    }
+def _suite(result: Result) -> str:
+    return result.suite or LOCAL
 
 
-def _sheet(
-    suite: str | None,
-    results: Sequence[Result],
-    boards: Mapping[str, Leaderboard],
-    metric: str,
-    link: Link,
-) -> Sheet:
-    board = boards[suite] if suite else None
-    tasks = list(dict.fromkeys(each.task for each in results))
-    if board is None:
-        table = render("own_scores.html", link, **_own_scores(results, tasks, metric))
-    else:
-        view = View(board.suite.name, metric, origin="measured")
-        table = render("board.html", link, **table_of(board, view))
-    return Sheet(
-        title=board.suite.title if board else "Your data",
-        suite=suite,
-        headline=headline(board) if board else "",
-        table=Markup(table),
-        comparison=_versus(results, metric),
-        runs=tuple(_runs(results)),
-        tasks=tuple(find_task(name) for name in tasks) if suite else (),
-        notes=tuple(board.notes) if board else (),
+def _board(suite: str, chosen: Sequence[Result], metric: str) -> Leaderboard:
+    tasks = dict.fromkeys(each.task for each in chosen if _suite(each) == suite)
+    return leaderboard(
+        suite,
+        task=None if suite == LOCAL else ",".join(tasks),
+        metric=metric,
+        results=list(chosen),
+        tell=lambda message: None,
     )
 
 
-def _own_scores(results: Sequence[Result], tasks: Sequence[str], metric: str) -> dict[str, Any]:
-    """Systems by tasks, for data that no suite has."""
-    by_system: dict[str, dict[str, float]] = {}
-    for each in results:
-        by_system.setdefault(each.system, {})[each.task] = each.metrics[metric]
-    return {"tasks": tasks, "scores": by_system, "metric": metric}
+def _sheet(board: Leaderboard, chosen: Sequence[Result], link: Link) -> Sheet:
+    results = [each for each in chosen if _suite(each) == board.suite.name]
+    view = View(board.suite.name, board.metric, origin="measured")
+    entries = [entry_of(name) for name in dict.fromkeys(each.task for each in results)]
+    return Sheet(
+        board=board,
+        headline=headline(board),
+        table=Markup(render("board.html", link, **table_of(board, view))),
+        comparison=_versus(results, board.metric),
+        runs=tuple(_runs(results)),
+        tasks=tuple(entry for entry in entries if entry),
+    )
 
 
-def _versus(results: Sequence[Result], metric: str) -> Versus | None:
+def _versus(results: Sequence[Result], metric: str) -> Comparison | None:
     """The systems that ran on the same data as the first one, each against it."""
-    by_system: dict[str, dict[tuple[str, str], Result]] = {}
+    data: dict[str, set[str]] = {}
     for each in results:
-        data = (each.task, each.record.task.hash)
-        by_system.setdefault(each.system, {})[data] = each
-    baseline, shared = next(iter(by_system.items()))
-    [_, *others] = [name for name, own in by_system.items() if own.keys() >= shared.keys()]
+        data.setdefault(each.system, set()).add(each.record.task.hash)
+    baseline, shared = next(iter(data.items()))
+    [_, *others] = [name for name, own in data.items() if own >= shared]
     if not others:
         return None
-    columns = {
-        task: np.column_stack(
-            [
-                by_system[name][task, data].scores.at(first.scores.query_ids)[metric]
-                for name in (*others, baseline)
-            ]
-        )
-        for (task, data), first in shared.items()
-    }
-    rows = [
-        (others[pair.a], pair.by_task, pair.p_holm)
-        for pair in compare_systems(columns)
-        if pair.b == len(others)
-    ]
-    return Versus(baseline, tuple(columns), tuple(rows))
+    same = [each for each in results if each.record.task.hash in shared]
+    return compare(*others, baseline, metric=metric, results=same, tell=lambda message: None)
 
 
 def _runs(results: Sequence[Result]) -> list[SystemRuns]:
@@ -235,11 +186,6 @@ def _runs(results: Sequence[Result]) -> list[SystemRuns]:
     for each in results:
         by_system.setdefault(each.system, []).append(each)
     return [SystemRuns(name, tuple(own), cost_of(own)) for name, own in by_system.items()]
-
-
-def _title(systems: Sequence[str], sheets: Sequence[Sheet]) -> str:
-    where = " and ".join(sheet.title for sheet in sheets)
-    return f"{plural(len(systems), 'system')} on {where}"
 
 
 def _versions(results: Sequence[Result]) -> list[str]:
@@ -256,9 +202,8 @@ def _embedding(boards: Mapping[str, Leaderboard]) -> Link:
 
     @cache
     def drawn(name: str, suite: str, theme: str) -> str | None:
-        look = find_theme("dark" if theme == "dark" else "light")
         try:
-            svg = svg_of(FIGURES[name.removesuffix(".svg")](boards[suite], look), look)
+            svg = draw_figure(boards[suite], name, theme)
         except MissingError:
             return None
         return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()

@@ -18,7 +18,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 #: Draws of everything that is drawn, and the seed that makes it repeatable.
@@ -57,6 +56,8 @@ def pooled_interval(
     tasks: Sequence[Column], *, by: Averaging = "task", span: Span = SCORES
 ) -> Interval:
     """The interval of a mean over tasks; other queries are imagined within each task."""
+    from scipy.special import stdtrit  # takes longer to import than most commands
+
     pooled = estimate(tasks, by, freedom_of=_freedom)
     tail = (1 - CONFIDENCE) / 2
     reach = pooled.error * float(stdtrit(pooled.freedom, 1 - tail)) if pooled.error else 0.0

@@ -15,7 +15,6 @@ from string import ascii_letters
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
 
 from r2med.errors import DataError
 from r2med.measure.intervals import (
@@ -162,6 +161,8 @@ def t_test_p(tasks: Sequence[Column], by: Averaging = "task") -> float:
 
     Where nothing varies there is no t; the p-value is then that of the signs alone.
     """
+    from scipy.special import stdtr  # takes longer to import than most commands
+
     pooled = estimate(tasks, by, freedom_of=lambda task: max(len(task) - 1, 1))
     if abs(pooled.mean) <= TIE:
         return 1.0

@@ -22,7 +22,7 @@ from r2med.measure.intervals import Averaging
 from r2med.results.cost import Cost
 from r2med.results.entrants import Separation, entrants, separated
 from r2med.results.lookup import own_tasks, stored_results
-from r2med.results.overlap import flags_of, stored_audits
+from r2med.results.overlap import StoredAudit, flags_of, stored_audits
 from r2med.results.published import METRIC, is_micro, later_rows, model_named, works
 from r2med.results.record import Result
 from r2med.results.standings import Frame, Standing, ranked, with_gains
@@ -60,6 +60,7 @@ def leaderboard(
     top: int | None = None,
     ties: bool = False,
     results: str | Path | Sequence[Result] = DEFAULT_FOLDER,
+    audits: Sequence[StoredAudit] | None = None,
     root: str | Path | None = None,
     tell: Tell = log,
 ) -> Leaderboard:
@@ -69,15 +70,17 @@ def leaderboard(
     leaves out those that overlap with the declared training data of any row. `kind` (base, gar,
     reranker), `method`, `llm`, `first_stage` and `only` choose rows; ranks stay those among all.
     `mean` is task or query; by default R2MED counts tasks and NanoR2MED queries. `top` shows the
-    first rows and those measured here. `ties` adds the bounds by the order of equal scores, where
-    the task's data is here or under `root`.
+    first rows and those measured here. `audits` flag rows too; by default those that the folder
+    `results` holds. `ties` adds the bounds by the order of equal scores, where the task's data is
+    here or under `root`.
     """
     whole, tasks = _tasks(suite, task, family, results)
     name = str(parse_metric(metric))
     averaging: Averaging = _one_of(mean, ("task", "query"), "--mean") or (
         "query" if whole.name == "nano" else "task"
     )
-    audits = stored_audits(Path(results), tell) if isinstance(results, str | Path) else ()
+    if audits is None:
+        audits = stored_audits(Path(results), tell) if isinstance(results, str | Path) else ()
     frame = Frame(whole, name, averaging, tasks, tuple(audits))
     stored = stored_results(results, tell, suite=whole.name)
     own = [each for each in stored if (each.suite or LOCAL) == whole.name]

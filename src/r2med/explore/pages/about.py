@@ -1,28 +1,46 @@
-"""What runs here, whose data it is, what the labels mean, and how far evaluations have come."""
+"""Pages about the explorer itself: labels and licences, evaluations, audits, refusals."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
 from r2med.engine.status import Status
-from r2med.explore.library import Library, Shelf
+from r2med.explore.library import Shelf
 from r2med.explore.render import Link, plural, render
 from r2med.results.diagnosis.causes import CAUSES
+from r2med.results.overlap import StoredAudit
 from r2med.results.record import library_versions
 from r2med.tasks.registry import suites
 
-STATES = {
+_STATES = {
     "done": "done",
     "reused": "was stored",
     "running": "under way",
     "waiting": "waiting",
     "failed": "failed",
 }
+#: Findings of one audit that are shown.
+_FINDINGS = 25
+_TITLES = {
+    400: "The address asks for something unknown",
+    403: "This is not allowed here",
+    404: "Not here",
+    422: "This cannot be shown",
+}
 
 
-def about_page(library: Library, shelf: Shelf, link: Link, *, folder: str | None = None) -> str:
-    """Versions, licences, labels; `folder` is what the results folder is called."""
+def message_page(status: int, problem: str, link: Link) -> str:
+    """A refusal as a page: what was found, what was expected, the way back."""
+    first, _, rest = problem.partition("\n")
+    title = _TITLES.get(status, "This did not work")
+    return render("message.html", link, page="", title=title, first=first, rest=rest.splitlines())
+
+
+def about_page(shelf: Shelf, link: Link) -> str:
+    """Versions, licences, labels."""
+    folder = shelf.library.folder
     return render(
         "about.html",
         link,
@@ -31,10 +49,27 @@ def about_page(library: Library, shelf: Shelf, link: Link, *, folder: str | None
         versions=library_versions(),
         suites=suites(),
         causes=CAUSES.values(),
-        folder=folder or str(library.folder),
-        results=len(shelf.results),
-        damaged=shelf.damaged,
-        older=shelf.older,
+        folder=folder.resolve().name if shelf.public else str(folder),
+        shelf=shelf,
+    )
+
+
+def audits_page(audits: Sequence[StoredAudit], damaged: Sequence[str], link: Link) -> str:
+    """Stored leakage audits, newest first, each with its strongest findings."""
+    verdicts = Counter(audit.verdict for audit in audits)
+    sets = plural(len({audit.training for audit in audits}), "training set")
+    outcomes = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+    return render(
+        "audits.html",
+        link,
+        page="audits",
+        title="Leakage audits",
+        audits=audits,
+        damaged=damaged,
+        answer=f"{plural(len(audits), 'outcome')} for {sets}: {outcomes}."
+        if audits
+        else "No training set has been audited here.",
+        most=_FINDINGS,
     )
 
 
@@ -46,16 +81,16 @@ def running_page(statuses: Sequence[Status], folder: str, link: Link) -> str:
         page="running",
         title="Running",
         statuses=statuses,
-        answer=answer(statuses),
-        states=STATES,
+        answer=_progress(statuses),
+        states=_STATES,
         folder=folder,
-        left=time_left,
+        left=_time_left,
         moment=_moment,
         live=any(status.end is None for status in statuses),
     )
 
 
-def answer(statuses: Sequence[Status]) -> str:
+def _progress(statuses: Sequence[Status]) -> str:
     """What the newest evaluation is doing, in a sentence with numbers."""
     if not statuses:
         return ""
@@ -63,7 +98,7 @@ def answer(statuses: Sequence[Status]) -> str:
     done = newest.count("done", "reused")
     of = f"{done} of {plural(len(newest.cells), 'cell')}"
     if newest.end is None:
-        left = time_left(newest.seconds_left)
+        left = _time_left(newest.seconds_left)
         return f"An evaluation is under way: {of} are done{f', about {left} left' if left else ''}."
     if newest.end == "finished":
         failed = newest.count("failed")
@@ -74,7 +109,7 @@ def answer(statuses: Sequence[Status]) -> str:
     return f"The last evaluation {how} after {of}; run the same command again to go on."
 
 
-def time_left(seconds: float | None) -> str:
+def _time_left(seconds: float | None) -> str:
     """A rough time, as a person would say it."""
     if seconds is None:
         return ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from r2med.errors import MissingError
-from r2med.explore.library import Library, Shelf, texts_of
+from r2med.explore.library import Shelf
 from r2med.explore.render import Link, plural, render
 from r2med.results.diagnosis.findings import Label, label_of
 from r2med.results.diagnosis.lexicon import Piece
@@ -19,14 +19,8 @@ _TERMS = 25
 _QUERIES = 20
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a system ranks the document for the query."""
-
-    system: str
-    rank: int | None
-    listed: int
-    score: float | None
+Place = tuple[str, int, int | None, float | None]
+"""A system, how many documents it lists for the query, and this one's rank and score."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,70 +36,49 @@ class DocumentData:
     words: int
     shared: int
     label: Label | None
-    places: tuple[Place, ...]
+    places: list[Place]
     system: str | None
     terms: tuple[Change, ...]
-    expands: bool
-    answers: tuple[str, ...]
+    answers: list[str]
     """Ids of the queries that it is a positive of."""
 
 
-def document_data(
-    library: Library,
-    shelf: Shelf,
-    name: str,
-    document_id: str,
-    *,
-    query_id: str | None = None,
-    system: str | None = None,
-) -> DocumentData:
-    """Gather what is known of a document, beside a query where one is named."""
-    [data] = documents_data(library, shelf, name, [document_id], query_id=query_id, system=system)
-    return data
-
-
 def documents_data(
-    library: Library,
     shelf: Shelf,
     name: str,
     document_ids: Sequence[str],
     *,
-    query_id: str | None,
-    system: str | None,
-    with_texts: bool = True,
+    query_id: str | None = None,
+    system: str | None = None,
 ) -> list[DocumentData]:
-    """Gather what is known of documents; their words are matched with the query's in one pass.
+    """What is known of documents, beside a query where one is named.
 
-    Without texts there are no terms either: together they are the words of the text.
+    Their words are matched with the query's in one pass. Where texts are left out there are no
+    terms either: together they are the words of the text.
     """
-    stored = shelf.of_task(name) if name in shelf.tasks else {}
-    task, missing = texts_of(library, name, stored)
+    stored = shelf.of_task(name)
+    task, missing = shelf.data_of(name, stored)
     if task is None:
         raise MissingError(missing)
-    scene = library.scene(task)
+    scene = shelf.library.scene(task)
     texts = {each: scene.lexicon.text(each) for each in document_ids}
     for document_id, text in texts.items():
         if text is None:
             raise MissingError(f"{name} has no document {document_id[:100]!r}.")
     if query_id is not None and query_id not in scene.answers:
         raise MissingError(f"{name} has no query {query_id[:100]!r}.")
-    query = task.query(query_id) if query_id is not None else ""
     known = [text or "" for text in texts.values()]
-    marked = (
-        scene.matched(query_id, known)
-        if query_id is not None
-        else [(Piece(each),) for each in known]
-    )
+    marked = scene.matched(query_id, known) if query_id is not None else [() for _ in known]
     chosen = stored.get(system or "") or next(iter(stored.values()), None)
     lists = {
-        each: library.ranked(result).ranking_or_empty(query_id)
+        each: shelf.library.ranked(result).ranking_or_empty(query_id)
         for each, result in stored.items()
         if query_id is not None
     }
     found = []
     for document_id, text, pieces in zip(texts, known, marked, strict=True):
         terms: tuple[Change, ...] = ()
-        if with_texts and chosen is not None and query_id is not None:
+        if not missing and chosen is not None and query_id is not None:
             from r2med.engine.explain import term_changes
 
             terms = term_changes(chosen, task, query_id, document_id)
@@ -116,16 +89,15 @@ def documents_data(
                 suite=task.suite,
                 document_id=document_id,
                 query_id=query_id,
-                query=query if with_texts else "",
-                pieces=tuple(pieces) if with_texts else (),
+                query=task.query(query_id) if query_id is not None and not missing else "",
+                pieces=() if missing else pieces or (Piece(text),),
                 words=len(text.split()),
                 shared=len({piece.text.lower() for piece in pieces if piece.hit}),
                 label=label_of(grade) if query_id is not None else None,
-                places=tuple(_place(each, own, document_id) for each, own in lists.items()),
+                places=[_place(each, own, document_id) for each, own in lists.items()],
                 system=chosen.system if chosen else None,
                 terms=terms[:_TERMS],
-                expands=any(change.before != change.after for change in terms),
-                answers=tuple(scene.evidence.get(document_id, ())[:_QUERIES]),
+                answers=scene.evidence.get(document_id, [])[:_QUERIES],
             )
         )
     return found
@@ -139,23 +111,21 @@ def document_page(data: DocumentData, link: Link) -> str:
         page="tasks",
         title=f"Document {data.document_id}",
         data=data,
-        answer=answer(data),
+        answer=_answer(data),
+        expands=any(change.before != change.after for change in data.terms),
         most=max((abs(change.after) for change in data.terms), default=1.0) or 1.0,
     )
 
 
-def answer(data: DocumentData) -> str:
+def _answer(data: DocumentData) -> str:
     """What the document is to the query, in a sentence with numbers."""
     if data.query_id is None:
-        return (
-            f"{plural(data.words, 'word')}, a positive of "
-            f"{plural(len(data.answers), 'query', 'queries')}."
-        )
+        queries = plural(len(data.answers), "query", "queries")
+        return f"{plural(data.words, 'word')}, a positive of {queries}."
     said = {"positive": "is relevant to", "not relevant": "is judged not relevant to"}
     verb = said.get(data.label or "", "is not judged for")
-    ranks = [place for place in data.places if place.rank]
-    best = min(ranks, key=lambda place: place.rank or 0, default=None)
-    where = f"Best rank: {best.rank}, by {best.system}." if best else "No stored system lists it."
+    ranks = [(rank, system) for system, _, rank, _ in data.places if rank]
+    where = "Best rank: {}, by {}.".format(*min(ranks)) if ranks else "No stored system lists it."
     shares = plural(data.shared, "different word")
     return f"It {verb} query {data.query_id} and shares {shares} with it. {where}"
 
@@ -163,5 +133,5 @@ def answer(data: DocumentData) -> str:
 def _place(system: str, ranked: list[tuple[str, float]], document_id: str) -> Place:
     for rank, (name, score) in enumerate(ranked, start=1):
         if name == document_id:
-            return Place(system, rank, len(ranked), score)
-    return Place(system, None, len(ranked), None)
+            return system, len(ranked), rank, score
+    return system, len(ranked), None, None

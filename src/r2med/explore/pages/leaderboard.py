@@ -1,27 +1,31 @@
-"""The leaderboard: who leads, by how much, and who cannot be told apart."""
+"""The leaderboard: who leads, by how much, who cannot be told apart; and its figures as SVG."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from r2med.explore.library import Damaged
-from r2med.explore.render import Link, level, plural, points, render
-from r2med.report.table import task_label
+from r2med.errors import MissingError, nearest
+from r2med.explore.guard import Parameters
+from r2med.explore.library import Shelf
+from r2med.explore.render import Axis, Link, level, points, render
+from r2med.measure.metrics import HEADLINE
 from r2med.results.leaderboard import GAIN_TITLES, Leaderboard
+from r2med.results.published import works
 from r2med.results.standings import Standing
-from r2med.systems.registry import KIND_TITLES
-from r2med.tasks.registry import suites
+from r2med.systems.registry import KIND_TITLES, KINDS
+from r2med.tasks.registry import find_suite, suites
 
 #: Whose figures a row has: the benchmark's own, those of later works, or stored here.
 ORIGINS = ("published", "later", "measured")
-#: Pixels of the axis that all means share.
-AXIS = 180
+FIGURES = ("means.svg", "heatmap.svg", "cost.svg", "dates.svg")
+#: Rows of a figure.
+_DRAWN = 40
 #: Rows that are shown at first, and how many more may follow without asking.
 _FIRST, _FEW = 50, 10
-_EDGE = 6
-_LETTER = 10
+#: Pixels of one bracket, and systems that a sentence names.
+_LETTER, _NAMED = 10, 3
 
 
 @dataclass(frozen=True)
@@ -36,42 +40,50 @@ class View:
     """published, later or measured; None is all."""
     source: str | None = None
     """The work that prints a figure."""
-    clean: bool = False
-    """Whether tasks that overlap with declared training data are left out."""
+    clean: str | None = None
+    """yes: tasks that overlap with declared training data are left out."""
     search: str | None = None
-    sort: str = "mean"
+    sort: str | None = "mean"
     """mean, system, gain, or the name of a task."""
-    down: bool = True
-    whole: bool = False
-    """Whether all rows are shown, however many."""
-    chosen: tuple[str, ...] = field(default=())
-    """Systems picked for a comparison."""
+    order: str | None = "down"
+    rows: str | None = None
+    """all: every row is shown, however many."""
+
+    @classmethod
+    def of(cls, values: Parameters, shelf: Shelf) -> View:
+        """What an address asks for; without a suite, that of the results at hand."""
+        suite = values.word("suite", [each.name for each in suites()]) or shelf.suite
+        entries = find_suite(suite).entries
+        sorts = ("mean", "system", "gain", *(entry.name for entry in entries))
+        return cls(
+            suite=suite,
+            metric=values.metric(),
+            kind=values.word("kind", KINDS),
+            family=values.word("family", {entry.family for entry in entries}),
+            origin=values.word("origin", ORIGINS),
+            source=values.word("source", works()),
+            clean=values.word("clean", ("yes",)),
+            search=values.text("search", longest=200),
+            sort=values.word("sort", sorts, "mean"),
+            order=values.word("order", ("up", "down"), "down"),
+            rows=values.word("rows", ("all",)),
+        )
 
     @property
     def parts(self) -> dict[str, str | None]:
         """As the address says it, defaults left out."""
-        return {
-            "suite": self.suite,
-            "metric": self.metric if self.metric != "ndcg@10" else None,
-            "kind": self.kind,
-            "family": self.family,
-            "origin": self.origin,
-            "source": self.source,
-            "clean": "yes" if self.clean else None,
-            "search": self.search,
-            "sort": self.sort if self.sort != "mean" else None,
-            "order": None if self.down else "up",
-            "rows": "all" if self.whole else None,
-        }
+        values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
+        return {name: None if value == plain else value for name, (value, plain) in values.items()}
 
-
-@dataclass(frozen=True)
-class Dot:
-    """A mean and its interval on the common axis, in pixels."""
-
-    at: float
-    low: float | None
-    high: float | None
+    def board(self, shelf: Shelf) -> Leaderboard:
+        """The leaderboard that this is a view of."""
+        return shelf.board(
+            self.suite,
+            metric=self.metric,
+            kind=self.kind,
+            family=self.family,
+            without_flagged=self.clean is not None,
+        )
 
 
 @dataclass(frozen=True)
@@ -89,22 +101,13 @@ class Row:
     """A system as the table draws it."""
 
     standing: Standing
-    dot: Dot | None
     brackets: tuple[Bracket, ...]
     shades: tuple[int, ...]
 
 
-def leaderboard_page(
-    board: Leaderboard,
-    view: View,
-    link: Link,
-    *,
-    metrics: Sequence[str],
-    damaged: Sequence[Damaged] = (),
-    older: int = 0,
-    folder: str = "",
-) -> str:
+def leaderboard_page(shelf: Shelf, view: View, link: Link) -> str:
     """The page of one view of a leaderboard."""
+    board = view.board(shelf)
     return render(
         "leaderboard.html",
         link,
@@ -113,44 +116,69 @@ def leaderboard_page(
         headline=headline(board),
         **table_of(board, view),
         gain_titles=GAIN_TITLES,
-        works=_works(board),
+        works={source.work: source.name for row in board.rows for source in row.sources},
         suites=suites(),
         families=list(dict.fromkeys(task.family for task in board.suite.entries)),
         kinds=KIND_TITLES,
-        metrics=metrics,
-        damaged=damaged,
-        older=older,
-        folder=folder,
-        task_label=task_label,
+        metrics=sorted({*HEADLINE, view.metric}),
+        shelf=shelf,
     )
+
+
+def leaderboard_csv(shelf: Shelf, view: View) -> str:
+    """The rows that a view shows, as a file."""
+    board = view.board(shelf)
+    return replace(board, rows=tuple(shown_rows(board, view))).to_csv()
+
+
+def draw_figure(board: Leaderboard, name: str, theme: str) -> str:
+    """One of the figures of `r2med plot` as SVG, on light or dark paper."""
+    if name not in FIGURES:
+        raise MissingError(f"There is no figure {name[:60]!r}. {nearest(name, FIGURES)}")
+    from r2med.report.plots.theme import check_libraries, find_theme, svg_of
+
+    check_libraries()
+    if not any(row.mean is not None for row in board.rows):
+        raise MissingError(
+            f"No system of the {board.suite.name} suite has {board.metric} on all its tasks."
+        )
+    from r2med.report.plots import boards
+
+    look = find_theme("dark" if theme == "dark" else "light")
+    if name == "cost.svg":
+        return svg_of(boards.cost(board, look), look)
+    if name == "dates.svg":
+        return svg_of(boards.dates(board, look), look)
+    drawn = boards.means if name == "means.svg" else boards.heatmap
+    return svg_of(drawn(board, look, top=_DRAWN), look)
 
 
 def table_of(board: Leaderboard, view: View) -> dict[str, Any]:
     """What the table of a view is drawn from, by the names that `board.html` uses."""
     found = shown_rows(board, view)
-    rows = found if view.whole else first_rows(found)
-    measured = [row for row in board.rows if row.origin == "measured"]
-    most = _most(board.rows)
+    few = view.rows or len(found) <= _FIRST + _FEW
+    rows = found if few else replace(board, rows=tuple(found)).shown_of(_FIRST)
     highest = max((v for row in board.rows for v in row.values.values()), default=1.0)
-    letters = _letters(rows)
+    brackets = _brackets(rows) if view.sort == "mean" else {}
     return {
         "board": board,
         "view": view,
-        "rows": [_row(row, board, most, highest) for row in _with_brackets(rows, view)],
-        "letters": letters if view.sort == "mean" else [],
-        "bracket_width": _LETTER * len(letters),
-        "ticks": _ticks(most),
-        "axis": AXIS,
-        "measured": measured,
+        "rows": [
+            Row(
+                row,
+                tuple(lines[place] for lines in brackets.values() if place in lines),
+                tuple(level(row.values.get(task.name), highest) for task in board.tasks),
+            )
+            for place, row in enumerate(rows)
+        ],
+        "bracket_width": _LETTER * len(brackets),
+        "axis": Axis(0.0, _most(board.rows)),
+        "gains": any(row.gain is not None for row in board.rows),
+        "measured": [row for row in board.rows if row.origin == "measured"],
         "mixed": len({row.origin for row in board.rows}) > 1,
         "hidden": len(board.rows) - len(found),
         "below": len(found) - len(rows),
     }
-
-
-def _works(board: Leaderboard) -> dict[str, str]:
-    """The works that print figures of this board, by their ids."""
-    return {source.work: source.name for row in board.rows for source in row.sources}
 
 
 def headline(board: Leaderboard) -> str:
@@ -162,14 +190,14 @@ def headline(board: Leaderboard) -> str:
     interval = best.interval
     sure = f" (95 % interval {points(interval.low)} to {points(interval.high)})" if interval else ""
     counts = {word: sum(row.origin == word for row in ranked) for word in ORIGINS}
-    *firsts, last = [plural(n, f"{word} system") for word, n in counts.items() if n]
-    of = f"{', '.join(firsts)} and {last}" if firsts else last
-    text = f"{best.name} leads {of} in {_the(board.suite.title)} with {points(best.mean)}{sure}."
-    return f"{text} {_level_with(best, ranked)}".strip()
+    of = " and ".join(f"{n} {word}" for word, n in counts.items() if n)
+    systems = "system" if len(ranked) == 1 else "systems"
+    text = f"{best.name} leads {_the(board.suite.title)} with {points(best.mean)}{sure}"
+    return f"{text}, of {of} {systems}. {_level_with(best, ranked)}".strip()
 
 
 def _the(title: str) -> str:
-    return f"the {title}" if title.startswith("Demo") else title
+    return f"the {title}," if title.startswith("Demo") else title
 
 
 def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
@@ -179,24 +207,17 @@ def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
         others = [r for r in lettered if r is not best and set(r.letters) & set(best.letters)]
         if not others:
             return "The tests separate it from every other measured system."
-        return (
-            f"{plural(len(others), 'measured system')} of {len(lettered) - 1} cannot be told "
-            "apart from it."
-        )
-    if best.origin != "measured":
-        first = next((row for row in ranked if row.origin == "measured"), None)
-        if first is not None and first.mean is not None and best.mean is not None:
-            return (
-                f"The best measured here is {first.name}, {points(first.mean)}: "
-                f"{points(best.mean - first.mean)} points behind."
-            )
-    return ""
-
-
-def first_rows(rows: Sequence[Standing]) -> list[Standing]:
-    """The first rows, and those measured here wherever they stand."""
-    rest = [row for row in rows[_FIRST:] if row.origin == "measured"]
-    return [*rows[:_FIRST], *rest] if len(rows) > _FIRST + _FEW else list(rows)
+        names = " and ".join(row.name for row in others)
+        if len(others) > _NAMED:
+            names = f"{len(others)} of {len(lettered) - 1} measured systems"
+        return f"The tests cannot tell it apart from {names}."
+    first = next((row for row in ranked if row.origin == "measured"), None)
+    if best.origin == "measured" or first is None or first.mean is None or best.mean is None:
+        return ""
+    return (
+        f"The best measured here is {first.name}, {points(first.mean)}: "
+        f"{points(best.mean - first.mean)} points behind."
+    )
 
 
 def shown_rows(board: Leaderboard, view: View) -> list[Standing]:
@@ -210,31 +231,15 @@ def shown_rows(board: Leaderboard, view: View) -> list[Standing]:
         and all(word in f"{row.name} {row.system}".lower() for word in words)
     ]
     if view.sort == "system":
-        return sorted(kept, key=lambda row: row.name.lower(), reverse=view.down)
+        return sorted(kept, key=lambda row: row.name.lower(), reverse=view.order == "down")
 
     def value(row: Standing) -> float | None:
         if view.sort == "mean":
             return row.mean
-        return row.gain if view.sort == "gain" else row.values.get(view.sort)
+        return row.gain if view.sort == "gain" else row.values.get(str(view.sort))
 
-    sign = -1 if view.down else 1
+    sign = -1 if view.order == "down" else 1
     return sorted(kept, key=lambda row: (value(row) is None, sign * (value(row) or 0)))
-
-
-def _row(
-    placed: tuple[Standing, tuple[Bracket, ...]], board: Leaderboard, most: float, highest: float
-) -> Row:
-    standing, brackets = placed
-    dot = None
-    if standing.mean is not None:
-        interval = standing.interval
-        dot = Dot(
-            _at(standing.mean, most),
-            _at(interval.low, most) if interval else None,
-            _at(interval.high, most) if interval else None,
-        )
-    shades = tuple(level(standing.values.get(task.name), highest) for task in board.tasks)
-    return Row(standing, dot, brackets, shades)
 
 
 def _most(rows: Sequence[Standing]) -> float:
@@ -243,38 +248,15 @@ def _most(rows: Sequence[Standing]) -> float:
     return min(1.0, (int(10 * max(ends, default=0.1)) + 1) / 10)
 
 
-def _at(value: float, most: float) -> float:
-    return round(_EDGE + (AXIS - 2 * _EDGE) * value / most, 1)
-
-
-def _ticks(most: float) -> list[tuple[float, int]]:
-    step = 0.1 if most <= 0.5 else 0.2
-    count = int(round(most / step, 6)) + 1
-    return [(_at(step * place, most), round(100 * step * place)) for place in range(count)]
-
-
-def _letters(rows: Sequence[Standing]) -> list[str]:
-    return sorted({letter for row in rows for letter in row.letters})
-
-
-def _with_brackets(
-    rows: Sequence[Standing], view: View
-) -> list[tuple[Standing, tuple[Bracket, ...]]]:
-    """Rows with the lines that join those which could not be separated, in the order of ranks."""
-    if view.sort != "mean":
-        return [(row, ()) for row in rows]
-    spans: dict[str, tuple[int, int]] = {}
-    for letter in _letters(rows):
+def _brackets(rows: Sequence[Standing]) -> dict[str, dict[int, Bracket]]:
+    """By letter the lines that join rows which could not be separated, in the order of ranks."""
+    found: dict[str, dict[int, Bracket]] = {}
+    for letter in sorted({letter for row in rows for letter in row.letters}):
         places = [place for place, row in enumerate(rows) if letter in row.letters]
-        spans[letter] = (places[0], places[-1])
-    found: list[tuple[Standing, tuple[Bracket, ...]]] = []
-    for place, row in enumerate(rows):
-        lines = [
-            Bracket(
-                _LETTER * number + _LETTER // 2, place > first, place < last, name in row.letters
-            )
-            for number, (name, (first, last)) in enumerate(spans.items())
-            if first <= place <= last
-        ]
-        found.append((row, tuple(lines)))
+        if len(places) > 1:
+            x = _LETTER * len(found) + _LETTER // 2
+            found[letter] = {
+                place: Bracket(x, place > places[0], place < places[-1], place in places)
+                for place in range(places[0], places[-1] + 1)
+            }
     return found

@@ -8,19 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
-from r2med.explore.library import Damaged, Library, Shelf, entry_of, texts_of
-from r2med.explore.render import Link, plural, points, render
+from r2med.explore.library import Shelf, entry_of
+from r2med.explore.render import Axis, Bar, Link, bars, plural, points, render
+from r2med.home import slug
 from r2med.measure.intervals import Interval, mean_interval
-from r2med.nano.profiles import data_profile
-from r2med.report.cards.facts import Prose, prose_of
-from r2med.report.profiles import data_rows
+from r2med.report.cards.facts import prose_of
 from r2med.report.table import snippet, task_label
 from r2med.results.movement import QueryScores, in_order, query_scores
 from r2med.results.record import Result
-from r2med.tasks.registry import TaskEntry, suites
+from r2med.tasks.registry import suites
 from r2med.tasks.task import Task
 
-AXIS = 200
 _BINS = 20
 _LISTED = 12
 _EXCERPT = 90
@@ -31,26 +29,18 @@ _BAR, _HEIGHT = 14, 64
 class Scored:
     """A stored system on a task."""
 
-    system: str
+    result: Result
     mean: float
     interval: Interval
-    hit: float | None
-    recall: float | None
     zero: int
     """Queries with a score of zero."""
-    bins: tuple[Bar, ...]
+    bins: list[Bar]
     """How its scores are distributed, from 0 to 1."""
-    created: str
 
-
-@dataclass(frozen=True)
-class Bar:
-    """One bar of a histogram, in pixels, and what it stands for."""
-
-    x: int
-    y: float
-    height: float
-    text: str
+    @property
+    def system(self) -> str:
+        """Its text."""
+        return self.result.system
 
 
 @dataclass(frozen=True)
@@ -58,7 +48,7 @@ class Histogram:
     """Bars with the names of their ends."""
 
     title: str
-    bars: tuple[Bar, ...]
+    bars: list[Bar]
     low: str
     high: str
     median: str
@@ -66,191 +56,130 @@ class Histogram:
 
 @dataclass(frozen=True)
 class QueryLine:
-    """A query in a list."""
+    """A query in a list: its score or its mean, the best and the worst of all systems."""
 
     query_id: str
     text: str
-    scores: QueryScores
+    score: float
+    best: float
+    worst: float
 
 
-@dataclass(frozen=True, eq=False)
-class TaskData:
-    """Everything that the page of a task says."""
+def task_page(
+    shelf: Shelf, link: Link, name: str, *, metric: str, system: str | None = None
+) -> str:
+    """The page of a task, with the queries that are hard for `system` or for all."""
+    from r2med.nano.profiles import data_profile
+    from r2med.report.profiles import data_rows
 
-    name: str
-    entry: TaskEntry | None
-    suite: str | None
-    prose: Prose
-    metric: str
-    systems: tuple[Scored, ...]
-    queries: int
-    rows: Sequence[tuple[str, str]]
-    """The profile of the data; empty where the data is not here."""
-    lengths: tuple[Histogram, ...]
-    hardest: tuple[QueryLine, ...]
-    divided: tuple[QueryLine, ...]
-    missing: str
-    """Why texts cannot be shown; empty where they can."""
-    licence: str
-    damaged: tuple[Damaged, ...]
-    names: Mapping[str, str]
-    """What every system is called."""
-    focus: str | None = None
-    """The system whose failures are looked for; None looks at all."""
-
-
-def task_data(
-    library: Library,
-    shelf: Shelf,
-    name: str,
-    *,
-    metric: str,
-    system: str | None = None,
-    with_texts: bool = True,
-) -> TaskData:
-    """Gather what is known of a task, with the queries that are hard for `system` or for all."""
-    entry = entry_of(name)
-    results = (
-        {
-            system: result
-            for system, result in shelf.of_task(name).items()
-            if metric in result.metrics and metric in result.scores
-        }
-        if name in shelf.tasks
-        else {}
-    )
-    task, missing = texts_of(library, name, results)
+    entry, results = entry_of(name), shelf.of_task(name, metric)
+    task, missing = shelf.data_of(name, results)
     queries = query_scores(list(results.values()), metric)
-    texts = dict(task.queries.items()) if task and with_texts else {}
+    texts = dict(task.queries.items()) if task and not missing else {}
     focus = system if system in results else None
     hard = query_scores([results[focus]], metric) if focus else queries
     divided = [each for each in in_order(queries, "division") if each.division > 0]
-    return TaskData(
-        name=name,
-        entry=entry,
-        suite=entry.suite if entry else None,
-        prose=prose_of(entry),
-        metric=metric,
-        systems=_best_first([_scored(result, metric) for result in results.values()]),
-        queries=len(queries) or (len(task.queries) if task else 0),
-        rows=data_rows(data_profile(task)) if task else (),
-        lengths=_lengths(task) if task else (),
-        hardest=_lines(in_order(hard, "difficulty"), texts),
-        divided=_lines(divided, texts) if len(results) > 1 else (),
-        missing=missing,
-        licence=(entry.licence or "unknown") if entry else "your own data",
-        damaged=tuple(each for each in shelf.damaged if _is_of(each, name)),
-        names=shelf.names,
-        focus=focus,
-    )
-
-
-def task_page(data: TaskData, link: Link) -> str:
-    """The page of a task."""
+    systems = [_scored(result, metric) for result in results.values()]
+    systems.sort(key=lambda each: (-each.mean, each.system))
+    count = len(queries) or (len(task.queries) if task else 0)
     return render(
         "task.html",
         link,
         page="tasks",
-        title=f"{task_label(data.name)}, {data.metric}",
-        data=data,
-        heading=task_label(data.name),
-        answer=answer(data),
-        axis=AXIS,
-        bar=_BAR,
+        title=f"{task_label(name)}, {metric}",
+        name=name,
+        entry=entry,
+        prose=prose_of(entry),
+        metric=metric,
+        answer=_answer(name, shelf.names, systems, queries, count, focus),
+        systems=systems,
+        queries=count,
+        profile=data_rows(data_profile(task)) if task else (),
+        lengths=_lengths(task) if task else (),
+        hardest=_lines(in_order(hard, "difficulty"), queries, texts),
+        divided=_lines(divided, queries, texts),
+        missing=missing,
+        damaged=[each for each in shelf.damaged if each.folder.parent.name == slug(name)],
+        names=shelf.names,
+        focus=focus,
+        axis=Axis(0.0, 1.0, 220),
         height=_HEIGHT,
         width=_BAR * _BINS,
-        span=lambda value: round(AXIS * value, 1),
     )
 
 
-def answer(data: TaskData) -> str:
-    """What the task is like, in a sentence with a number."""
-    if not data.systems:
-        return (
-            f"No result of {data.name} is stored yet. "
-            f"{plural(data.queries, 'query', 'queries')} wait for a system."
-            if data.queries
-            else f"No result of {data.name} is stored yet, and its data is not here."
-        )
-    best = next((each for each in data.systems if each.system == data.focus), data.systems[0])
-    verb = "scores" if data.focus and best is not data.systems[0] else "scores highest here,"
-    text = (
-        f"{data.names.get(best.system, best.system)} {verb} {points(best.mean)} over "
-        f"{plural(data.queries, 'query', 'queries')} (95 % interval {points(best.interval.low)} to "
-        f"{points(best.interval.high)})."
-    )
-    if data.focus:
-        missed = f"{best.zero} of them get nothing" if best.zero else "None of them gets nothing"
-        return f"{text} {missed}."
-    lost = sum(line.scores.mean == 0 for line in data.hardest)
-    if lost:
-        more = " or more" if lost == len(data.hardest) else ""
-        text += f" {lost}{more} of them are beyond every stored system."
-    return text
-
-
-def tasks_page(library: Library, shelf: Shelf, link: Link) -> str:
-    """Every task with a result or a name, suite by suite."""
+def tasks_page(shelf: Shelf, link: Link) -> str:
+    """Every task with a result or a name, the suites with results first."""
     stored = {name: shelf.of_task(name) for name in shelf.tasks}
-    registered = {entry.name for suite in suites() for entry in suite.entries}
+    own = [name for name in stored if entry_of(name) is None]
+    has = {suite.name: any(entry.name in stored for entry in suite.entries) for suite in suites()}
     return render(
         "tasks.html",
         link,
         page="tasks",
         title="Tasks",
-        suites=suites(),
+        suites=sorted(suites(), key=lambda suite: not has[suite.name]),
         stored=stored,
-        own=[name for name in stored if name not in registered],
-        best=_best(stored),
+        own=own,
+        best={name: next(iter(results.values())) for name, results in stored.items()},
+        names=shelf.names,
         answer=f"{plural(len(stored), 'task has', 'tasks have')} stored results, "
         f"{plural(len(shelf.results), 'result')} in all.",
     )
 
 
-def _best(stored: Mapping[str, Mapping[str, Result]]) -> dict[str, tuple[str, float]]:
-    return {
-        name: max(
-            ((each.system, each.metrics.get("ndcg@10", 0.0)) for each in results.values()),
-            key=lambda pair: pair[1],
-        )
-        for name, results in stored.items()
-    }
+def _answer(
+    name: str,
+    names: Mapping[str, str],
+    systems: Sequence[Scored],
+    queries: Sequence[QueryScores],
+    count: int,
+    focus: str | None,
+) -> str:
+    """What the task is like, in a sentence with a number."""
+    if not systems:
+        rest = f". {plural(count, 'query waits', 'queries wait')} for a system."
+        return f"No result of {name} is stored yet" + (rest if count else ", nor is its data here.")
+    best = next((each for each in systems if each.system == focus), systems[0])
+    verb = "scores" if focus and best is not systems[0] else "scores highest here,"
+    text = (
+        f"{names[best.system]} {verb} {points(best.mean)} over "
+        f"{plural(count, 'query', 'queries')} (95 % interval {points(best.interval.low)} to "
+        f"{points(best.interval.high)})."
+    )
+    if focus:
+        return f"{text} {_count_of(best.zero)} nothing."
+    lost = sum(max(each.scores) == 0 for each in queries)
+    systems_ = "it" if len(systems) == 1 else "every stored system"
+    beyond = f"{lost} of them {'is' if lost == 1 else 'are'} beyond {systems_}."
+    return f"{text} {beyond}" if lost else text
 
 
-def _best_first(systems: list[Scored]) -> tuple[Scored, ...]:
-    return tuple(sorted(systems, key=lambda each: (-each.mean, each.system)))
+def _count_of(zero: int) -> str:
+    return "None of them gets" if not zero else f"{zero} of them get{'s' if zero == 1 else ''}"
 
 
 def _scored(result: Result, metric: str) -> Scored:
     values = result.scores[metric]
-    counts, _ = np.histogram(values, bins=_BINS, range=(0.0, 1.0))
+    counts = np.histogram(values, bins=_BINS, range=(0.0, 1.0))[0].tolist()
+    words = [
+        f"{plural(count, 'query', 'queries')} from {5 * place} to {5 * place + 5}"
+        for place, count in enumerate(counts)
+    ]
     return Scored(
-        system=result.system,
-        mean=result.metrics[metric],
-        interval=mean_interval(values),
-        hit=result.metrics.get("hit@10"),
-        recall=result.metrics.get("recall@100"),
-        zero=int((values == 0).sum()),
-        bins=_bars(
-            counts.tolist(),
-            [
-                f"{plural(count, 'query', 'queries')} from {5 * place} to {5 * place + 5}"
-                for place, count in enumerate(counts.tolist())
-            ],
-            height=24,
-        ),
-        created=result.record.created[:10],
+        result,
+        result.metrics[metric],
+        mean_interval(values),
+        int((values == 0).sum()),
+        bars(counts, words, step=_BAR, height=24),
     )
 
 
-def _lengths(task: Task) -> tuple[Histogram, ...]:
-    return tuple(
-        _histogram(title, texts, noun)
-        for title, texts, noun in (
-            ("Words per query", task.queries.texts, ("query", "queries")),
-            ("Words per document", task.corpus.texts, ("document", "documents")),
-        )
-    )
+def _lengths(task: Task) -> list[Histogram]:
+    return [
+        _histogram("Words per query", task.queries.texts, ("query", "queries")),
+        _histogram("Words per document", task.corpus.texts, ("document", "documents")),
+    ]
 
 
 def _histogram(title: str, texts: object, noun: tuple[str, str]) -> Histogram:
@@ -262,36 +191,27 @@ def _histogram(title: str, texts: object, noun: tuple[str, str]) -> Histogram:
     low = int(lengths.min())
     top = max(low + _BINS, int(np.quantile(lengths, 0.99)))
     counts, edges = np.histogram(np.minimum(lengths, top), bins=_BINS, range=(low, top))
-    bars = _bars(
-        counts.tolist(),
-        [
-            f"{plural(count, *noun)} of {low:.0f} to {high:.0f} words"
-            for count, low, high in zip(counts.tolist(), edges[:-1], edges[1:], strict=True)
-        ],
-        height=_HEIGHT,
-    )
-    longest = int(lengths.max())
-    high = f"{top:,}" if longest <= top else f"{top:,} and more"
-    return Histogram(title, bars, f"{low:,}", high, f"{np.median(lengths):,.0f}")
+    said = [
+        f"{plural(count, *noun)} of {start:.0f} to {end:.0f} words"
+        for count, start, end in zip(counts.tolist(), edges[:-1], edges[1:], strict=True)
+    ]
+    drawn = bars(counts.tolist(), said, step=_BAR, height=_HEIGHT)
+    high = f"{top:,}" if int(lengths.max()) <= top else f"{top:,} and more"
+    return Histogram(title, drawn, f"{low:,}", high, f"{np.median(lengths):,.0f}")
 
 
-def _bars(counts: Sequence[int], texts: Sequence[str], *, height: int) -> tuple[Bar, ...]:
-    most = max(max(counts), 1)
-    bars = []
-    for place, (count, text) in enumerate(zip(counts, texts, strict=True)):
-        tall = max(1.0, round(height * count / most, 1)) if count else 0.0
-        bars.append(Bar(_BAR * place, round(height - tall, 1), tall, text))
-    return tuple(bars)
-
-
-def _lines(queries: Sequence[QueryScores], texts: Mapping[str, str]) -> tuple[QueryLine, ...]:
-    return tuple(
-        QueryLine(each.query_id, snippet(texts.get(each.query_id) or "", _EXCERPT), each)
+def _lines(
+    queries: Sequence[QueryScores], all_systems: Sequence[QueryScores], texts: Mapping[str, str]
+) -> list[QueryLine]:
+    """The first queries of an order; best and worst are of all stored systems."""
+    scores = {each.query_id: each.scores for each in all_systems}
+    return [
+        QueryLine(
+            each.query_id,
+            snippet(texts.get(each.query_id) or "", _EXCERPT),
+            each.mean,
+            max(scores.get(each.query_id, each.scores)),
+            min(scores.get(each.query_id, each.scores)),
+        )
         for each in queries[:_LISTED]
-    )
-
-
-def _is_of(damaged: Damaged, task: str) -> bool:
-    from r2med.home import slug
-
-    return damaged.folder.parent.name == slug(task)
+    ]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from r2med.explore.library import Library, Shelf, entry_of
+from r2med.explore.library import Library, Shelf, task_words
 from r2med.explore.render import Link, plural, render
-from r2med.results.diagnosis.lexicon import Piece
 from r2med.tasks.registry import all_entries
-from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
     from r2med.engine.trial import Tried
@@ -31,19 +28,16 @@ class Choice:
     text: str = ""
 
 
-def choices(library: Library, shelf: Shelf) -> Choice:
+def choices(shelf: Shelf) -> Choice:
     """Stored systems that are made of registered stages, and the tasks whose data is here."""
     from r2med.engine.trial import is_plain
 
     stored = dict.fromkeys(result.system for result in shelf.results)
-    systems = [*(name for name in stored if is_plain(name)), *_ALWAYS]
-    names = [
-        *(name for name in shelf.tasks if library.has_data(name)),
-        *(entry.name for entry in all_entries() if library.has_data(entry.name)),
-    ]
+    systems = [*filter(is_plain, stored), *_ALWAYS]
+    names = dict.fromkeys([*shelf.tasks, *(entry.name for entry in all_entries())])
     return Choice(
         systems=tuple(dict.fromkeys(systems)),
-        tasks=tuple((name, _words(name)) for name in dict.fromkeys(names)),
+        tasks=tuple((name, task_words(name)) for name in names if shelf.library.has_data(name)),
     )
 
 
@@ -52,11 +46,10 @@ def trial_page(
     link: Link,
     *,
     tried: Tried | None = None,
-    task: Task | None = None,
-    marked: Sequence[Sequence[tuple[Piece, ...]]] = (),
+    shown: Library | None = None,
     problem: str = "",
 ) -> str:
-    """The form, and below it what came out."""
+    """The form, and below it what came out, its texts from the library; or what was wrong."""
     return render(
         "try.html",
         link,
@@ -64,38 +57,27 @@ def trial_page(
         title=f"{tried.system} tried on {tried.task}" if tried else "Try it",
         choice=choice,
         tried=tried,
-        stages=list(zip(tried.stages, marked, strict=True)) if tried else [],
-        answer=answer(tried, task) if tried and task else "",
         problem=problem.splitlines(),
         longest=LONGEST,
+        **(_outcome(tried, shown) if tried and shown else {"answer": "", "stages": []}),
     )
 
 
-def answer(tried: Tried, task: Task) -> str:
-    """What came first and how long it took."""
+def _outcome(tried: Tried, library: Library) -> dict[str, object]:
+    """What came first and how long it took; every stage with the words marked that match."""
+    task = library.task(tried.task)
+    scene = library.scene(task)
     seconds = sum(cost.seconds for cost in tried.costs)
     ranked = tried.stages[-1].documents
+    first = f"ranks {ranked[0][0]} first of" if ranked else "found nothing among"
     of = plural(len(task.corpus.document_ids), "document")
-    if not ranked:
-        return f"{tried.system} found nothing among {of}, in {seconds:.2f} s."
-    return f"{tried.system} ranks {ranked[0][0]} first of {of}, in {seconds:.2f} s."
-
-
-def excerpts(tried: Tried, library: Library, task: Task) -> list[list[tuple[Piece, ...]]]:
-    """For every stage the heads of its documents, with the words marked that the query has."""
-    scene = library.scene(task)
-    found = []
+    stages = []
     for stage in tried.stages:
-        texts = [scene.lexicon.text(name) or "" for name, _ in stage.documents]
-        found.append(scene.matched_with(tried.text, [_head(text) for text in texts]))
-    return found
+        texts = [_head(scene.lexicon.text(name) or "") for name, _ in stage.documents]
+        stages.append((stage, scene.matched_with(tried.text, texts)))
+    return {"answer": f"{tried.system} {first} {of}, in {seconds:.2f} s.", "stages": stages}
 
 
 def _head(text: str) -> str:
     """The first words of a text."""
     return text if len(text) <= _EXCERPT else text[:_EXCERPT].rpartition(" ")[0] + " …"
-
-
-def _words(name: str) -> str:
-    entry = entry_of(name)
-    return f"{entry.source} ({entry.suite})" if entry else name

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from r2med.retrieve.bm25.analyzers import find_analyzer
 from r2med.tasks.task import Corpus
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Numbers = NDArray[np.int64]
 Weights = NDArray[np.float64]
@@ -185,6 +188,8 @@ def _stems(words: Iterable[str]) -> dict[str, list[str]]:
 
 def _counts(terms: Sequence[int] | NDArray[np.int32], offsets: Numbers, width: int) -> csr_array:
     """Counts of terms by document, each pair once."""
+    from scipy.sparse import csr_array
+
     ones = np.ones(len(terms), dtype=np.int32)
     starts = offsets.astype(np.int32) if len(terms) < 2**31 else offsets
     matrix = csr_array((ones, np.asarray(terms), starts), shape=(len(offsets) - 1, width))
