@@ -110,17 +110,14 @@ def _following(
 def _parts(tokens: TokenGroups, group: Group) -> list[_Part]:
     """A group's postings, of so few documents at a time that their numbers fit in few bits."""
     terms, lengths = tokens.terms(group)
-    row_bits = min(max(32 - len(tokens.words).bit_length(), _LEAST_BITS), _PART_BITS)
-    starts = range(0, len(lengths), 1 << row_bits)
-    ends = np.concatenate([[0], np.cumsum(lengths)])
-    wide = np.uint32 if len(tokens.words).bit_length() + row_bits <= 32 else np.uint64
+    term_bits = len(tokens.words).bit_length()
+    row_bits = min(max(32 - term_bits, _LEAST_BITS), _PART_BITS)
+    pair = np.uint32 if term_bits + row_bits <= 32 else np.uint64
+    cuts = np.arange(1 << row_bits, len(lengths), 1 << row_bits)
+    ends = np.cumsum(lengths)[cuts - 1]
     return [
-        _Part.of(
-            terms[ends[start] : ends[min(start + (1 << row_bits), len(lengths))]].astype(wide),
-            lengths[start : start + (1 << row_bits)],
-            row_bits,
-        )
-        for start in starts
+        _Part.of(part.astype(pair), part_lengths, row_bits)
+        for part, part_lengths in zip(np.split(terms, ends), np.split(lengths, cuts), strict=True)
     ]
 
 
