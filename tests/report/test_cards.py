@@ -75,6 +75,14 @@ def test_no_text_breaks_a_line_or_a_table_in_markdown(text: str) -> None:
     assert not re.match(r"#+ ", told)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("## 1", r"\## 1"), ("1. a", r"1\. a"), ("---", r"\---"), ("-1 a", "-1 a"), ("1.5", "1.5")],
+)
+def test_the_beginning_of_a_text_is_no_heading_list_or_rule(text: str, expected: str) -> None:
+    assert escaped(text) == expected
+
+
 def test_a_page_is_one_file_without_scripts_or_anything_loaded() -> None:
     page = html(page_of("text"))
 

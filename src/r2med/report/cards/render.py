@@ -13,7 +13,7 @@ from html import escape
 from importlib.resources import files
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$])")
-_LEADING = re.compile(r"^(\s*)([#+\-=]|\d+[.)])(?=\s|$)")
+_LEADING = re.compile(r"^(\s*\d*)([#+\-=]+|[.)])(?=\s|$)")
 
 
 @dataclass(frozen=True)
