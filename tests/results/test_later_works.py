@@ -224,4 +224,4 @@ def test_data_of_the_users_own_is_a_suite_like_any_other(tmp_path: Path) -> None
         ["wards"],
     )
     assert list(named.rows[0].values) == ["clinics"]
-    assert "Own data leaderboard" in str(whole) and "wards" in str(whole)
+    assert "Your data leaderboard" in str(whole) and "wards" in str(whole)

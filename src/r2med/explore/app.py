@@ -29,7 +29,6 @@ from r2med.explore.guard import LOOPBACK, Guard, Parameters
 from r2med.explore.library import Kept, Library, Shelf, frugal
 from r2med.explore.render import STATIC, server_link, static_file
 from r2med.retrieve.conditions import Conditions
-from r2med.tasks.registry import suites
 
 if TYPE_CHECKING:
     from r2med.results.movement import Order
@@ -215,7 +214,7 @@ def system(request: Request, shelf: Shelf) -> Response:
     from r2med.explore.pages.system import system_page
 
     values = Parameters(request.query_params)
-    suite = values.word("suite", _suites()) or shelf.suite
+    suite = values.word("suite", _suites(shelf)) or shelf.suite
     name = values.text("system")
     if name is None:
         raise UsageError("no system is named.")
@@ -269,7 +268,7 @@ def compare(request: Request, shelf: Shelf) -> Response:
     """Systems on a task or a suite; `scope` names either."""
     from r2med.explore.pages.compare import compare_data, compare_page
 
-    values, names = Parameters(request.query_params), _suites()
+    values, names = Parameters(request.query_params), _suites(shelf)
     scope = values.word("scope", [*names, *shelf.tasks])
     task = values.word("task", shelf.tasks) or (scope if scope not in names else None)
     suite = values.word("suite", names) or (scope if scope in names else None)
@@ -303,7 +302,7 @@ def plot(request: Request, shelf: Shelf) -> Response:
     from r2med.systems.registry import KINDS
 
     values = Parameters(request.query_params)
-    suite = values.word("suite", _suites())
+    suite = values.word("suite", _suites(shelf))
     if suite is None:
         raise UsageError("the address of a figure names a suite.")
     theme = values.word("theme", ("light", "dark"), "light") or "light"
@@ -358,8 +357,8 @@ def _status(problem: R2MedError) -> int:
     return 404 if isinstance(problem, MissingError | DamagedError) else 422
 
 
-def _suites() -> list[str]:
-    return [each.name for each in suites()]
+def _suites(shelf: Shelf) -> list[str]:
+    return [each.name for each in shelf.suites]
 
 
 def _task_address(shelf: Shelf, request: Request) -> tuple[str, str, str]:

@@ -28,6 +28,7 @@ from r2med.explore.pages.task import task_page, tasks_page
 from r2med.explore.render import STATIC, Link, Part, static_file
 from r2med.home import slug
 from r2med.results.movement import query_scores
+from r2med.results.store import LOCAL
 from r2med.retrieve.conditions import Tell, log
 
 METRIC = "ndcg@10"
@@ -66,7 +67,7 @@ def write_bundle(
         tell(f"Results of an older version are left out: {shelf.older}; see r2med results.")
     with atomic_folder(target) as draft:
         shown = replace(shelf, damaged=(), older=0, texts=texts, public=True)
-        site = _Site(draft, shown)
+        site = _Site(draft, shown, tell)
         site.write()
         size = sum(file.stat().st_size for file in draft.rglob("*") if file.is_file())
     return site.written, size
@@ -92,12 +93,15 @@ class _Site:
 
     folder: Path
     shelf: Shelf
+    tell: Tell
     written: int = 0
     known: set[Key] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        stored = dict.fromkeys(each.suite for each in self.shelf.results if each.suite)
-        self.suites = list(stored) or ["full"]
+        stored = {self.shelf.suite_of(name) for name in self.shelf.tasks}
+        others = [each.name for each in self.shelf.suites if each.name in stored]
+        others += ["full"] if stored == {LOCAL} else []
+        self.suites = list(dict.fromkeys([self.shelf.suite, *others]))
         self.results = {name: self.shelf.of_task(name) for name in self.shelf.tasks}
         self.shown = {
             name: list(own)[: len(own) if len(own) <= MOST_SYSTEMS else _QUERY_SYSTEMS]
@@ -124,6 +128,8 @@ class _Site:
                 key = ("task", name, system) if system else ("task", name)
                 link = self._link(key)
                 self._page(key, task_page(self.shelf, link, name, metric=METRIC, system=system))
+            if missing := replace(self.shelf, texts=True, public=False).data_of(name, own)[1]:
+                self.tell(f"{name}: its texts and judgements are left out. {missing}")
             for query_id in self._queries(name):
                 self._query(name, query_id)
         for scope, systems in self.compared.items():
@@ -165,14 +171,15 @@ class _Site:
 
     def _comparisons(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The best systems of every suite, and of every task of the user's own data."""
-        of_suite = {name: entry.suite for name in self.results if (entry := entry_of(name))}
         for suite in self.suites:
             board = self.shelf.board(suite, metric=METRIC)
             measured = [row.system for row in board.rows if row.origin == "measured"]
-            tasks = [self.results[name] for name, own in of_suite.items() if own == suite]
+            tasks = [
+                own for name, own in self.results.items() if self.shelf.suite_of(name) == suite
+            ]
             yield suite, _comparable(measured, tasks)
         for name, results in self.results.items():
-            if name not in of_suite:
+            if entry_of(name) is None:
                 yield name, tuple(results)[:_COMPARED]
 
     def _link(self, page: Key) -> Link:

@@ -20,14 +20,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import pyarrow as pa
 
 from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError, nearest
-from r2med.results.lookup import newest_by_system
+from r2med.results.lookup import newest_by_system, own_tasks
 from r2med.results.overlap import AUDITS, StoredAudit, stored_audits
 from r2med.results.record import RECORD_FILE, RUN_FILE, SCORES_FILE, Result
-from r2med.results.store import Store, read_result
+from r2med.results.store import LOCAL, Store, read_result
 from r2med.runs import Run
 from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.load import load_task, task_names
-from r2med.tasks.registry import TaskEntry, all_entries, find_task, resolve
+from r2med.tasks.reading.source import split_selection
+from r2med.tasks.registry import Suite, TaskEntry, all_entries, find_task, resolve, suites
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -118,10 +119,31 @@ class Shelf:
         """What every system is called."""
         return Names((result.system, result.name) for result in reversed(self.results))
 
+    @cached_property
+    def own(self) -> Mapping[str, Path]:
+        """The user's own tasks among the results, each with the folder of its data."""
+        return own_tasks(self.results)
+
+    @cached_property
+    def suites(self) -> tuple[Suite, ...]:
+        """What has a leaderboard: the user's own data where it has results, then the suites."""
+        if not self.own:
+            return tuple(suites())
+        from r2med.results.leaderboard import own_suite
+
+        return (own_suite(self.own), *suites())
+
+    def suite_of(self, name: str) -> str | None:
+        """The suite of a task; None for a sample."""
+        entry = entry_of(name)
+        return entry.suite if entry else LOCAL if name in self.own else None
+
     @property
     def suite(self) -> str:
-        """The suite of the newest result; R2MED where there is none."""
-        return next((result.suite for result in self.results if result.suite), "full")
+        """The suite of the newest result, else the user's own data; R2MED without a result."""
+        known = {each.name for each in suites()}
+        stored = (result.suite for result in self.results if result.suite in known)
+        return next(stored, None) or (LOCAL if self.own else "full")
 
     def of_task(self, name: str, metric: str | None = None) -> dict[str, Result]:
         """The newest result of every system on a task, the best first by nDCG@10.
@@ -175,7 +197,7 @@ class Library:
     def __init__(
         self, folder: str | Path, *, root: str | Path | None = None, tasks: str | None = None
     ) -> None:
-        """`tasks` names folders of the user's own data, so that their texts can be shown."""
+        """`tasks` names folders of the user's own data that are not where results say."""
         self.folder = Path(folder)
         self.root = root
         self.boards: Kept[Leaderboard] = Kept(_BOARDS)
@@ -204,23 +226,29 @@ class Library:
             return self._shelf
 
     def knows(self, name: str) -> bool:
-        """Whether a name is a registered task, or a folder that was named at the start."""
-        return name in self._own or entry_of(name) is not None
+        """Whether a name is a registered task, or one whose folder is named or recorded."""
+        return self._folder(name) is not None or entry_of(name) is not None
 
     def task(self, name: str) -> Task:
-        """The data of a registered task, or of a folder that was named at the start."""
-        if not self.knows(name):
+        """The data of a registered task, or of a folder that is named or that results record."""
+        folder = self._folder(name)
+        if not self.has_data(name) and entry_of(name) is None:
+            where = f"was in {folder}, which is gone" if folder else "is in no known place"
             raise MissingError(
-                f"The explorer does not know where the data of {name} is.\n"
-                "Name its folder at the start: r2med explore --task FOLDER"
+                f"The data of {name} {where}.\n"
+                "Name a folder of that name at the start: r2med explore --task FOLDER"
             )
-        own = self._own.get(name, name)
-        return self._tasks.get(name, lambda: _released(load_task(own, name=name, root=self.root)))
+        hashes = (each.data for each in self._shelf.results if each.task == name)
+        return self._tasks.get(
+            (name, folder, next(hashes, None)),
+            lambda: _released(load_task(folder or name, name=name, root=self.root)),
+        )
 
     def has_data(self, name: str) -> bool:
         """Whether a task's texts are here; its files are looked for, not read."""
-        if name in self._own or not self.knows(name):
-            return name in self._own
+        if entry_of(name) is None:
+            folder = self._folder(name)
+            return folder is not None and split_selection(str(folder))[0].is_dir()
         if self.root is not None:
             return (Path(self.root) / name).is_dir()
         return data_folder(find_task(name)).is_dir()
@@ -235,6 +263,10 @@ class Library:
         """The lists of a result in the order in which they were measured."""
         key = (result.folder, result.record.created)
         return self._runs.get(key, lambda: replace(result).ranked)
+
+    def _folder(self, name: str) -> Path | None:
+        """Where the user's own data is: as named at the start, else as results record it."""
+        return self._own.get(name) or self._shelf.own.get(name)
 
     def _filled(self, read: list[Result | Damaged], state: int) -> Shelf:
         results = [each for each in read if isinstance(each, Result)]

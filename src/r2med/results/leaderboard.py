@@ -267,7 +267,7 @@ def _tasks(
 ) -> tuple[Suite, tuple[TaskEntry, ...]]:
     """The suite, and those of its tasks that are asked for; folders are a suite of their own."""
     if task is None:
-        whole = _own_suite(own_tasks(results)) if suite == LOCAL else find_suite(suite or "full")
+        whole = own_suite(own_tasks(results)) if suite == LOCAL else find_suite(suite or "full")
         tasks = whole.entries
     else:
         own = own_tasks(results)
@@ -282,7 +282,7 @@ def _tasks(
                 "a leaderboard ranks one suite at a time."
             )
         if LOCAL in suites:
-            whole = _own_suite(task_names(named, own))
+            whole = own_suite(task_names(named, own))
             tasks = whole.entries
         else:
             whole = find_suite(next(iter(suites)))
@@ -295,11 +295,11 @@ def _tasks(
     return whole, tuple(entry for entry in tasks if _key(entry.family) == _key(family))
 
 
-def _own_suite(names: Iterable[str]) -> Suite:
+def own_suite(names: Iterable[str]) -> Suite:
     """Folders of the user's own as one suite."""
     own = "own data"
     entries = (TaskEntry(name, LOCAL, name, (), own, own, "", "", "") for name in names)
-    return Suite(LOCAL, "Own data", tuple(entries))
+    return Suite(LOCAL, "Your data", tuple(entries))
 
 
 def _key(family: str) -> str:

@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from r2med.errors import MissingError
-from r2med.explore.library import Shelf, check_systems, entry_of, task_words
+from r2med.explore.library import Shelf, check_systems, task_words
 from r2med.explore.render import Axis, Bar, Link, plural, points, render, signed
 from r2med.measure.significance import SIGNIFICANT, Difference, Pair
 from r2med.report.table import p_value, snippet, task_label
 from r2med.results.compare import Comparison, compare
 from r2med.results.movement import QueryScores, query_scores
 from r2med.results.record import Result
-from r2med.tasks.registry import suites
 
 MOST_SYSTEMS = 8
 #: Pixels of a plot of differences: of one task among others, and of one alone.
@@ -78,6 +77,8 @@ class CompareData:
     """What can be compared on: suites and tasks, each with its words."""
     names: Mapping[str, str]
     """What every system is called."""
+    title: str = ""
+    """What the suite is called."""
     comparison: Comparison | None = None
     panels: tuple[Panel, ...] = ()
     lines: tuple[Line, ...] = ()
@@ -92,7 +93,7 @@ def compare_data(
     shelf: Shelf, *, suite: str | None, task: str | None, systems: Sequence[str], metric: str
 ) -> CompareData:
     """Compare systems on a task, or on the tasks of a suite that all of them ran on."""
-    scope = [task] if task else [name for name in shelf.tasks if _suite(name) == suite]
+    scope = [task] if task else [name for name in shelf.tasks if shelf.suite_of(name) == suite]
     by_task = {name: shelf.of_task(name) for name in scope}
     counts = Counter(system for results in by_task.values() for system in results)
     data = CompareData(
@@ -103,6 +104,7 @@ def compare_data(
         offered=tuple(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))),
         scopes=_scopes(shelf),
         names=shelf.names,
+        title=next((each.title for each in shelf.suites if each.name == suite), ""),
     )
     check_systems(data.systems, counts, MOST_SYSTEMS)
     if len(systems) < 2:
@@ -122,7 +124,7 @@ def compare_data(
 
 def compare_page(data: CompareData, link: Link) -> str:
     """The page of a comparison."""
-    where = task_label(data.task) if data.task else _suite_title(data.suite)
+    where = task_label(data.task) if data.task else data.title
     names = " and ".join(data.systems[:2]) if data.comparison else "Compare"
     intervals = [line.found.interval for line in data.lines]
     reach = max([_LEAST, *(max(-each.low, each.high) for each in intervals)])
@@ -277,16 +279,7 @@ def _by_contrast(each: Contrast) -> tuple[bool, float, int]:
 
 
 def _scopes(shelf: Shelf) -> tuple[tuple[str, str], ...]:
-    stored = {_suite(name) for name in shelf.tasks}
-    found = [(each.name, f"{each.title}, all tasks") for each in suites()]
+    stored = {shelf.suite_of(name) for name in shelf.tasks}
+    found = [(each.name, f"{each.title}, all tasks") for each in shelf.suites]
     scopes = [scope for scope in found if scope[0] in stored]
     return (*scopes, *((name, task_words(name)) for name in shelf.tasks))
-
-
-def _suite(name: str) -> str | None:
-    entry = entry_of(name)
-    return entry.suite if entry else None
-
-
-def _suite_title(name: str | None) -> str:
-    return next((each.title for each in suites() if each.name == name), "your data")

@@ -15,7 +15,6 @@ from r2med.results.leaderboard import GAIN_TITLES, Leaderboard
 from r2med.results.published import works
 from r2med.results.standings import Standing
 from r2med.systems.registry import KIND_TITLES, KINDS
-from r2med.tasks.registry import find_suite, suites
 
 #: Whose figures a row has: the benchmark's own, those of later works, or stored here.
 ORIGINS = ("published", "later", "measured")
@@ -52,8 +51,9 @@ class View:
     @classmethod
     def of(cls, values: Parameters, shelf: Shelf) -> View:
         """What an address asks for; without a suite, that of the results at hand."""
-        suite = values.word("suite", [each.name for each in suites()]) or shelf.suite
-        entries = find_suite(suite).entries
+        entries_of = {each.name: each.entries for each in shelf.suites}
+        suite = values.word("suite", list(entries_of)) or shelf.suite
+        entries = entries_of[suite]
         sorts = ("mean", "system", "gain", *(entry.name for entry in entries))
         return cls(
             suite=suite,
@@ -117,7 +117,7 @@ def leaderboard_page(shelf: Shelf, view: View, link: Link) -> str:
         **table_of(board, view),
         gain_titles=GAIN_TITLES,
         works={source.work: source.name for row in board.rows for source in row.sources},
-        suites=suites(),
+        suites=shelf.suites,
         families=list(dict.fromkeys(task.family for task in board.suite.entries)),
         kinds=KIND_TITLES,
         metrics=sorted({*HEADLINE, view.metric}),
@@ -197,7 +197,7 @@ def headline(board: Leaderboard) -> str:
 
 
 def _the(title: str) -> str:
-    return f"the {title}," if title.startswith("Demo") else title
+    return {"Demo suite": "the Demo suite,", "Your data": "your data"}.get(title, title)
 
 
 def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
