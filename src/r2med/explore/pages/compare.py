@@ -161,18 +161,22 @@ def answer(data: CompareData) -> str:
         return f"{systems[0]} and {systems[1]} have the same mean, {points(found.mean_a)}."
     a_wins = found.difference > 0
     better, worse = systems if a_wins else systems[::-1]
-    text = f"{better} beats {worse} by {points(abs(found.difference))} points"
-    if len(pair.tasks) > 1:
-        ahead = sum((each.difference.difference > _TIE) == a_wins for each in pair.tasks)
-        text += f" and on {ahead} of {len(pair.tasks)} tasks"
-    else:
-        won, lost = (found.won, found.lost) if a_wins else (found.lost, found.won)
-        text += f": it wins {won} queries, loses {lost} and ties {found.tied}"
     p = found.p_randomisation
     relation = "< .001" if p < 0.001 else f"= {p_value(p)}"
+    ahead_by = f"{points(abs(found.difference))} points"
     if p < SIGNIFICANT:
-        return f"{text}; the difference on the mean is real (p {relation})."
-    return f"{text}; the difference on the mean could be chance (p {relation})."
+        text = f"{better} beats {worse} by {ahead_by} (p {relation})"
+    else:
+        text = f"{better} and {worse} cannot be told apart (p {relation})"
+        text += f": {better} has {ahead_by} more"
+    if len(pair.tasks) > 1:
+        ahead = sum((each.difference.difference > _TIE) == a_wins for each in pair.tasks)
+        text += f"; it is ahead on {ahead} of {len(pair.tasks)} tasks"
+    else:
+        won, lost = (found.won, found.lost) if a_wins else (found.lost, found.won)
+        queries = plural(won, "query", "queries")
+        text += f"; it wins {queries}, loses {lost} and ties {found.tied}"
+    return f"{text}."
 
 
 def _compared(
