@@ -24,7 +24,7 @@ from r2med.results.diagnosis.findings import (
 )
 from r2med.results.diagnosis.lexicon import Piece
 from r2med.results.lookup import Ranking
-from r2med.results.movement import ORDERS, Order, in_order, query_scores
+from r2med.results.movement import ORDERS, Order, QueryScores, in_order, query_scores
 from r2med.results.record import Result
 from r2med.systems.registry import members_of
 from r2med.systems.spec import parse
@@ -126,14 +126,15 @@ class QueryData:
     def __post_init__(self) -> None:
         self.data, self.missing = self.shelf.data_of(self.task, self.chosen)
         self.texts = self.data if not self.missing else None
-        queries = in_order(query_scores(list(self.chosen.values()), self.metric), self.order)
-        ids = [each.query_id for each in queries]
+        own = query_scores(list(self.chosen.values()), self.metric)
+        scores = {each.query_id: each.scores for each in own}
+        ids = [each.query_id for each in in_order(self._ordering(own), self.order)]
         if self.query_id not in ids:
             raise MissingError(
                 f"{self.task} has no judged query {self.query_id!r}. {nearest(self.query_id, ids)}"
             )
         place = ids.index(self.query_id)
-        self.place, self.total, self.scores = place + 1, len(ids), queries[place].scores
+        self.place, self.total, self.scores = place + 1, len(ids), scores[self.query_id]
         self.previous = ids[place - 1] if place else None
         self.next = ids[place + 1] if place + 1 < len(ids) else None
         self.lists = {
@@ -146,6 +147,14 @@ class QueryData:
         }
         self.scene = self.shelf.library.scene(self.data) if self.data else None
         self.judged = self.scene.judged.get(self.query_id, {}) if self.scene else {}
+
+    def _ordering(self, own: list[QueryScores]) -> list[QueryScores]:
+        """The scores that queries are ordered by, as on the page of the task.
+
+        What is hard or divides is so for all stored systems; one system alone has its own order.
+        """
+        shared = self.order == "division" or (self.order == "difficulty" and len(self.chosen) > 1)
+        return query_scores(list(self.stored.values()), self.metric) if shared else own
 
     @property
     def suite(self) -> str | None:
