@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from html import unescape
 from pathlib import Path
@@ -11,6 +12,7 @@ from starlette.testclient import TestClient
 
 from r2med.explore.app import create_app
 from r2med.explore.library import Library
+from r2med.explore.report import report_page
 from tests.cli.running import run
 from tests.explore.conftest import write_lines
 
@@ -23,7 +25,7 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "clinic"
     corpus: list[dict[str, object]] = [
-        {"id": f"{word}{n}", "text": f"{word} {word} " * n + "of the ward today " * (4 - n)}
+        {"id": f"{word}{n}", "text": f"{word} " * n + "rest in bed " * (3 * n * n)}
         for word in WORDS
         for n in (1, 2, 3)
     ]
@@ -33,11 +35,11 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ]
     write_lines(folder / "query.jsonl", queries)
     judged: list[dict[str, object]] = [
-        {"q_id": word, "p_id": f"{word}{1 + place % 3}", "score": 1}
+        {"q_id": word, "p_id": f"{word}{3 if place < 4 else 1}", "score": 1}
         for place, word in enumerate(WORDS)
     ]
     write_lines(folder / "qrels.jsonl", judged)
-    for system in ("bm25", "bm25-lucene", "bm25[b=0.1]"):
+    for system in ("bm25", "bm25-lucene", "bm25[b=1]"):
         assert run("eval", system, "--task", str(folder)).code == 0
     return folder
 
@@ -106,6 +108,26 @@ def test_data_that_is_gone_is_named_with_its_place_and_what_to_do(clinic: Path) 
     assert "clinic: its texts and judgements are left out. The data of clinic was in" in lacking.err
     assert str(clinic) not in Path("site/tasks.html").read_text(encoding="utf-8")
     assert "which is gone" not in moved
+
+
+def test_a_report_of_own_data_names_the_best_and_whether_it_can_be_told_apart(clinic: Path) -> None:
+    page = re.sub("</?wbr>", "", unescape(report_page()))
+    [answer] = re.findall(r'<p class="answer">(.*?)</p>', page)
+    [table] = re.findall(r'<table class="board">.*?</table>', page, re.S)
+    means = [float(mean) for mean in re.findall(r'number strong">([\d.]+)<', table)]
+
+    assert re.match(r"\S+ leads your data with [\d.]+ \(95 % interval .*\) over 6 queries", answer)
+    assert "The tests cannot tell it apart from" in answer
+    assert len(means) == 3 and means == sorted(means, reverse=True)
+    assert 'class="span"' in table and "Rows joined by a bracket" in table
+
+
+def test_a_difference_that_may_be_chance_is_no_victory(client: TestClient) -> None:
+    page = client.get("/compare?task=clinic&system=bm25&system=bm25[b=1]").text
+    [answer] = re.findall(r'<p class="answer">(.*?)</p>', page)
+
+    assert re.search(r"cannot be told apart \(p = [.\d]+\): bm25\S* has [\d.]+ points more", answer)
+    assert "beats" not in answer
 
 
 def _client(folder: str | Path = "r2med-results", tasks: str | None = None) -> TestClient:

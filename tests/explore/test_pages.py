@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -15,10 +17,12 @@ from r2med.explore.pages.compare import answer as verdict
 from r2med.explore.pages.compare import compare_data
 from r2med.explore.pages.leaderboard import View, leaderboard_page
 from r2med.explore.pages.query import query_data
-from r2med.explore.render import server_link
+from r2med.explore.pages.task import task_page
+from r2med.explore.render import Axis, server_link
 from r2med.results.diagnosis.lexicon import matched
 from r2med.results.movement import QueryScores, in_order
 from r2med.results.overlap import declared_training, write_audit
+from tests.explore.conftest import PROGRAM
 
 TASK = "demo/medqa-diag"
 
@@ -68,7 +72,8 @@ def test_a_verdict_names_the_winner_and_whether_it_is_real(library: Library) -> 
     means = {name: result.metrics["ndcg@10"] for name, result in shelf.of_task(TASK).items()}
     better = max(means, key=lambda name: means[name])
     points = f"{100 * abs(means['bm25'] - means['bm25-lucene']):.1f}"
-    assert verdict(data).startswith(f"{better} beats ") and f"by {points} points" in verdict(data)
+    assert verdict(data).startswith(f"{better} beats ")
+    assert f"by {points} points (p < .001)" in verdict(data)
     assert [bar.side for bar in data.panels[0].bars] == sorted(
         (bar.side for bar in data.panels[0].bars), key=["lost", "even", "won"].index
     )
@@ -170,3 +175,33 @@ def test_kept_values_are_made_once_and_the_oldest_goes() -> None:
         kept.get(key, partial(make, key))
 
     assert made == ["a", "b", "c", "b"]
+
+
+def test_the_next_query_is_the_next_of_the_list_of_hardest_queries(library: Library) -> None:
+    r2med.evaluate("bm25[k1=0.1,b=0]", TASK)
+    shelf = library.shelf()
+    page = task_page(shelf, server_link, TASK, metric="ndcg@10")
+    listed = re.findall(r'/query/(\d+)"', page)[:8]
+
+    places = [query_data(shelf, TASK, name) for name in listed]
+
+    assert [each.place for each in places] == list(range(1, len(listed) + 1))
+    assert [each.next for each in places[:-1]] == listed[1:]
+
+
+def test_numbers_of_an_axis_stand_inside_it() -> None:
+    axis = Axis(0.0, 1.0, 220)
+
+    assert all(12 <= x <= 220 - 12 for x, _ in axis.ticks)
+
+
+def test_an_explorer_that_is_ended_speaks_of_itself(tmp_path: Path) -> None:
+    words = [*PROGRAM, "explore", "--results", str(tmp_path), "--no-open", "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.terminate()
+        _, said = process.communicate(timeout=30)
+
+    assert process.returncode == 143
+    assert b"terminated: the explorer has ended" in said and b"finished so far" not in said

@@ -82,8 +82,12 @@ def explore(
         conditions=options.conditions(llm_url=llm_url, max_cost=max_cost),
         paid=max_cost is not None,
     )
-    echo(f"r2med explore: {url} (Ctrl-C ends it)")
-    serve(app, listener, browse=url if open_page else None)
+    try:
+        echo(f"r2med explore: {url} (Ctrl-C ends it)")
+        serve(app, listener, browse=url if open_page else None)
+    except KeyboardInterrupt as stop:
+        stop.add_note("the explorer has ended; results are as they were.")
+        raise
 
 
 def report(

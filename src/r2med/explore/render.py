@@ -148,7 +148,7 @@ class Axis:
     low: float
     high: float
     width: int = 180
-    _edge = 10
+    _edge = 14
 
     def at(self, value: float) -> float:
         """Where a value stands."""

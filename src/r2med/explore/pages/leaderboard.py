@@ -9,11 +9,12 @@ from typing import Any
 from r2med.errors import MissingError, nearest
 from r2med.explore.guard import Parameters
 from r2med.explore.library import Shelf
-from r2med.explore.render import Axis, Link, level, points, render
+from r2med.explore.render import Axis, Link, level, plural, points, render
 from r2med.measure.metrics import HEADLINE
 from r2med.results.leaderboard import GAIN_TITLES, Leaderboard
 from r2med.results.published import works
 from r2med.results.standings import Standing
+from r2med.results.store import LOCAL
 from r2med.systems.registry import KIND_TITLES, KINDS
 
 #: Whose figures a row has: the benchmark's own, those of later works, or stored here.
@@ -193,6 +194,8 @@ def headline(board: Leaderboard) -> str:
     of = " and ".join(f"{n} {word}" for word, n in counts.items() if n)
     systems = "system" if len(ranked) == 1 else "systems"
     text = f"{best.name} leads {_the(board.suite.title)} with {points(best.mean)}{sure}"
+    if board.suite.name == LOCAL:
+        text += f" over {plural(best.aggregates.queries or 0, 'query', 'queries')}"
     return f"{text}, of {of} {systems}. {_level_with(best, ranked)}".strip()
 
 
