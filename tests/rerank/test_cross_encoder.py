@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -186,3 +187,19 @@ def test_running_out_of_memory_halves_the_batch(
 
     assert [len(one) for one in scored] == [7, 7, 7]
     assert "out of memory at" in told[0]
+
+
+def test_a_tokeniser_without_limit_is_cut_at_the_positions_that_the_model_learned(
+    tmp_path: Path,
+) -> None:
+    folder = tiny.save_xlmr(tmp_path)
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": int(1e30)}))
+    long = Candidates("q", "fever", ["d"], ["cough " * 200])
+
+    model = reranker("ce", checkpoint=str(folder))
+
+    assert model.scorer.limit == 78  # of 80 positions, RoBERTa's first two hold no token
+    assert np.isfinite(model.scores([long])[0]).all()
+    with pytest.raises(DataError, match="the model failed on texts of up to 90 tokens"):
+        reranker("ce", checkpoint=str(folder), max_length="90").scores([long])

@@ -22,6 +22,7 @@ from typing import Any
 from r2med.atomic import atomic_file, seal, unseal
 from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError
 from r2med.home import shelf, user_path
+from r2med.models.batching import out_of_memory
 from r2med.tasks.fetch.provenance import sha256_of
 
 #: Files that cannot change a vector, or that other runtimes read.
@@ -36,6 +37,8 @@ _OTHER_VOCABULARIES = ("tokenizer.*", "tekken.json", "*tiktoken*")
 _UNUSED = ("pooler.",)
 #: Keys of a checkpoint's JSON files whose values sentence-transformers imports.
 _IMPORTED_KEYS = {"type", "types", "tokenizer_class", "activation_function"}
+#: What models call a table of learned positions.
+_POSITION_TABLES = ("position_embeddings", "wpe")
 _LIBRARY_PREFIXES = ("sentence_transformers.", "torch.nn.")
 #: Names that the library replaces by classes of its own without importing them.
 _LIBRARY_ALIASES = {"pylate.models.Dense.Dense"}
@@ -267,6 +270,16 @@ def _refuse_random(folder: Path, absent: list[str]) -> None:
         )
 
 
+def position_limit(model: Any) -> int | None:
+    """Tokens that a model has learned positions for; None where positions are not a table."""
+    for name, part in model.named_modules():
+        if name.rpartition(".")[2] in _POSITION_TABLES and hasattr(part, "num_embeddings"):
+            # RoBERTa's positions begin after that of padding.
+            unused = 0 if part.padding_idx is None else part.padding_idx + 1
+            return int(part.num_embeddings) - unused
+    return None
+
+
 def chosen_device(device: str | None) -> str:
     """The device asked for, after a trial with one number; None takes cuda, mps or cpu."""
     import torch
@@ -332,6 +345,23 @@ def named_failures(place: Path) -> Iterator[None]:
             raise UsageError(foreign_code(place)) from None
         raise DataError(
             f"{place}: cannot be loaded ({type(problem).__name__}: {_first_line(problem)})."
+        ) from problem
+
+
+@contextmanager
+def named_run(checkpoint: Checkpoint, tokens: int) -> Iterator[None]:
+    """What torch raises while a model reads a batch, as an error that names its checkpoint.
+
+    Errors of memory pass as they are, since a smaller batch may fit.
+    """
+    try:
+        yield
+    except (RuntimeError, IndexError) as problem:
+        if out_of_memory(problem):
+            raise
+        raise DataError(
+            f"{checkpoint.name}: the model failed on texts of up to {tokens} tokens "
+            f"({_first_line(problem)}). If it reads fewer, set [max_length=...]."
         ) from problem
 
 

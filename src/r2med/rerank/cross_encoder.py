@@ -25,7 +25,9 @@ from r2med.models.checkpoint import (
     load_tokenizer,
     locate,
     named_failures,
+    named_run,
     need,
+    position_limit,
 )
 from r2med.models.vectors import Computed
 from r2med.rerank.scores import Pair, PairReranker
@@ -192,7 +194,8 @@ class PairModel:
         if self.settings.max_length:
             return int(self.settings.max_length)
         positions = getattr(self.model.config, "max_position_embeddings", None) or 512
-        return min(int(self.tokenizer.model_max_length), int(positions))
+        learned = position_limit(self.model) or positions
+        return min(int(self.tokenizer.model_max_length), int(positions), int(learned))
 
     def logits(self, features: Mapping[str, NDArray[np.int64]], **options: Any) -> Any:
         """What the model gives for a batch, in float32 on the processor."""
@@ -200,7 +203,8 @@ class PairModel:
 
         device = self.model.device
         tensors = {name: torch.from_numpy(part).to(device) for name, part in features.items()}
-        with torch.inference_mode():
+        tokens = features["input_ids"].shape[1]
+        with named_run(self.checkpoint, tokens), torch.inference_mode():
             return self.model(**tensors, **options).logits.float().cpu().numpy()
 
 

@@ -15,6 +15,7 @@ import pytest
 import r2med
 from r2med.errors import DataError, UsageError
 from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.dense.embed import Form
 from r2med.retrieve.interface import Part, QueryForm, Searcher, search_forms
 from r2med.settings import read
 from r2med.systems.registry import find_entry
@@ -397,3 +398,35 @@ def test_a_protocol_is_recorded_and_counts_in_the_identity_by_what_it_sets(tmp_p
     assert preset.record.system.spec == f"e5[checkpoint={folder},protocol=reasonembed]"
     assert preset.record.system.identity == written.record.system.identity
     assert preset.record.system.identity != own.record.system.identity
+
+
+@pytest.mark.parametrize(
+    ("architecture", "read"), [("bert", 512), ("xlm-roberta", 129), ("mpnet", 510), ("t5", 602)]
+)
+def test_a_tokeniser_without_limit_is_cut_at_the_positions_that_the_model_learned(
+    architecture: str, read: int, tmp_path: Path
+) -> None:
+    folder = unlimited(save_model(tmp_path, architecture))
+    encoder = retriever("dense", checkpoint=folder).encoders["document"]
+
+    inputs = encoder.inputs(["fever " * 601, "cough"], Form())
+    vectors = encoder.encode(inputs, np.arange(2))
+
+    assert inputs.tokens[0] == read
+    assert np.isfinite(vectors).all()
+
+
+def test_a_failing_model_is_named_with_its_tokens_in_one_line(tmp_path: Path) -> None:
+    folder = unlimited(save_model(tmp_path, "bert"))
+    encoder = retriever("dense", checkpoint=folder, max_length=600).encoders["document"]
+    inputs = encoder.inputs(["fever " * 601], Form(max_length=600))
+
+    with pytest.raises(DataError, match=r"^\S+: the model failed on texts of up to 600 tokens .+$"):
+        encoder.encode(inputs, np.arange(1))
+
+
+def unlimited(folder: Path) -> Path:
+    """The checkpoint with a tokeniser that states no limit, as one saved without it."""
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": int(1e30)}))
+    return folder

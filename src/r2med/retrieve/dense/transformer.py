@@ -26,7 +26,9 @@ from r2med.models.checkpoint import (
     load_tokenizer,
     locate,
     named_failures,
+    named_run,
     need,
+    position_limit,
     refuse_foreign_code,
 )
 from r2med.retrieve.conditions import Conditions
@@ -118,14 +120,12 @@ class TransformerEncoder:
         }
 
     def inputs(self, texts: Sequence[str], form: Form) -> Inputs:
-        """Token ids, cut at the form's limit, else the checkpoint's own, else the tokeniser's."""
-        longest = int(self._tokenizer.model_max_length)
-        own = self.recipe.max_length or (longest if longest < _NO_LIMIT else 0)
+        """Token ids, cut at the form's limit, else the checkpoint's own, else what it can read."""
         return tokenise(
             self._tokenizer,
             texts,
             form,
-            limit=form.max_length or own,
+            limit=form.max_length or self.recipe.max_length or self._longest,
             append_eos=self.recipe.append_eos,
         )
 
@@ -159,6 +159,12 @@ class TransformerEncoder:
             facts["dtype"] = str(self._model.dtype).removeprefix("torch.")
         return facts
 
+    @cached_property
+    def _longest(self) -> int:
+        """The tokeniser's limit within the model's learned positions; 0 where neither has one."""
+        limits = (int(self._tokenizer.model_max_length), position_limit(self._model) or _NO_LIMIT)
+        return min(limits) if min(limits) < _NO_LIMIT else 0
+
     def _hidden(self, features: Features) -> torch.Tensor:
         """The last hidden states of one batch, (texts, tokens, width)."""
         import torch
@@ -169,6 +175,7 @@ class TransformerEncoder:
             tensors["attention_mask"] = _both_ways(tensors["attention_mask"], model.dtype)
         mixed = self.autocast and device.type == "cuda"
         with (
+            named_run(self.checkpoint, features["input_ids"].shape[1]),
             torch.inference_mode(),
             torch.autocast("cuda", torch.float16) if mixed else nullcontext(),
         ):
