@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ from r2med.errors import DataError, MissingError, UsageError
 from r2med.results.compare import Aligned, aligned, compare
 from r2med.results.evaluation import Evaluation
 from r2med.results.lookup import find_ranking
-from r2med.results.movement import Shift, movement
+from r2med.results.movement import Shift, movement, what_moved
+from r2med.results.store import Store
 from tests.results.diagnosis.collections import ranking_of, task_of
 from tests.results.storing import ranks, store
 
@@ -230,6 +233,44 @@ def test_two_results_of_one_name_are_told_apart_by_key() -> None:
     assert compare(first, other).systems == (f"bm25 ({first.key})", f"bm25 ({other.key})")
     with pytest.raises(UsageError, match="the same system is given twice"):
         compare(first, first)
+
+
+def retrained(*tasks: str) -> None:
+    """One text whose model changed in place, stored before as v1 and after as v2."""
+    for task in tasks:
+        for day, label, rank in ((1, "v1", 2), (2, "v2", 1)):
+            first = store(ROOT, "dense:./model", task, ranks(rank, rank))
+            system = replace(first.record.system, label=label, identity={"weights": label})
+            record = replace(first.record, system=system, created=f"2026-02-0{day}")
+            Store(ROOT).write(record, first.run, first.scores)
+            shutil.rmtree(first.folder)
+
+
+def test_labels_of_one_text_name_the_results_that_carry_them() -> None:
+    retrained("demo/biology")
+    store(ROOT, "bm25", "demo/biology", ranks(0, 0))
+
+    found = met("v2", "v1")
+    newest = met("dense:./model", "bm25")
+
+    assert found.systems == ("v2", "v1")
+    assert found.tasks["demo/biology"][0].tolist() == pytest.approx([1.0, 1 / np.log2(3)])
+    assert newest.tasks["demo/biology"][0].tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("task", [None, "demo/biology,demo/medqa-diag"])
+def test_versions_behind_one_name_are_noted_once_for_all_tasks(task: str | None) -> None:
+    retrained("demo/biology", "demo/medqa-diag")
+    for name in ("demo/biology", "demo/medqa-diag"):
+        store(ROOT, "bm25", name, ranks(0, 0))
+    made: tuple[Any, ...] = (compare, what_moved)
+    for make in made:
+        notes: list[str] = []
+
+        make("dense:./model", "bm25", task=task, results=ROOT, tell=notes.append)
+
+        [note] = notes
+        assert note.startswith("dense:./model on demo/biology and 1 more: 2 stored systems")
 
 
 def test_of_two_results_of_one_system_on_a_task_the_one_that_is_shown_is_tested() -> None:

@@ -27,9 +27,9 @@ from r2med.results.lookup import (
     file_run,
     find_named,
     is_run_file,
-    newest,
     own_tasks,
     stored_results,
+    tell_versions,
 )
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
@@ -158,7 +158,9 @@ def aligned(
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         raise UsageError(f"compare: the same system is given twice, {twice}.")
     wanted = task_names(resolve(task, own), own) if task else _common_tasks(sides)
-    trials = {name: _same_data(sides, name, tell) for name in wanted}
+    trials = {name: _same_data(sides, name) for name in wanted}
+    for place, side in enumerate(sides):
+        tell_versions((_versions(side, group[place]) for group in trials.values()), tell)
     suites = {trial.suite for group in trials.values() for trial in group}
     if len(suites) > 1:
         kinds = " and ".join(sorted(suite or "your data" for suite in suites))
@@ -239,7 +241,7 @@ def _common_tasks(sides: Sequence[_Side]) -> list[str]:
     return sorted(common, key=lambda task: (order.get(task, len(order)), task))
 
 
-def _same_data(sides: Sequence[_Side], task: str, tell: Tell) -> list[Result | _FileTrial]:
+def _same_data(sides: Sequence[_Side], task: str) -> list[Result | _FileTrial]:
     """Each side's trial on the newest data that all of them ran on."""
     by_data: list[dict[str, Result | _FileTrial]] = []
     for side in sides:
@@ -260,11 +262,13 @@ def _same_data(sides: Sequence[_Side], task: str, tell: Tell) -> list[Result | _
             f"{task}: the results are of different data and cannot be paired.\n{lines}\n"
             "Run all of them on the same files with r2med eval."
         )
-    for side in sides:
-        same = [each for each in side.trials if (each.task, each.data) == (task, shared[0])]
-        if stored := [each for each in same if isinstance(each, Result)]:
-            newest(stored, tell)
     return [own[shared[0]] for own in by_data]
+
+
+def _versions(side: _Side, taken: Result | _FileTrial) -> list[Result]:
+    """The stored results of a side on the data of the one taken, which is the first of them."""
+    stored = [each for each in side.trials if isinstance(each, Result)]
+    return [each for each in stored if (each.task, each.data) == (taken.task, taken.data)]
 
 
 def _scores(trials: Sequence[Result | _FileTrial], sides: Sequence[_Side], metric: str) -> Matrix:

@@ -128,7 +128,7 @@ def find_named(
 
 
 def of_system(text: str, results: Sequence[Result]) -> tuple[Result, ...]:
-    """The results of the system that a label or a text names, or the one of a key."""
+    """The results that carry a label, those of the system that a text names, or one by its key."""
     label = text.strip().strip('"')
     if _KEY.fullmatch(label) and (own := [r for r in results if r.record.key.startswith(label)]):
         return tuple(own)
@@ -138,7 +138,9 @@ def of_system(text: str, results: Sequence[Result]) -> tuple[Result, ...]:
         raise UsageError(
             f"label {text!r} names {len(meant)} systems: {', '.join(sorted(meant))}. Name one."
         )
-    spec = meant.pop() if meant else str(registered(parse(text)).unlabelled)
+    if labelled:
+        return labelled
+    spec = str(registered(parse(text)).unlabelled)
     return tuple(result for result in results if result.system == spec)
 
 
@@ -149,12 +151,23 @@ class Ranking:
     name: str
     run: Run
     result: Result | None = None
+    versions: Sequence[Result] = ()
+    """All results that the name fits, of which `result` is the newest."""
 
 
 def find_ranking(
     text: str, results: Sequence[Result], task: Task, folder: Path, tell: Tell = log
 ) -> Ranking:
     """The run of a run file, a stored result's folder, or a system in `results` (newest first)."""
+    ranking = quiet_ranking(text, results, task, folder, tell)
+    tell_versions([ranking.versions], tell)
+    return ranking
+
+
+def quiet_ranking(
+    text: str, results: Sequence[Result], task: Task, folder: Path, tell: Tell
+) -> Ranking:
+    """The same, and `tell` hears of a run file alone: `tell_versions` is left to the caller."""
     named = find_named(text, results, folder, task=task.name)
     if named.file is not None:
         return Ranking(text, ordered(file_run(named.file, task, tell)))
@@ -166,8 +179,7 @@ def find_ranking(
             f"{task.name} is now data {task.hash[:12]}.\n"
             f"Run it again: r2med eval '{named.results[0].system}' --task {task.name}"
         )
-    result = newest(same, tell)
-    return Ranking(named.name, result.ranked, result)
+    return Ranking(named.name, same[0].ranked, same[0], same)
 
 
 def file_run(path: Path, task: Task, tell: Tell) -> Run:
@@ -185,20 +197,28 @@ def is_run_file(text: str) -> bool:
 
 
 def newest(results: Sequence[Result], tell: Tell) -> Result:
-    """The first of some results of one system on the same data, newest first.
+    """The first of one system's results on the same data, newest first; the choice is told."""
+    tell_versions([results], tell)
+    return results[0]
 
-    Different systems can share a name: other prompts, other generations, another model behind it.
-    Then the choice is told, with what sets them apart.
+
+def tell_versions(groups: Iterable[Sequence[Result]], tell: Tell) -> None:
+    """Say once of one system's results, by task and newest first, that others share the name.
+
+    Different systems can: other prompts, other generations, another model behind it. The note says
+    what sets them apart on the first of the tasks.
     """
-    first = results[0]
-    others = [result for result in results if result.record.key != first.record.key]
-    if others:
-        tell(
-            f"{first.system} on {first.task}: {len(others) + 1} stored systems share this name, "
-            f"and the newest is taken ({first.folder}). {difference(first, others[0])} "
-            "Name the folder of a result to choose it."
-        )
-    return first
+    shared = [group for group in groups if len({each.record.key for each in group}) > 1]
+    if not shared:
+        return
+    first, *others = shared[0]
+    others = [each for each in others if each.record.key != first.record.key]
+    more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
+    tell(
+        f"{first.system} on {first.task}{more}: {len(others) + 1} stored systems share this name, "
+        f"and the newest is taken ({first.folder}). {difference(first, others[0])} "
+        "Name the folder of a result to choose it."
+    )
 
 
 def newest_by_system(results: Sequence[Result], tell: Tell) -> dict[str, Result]:

@@ -14,7 +14,7 @@ from r2med.errors import UsageError
 from r2med.measure import measure, parse_metric
 from r2med.measure.intervals import TIE
 from r2med.results.compare import aligned
-from r2med.results.lookup import Ranking, find_ranking, own_tasks, stored_results
+from r2med.results.lookup import Ranking, own_tasks, quiet_ranking, stored_results, tell_versions
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
@@ -116,13 +116,17 @@ def what_moved(
         raise UsageError(f"what moved is between two systems, A and B; {len(systems)} are given.")
     name, folder = str(parse_metric(metric)), Path(results)
     stored = stored_results(folder, tell)
+    aligning = task is None
     if task is None:
         shared = aligned(systems, metric=name, results=results, root=root, tell=tell)
         task = ",".join(shared.tasks)
     tasks = []
     for loaded in load_tasks(task, root=root, own=own_tasks(folder)):
-        a, b = (find_ranking(str(each), stored, loaded, folder, tell) for each in systems)
+        a, b = (quiet_ranking(str(each), stored, loaded, folder, tell) for each in systems)
         tasks.append((a, b, loaded))
+    if not aligning:  # which has said it
+        tell_versions((a.versions for a, _, _ in tasks), tell)
+        tell_versions((b.versions for _, b, _ in tasks), tell)
     return movement(tasks, name)
 
 
