@@ -61,6 +61,16 @@ def test_shared_terms_are_spelled_as_the_query_spells_them(tmp_path: Path) -> No
     assert sorted(shared) == ["PAINS", "belly", "vomiting"]
 
 
+def test_of_a_hyphenated_word_only_the_shared_parts_are_shown_each_once(tmp_path: Path) -> None:
+    words = lexicon(tmp_path)
+    text = "64-belly-vomiting and PAIN-free, pain-free"
+    (query,), (spelling,) = words.queries(texts(text)), words.spellings([text])
+
+    shared = words.spelled(words.shared(query, 1), spelling)
+
+    assert sorted(shared) == ["PAIN", "belly", "vomiting"]
+
+
 def test_equal_texts_are_wholly_alike_and_strangers_not_at_all(tmp_path: Path) -> None:
     words = lexicon(tmp_path)
 

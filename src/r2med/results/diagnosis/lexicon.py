@@ -26,6 +26,8 @@ _MOST_COUNTED = 255
 #: A term in more than this share of the documents is common.
 _COMMON = 0.15
 _WORD = re.compile(r"[\w'’.-]*\w")
+#: A word, or what hyphens part it into: the analysis makes a term of each.
+_PART = re.compile(r"[\w'’.]*\w")
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,15 +134,18 @@ class Lexicon:
         return None if row is None else self._texts[row].as_py() or ""
 
     def spelled(self, terms: Iterable[int], spelling: Mapping[str, str]) -> list[str]:
-        """Terms as a text spells them, so that a reader meets words and not stems."""
+        """Terms as a text spells them, each once: a reader meets words and not stems."""
         stems = [self._words.text(int(term)) for term in terms]
-        return [spelling.get(stem, stem) for stem in stems]
+        return list(dict.fromkeys(spelling.get(stem, stem) for stem in stems))
 
     def spellings(self, texts: Sequence[str]) -> list[Mapping[str, str]]:
-        """For every text, its terms with the first word that each was spelled as."""
-        words = [_WORD.findall(text) for text in texts]
-        stems = _stems(word for row in words for word in row)
-        return [{stem: word for word in reversed(row) for stem in stems[word]} for row in words]
+        """For every text, its terms with the first word, or part of one, that is nothing else."""
+        parts = [_PART.findall(text) for text in texts]
+        stems = _stems(part for row in parts for part in row)
+        return [
+            {stems[part][0]: part for part in reversed(row) if len(stems[part]) == 1}
+            for row in parts
+        ]
 
 
 @dataclass(frozen=True)
