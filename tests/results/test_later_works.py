@@ -125,6 +125,19 @@ def test_rows_whose_model_trained_on_a_task_are_flagged(board: Leaderboard) -> N
     assert (nv.flags, nv.clean) == ((), None)
 
 
+@pytest.mark.parametrize("name", ["reasonembed-8b", "reasonembed-4b", "reasonembed-llama"])
+def test_models_trained_on_queries_written_from_bright_are_flagged_alike(
+    board: Leaderboard, name: str
+) -> None:
+    own, reasonir = row(board, name), row(board, "reasonir")
+
+    assert [flag.task for flag in own.flags] == [flag.task for flag in reasonir.flags]
+    assert [flag.task for flag in own.flags] == ["Biology"]
+    assert "data_synthesis/README.md" in own.flags[0].source
+    left = [value for task, value in own.values.items() if task != "Biology"]
+    assert own.clean == pytest.approx(fmean(left))
+
+
 def test_the_mean_without_flagged_tasks_stands_beside_the_mean(board: Leaderboard) -> None:
     diver = row(board, "diver")
 
