@@ -48,9 +48,9 @@ def test_the_reader_is_told_which_mean_which_origin_and_what_gains() -> None:
     shown = " ".join(run("leaderboard").out.split())
 
     assert "task mean over 8 tasks (each task counts once)" in shown
-    assert "expansion: 73 of 73 gain, median +9.38" in shown
-    assert "classical rerankers: 0 of 11 gain, median -8.65" in shown
-    assert "reasoning rerankers: 15 of 17 gain, median +8.46" in shown
+    assert "expansion: 73 of 73 rows gain, median +9.38" in shown
+    assert "classical rerankers: 0 of 11 rows gain, median -8.65" in shown
+    assert "reasoning rerankers: 15 of 17 rows gain, median +8.46" in shown
     assert "R2MED@62b7074" in shown and "arXiv 2511.11653" in shown
     assert "Averages only, so not ranked: CuRLRank-4B 48.85" in shown
 
@@ -62,6 +62,14 @@ def test_one_system_is_shown_with_what_differs_in_the_protocols_of_its_figures()
     assert "e5: 3 figures" in shown and "24.92" in shown and "23.84" in shown and "24.86" in shown
     assert "Unknown of ReasonRank: everything but checkpoint." in shown
     assert "document max length 2048 unknown the model's own" in shown
+
+
+def test_figures_of_an_unknown_protocol_are_not_said_to_agree() -> None:
+    shown = " ".join(run("leaderboard", "--only", "diver").out.split())
+
+    why = "nothing but the checkpoint is known of GroupRank's protocol."
+    assert f"The figures cannot be compared: {why}" in shown
+    assert "No known setting differs" not in shown
 
 
 def test_measured_rows_are_labelled_and_partial_ones_footnoted() -> None:
@@ -115,6 +123,7 @@ def test_an_empty_demo_board_says_what_to_try() -> None:
         (["--first-stage", "nv2"], "Did you mean 'nv'?"),
         (["--kind", "base", "--method", "hyde"], "No row has any"),
         (["--only", "e55"], "--only e55: no row of that name. Did you mean 'e5'?"),
+        (["--only", "grouprank"], "no row of that name. It is part of 'diver | grouprank-32b@100'"),
         (["--suite", "nano", "--task", "Biology"], "one suite at a time"),
         (["--json", "--format", "csv"], "choose one"),
         (["--format", "tex"], "--format 'tex' is not known"),

@@ -37,6 +37,8 @@ _QUERIES_SHOWN = 10
 _WIDE, _TEXT = 200, 100
 #: Of a protocol of which no more is known, that is what is said.
 _FEW = 2
+#: Where only these fields are known, the protocol is not.
+_BARE = {"checkpoint"}
 #: Values of settings that nobody made; where all agree on them, they are not listed.
 _UNSET = ("none", "no", "0", "not pinned")
 
@@ -255,7 +257,7 @@ def draw_protocols(
     if rows:
         out.print(Grid([Column("field", right=False), *names], rows))
     else:
-        out.print("No known setting differs.")
+        out.print(_no_difference(compared))
     equal = [
         f"{_field(field)}: {value}"
         for field, value in compared.equal.items()
@@ -274,6 +276,20 @@ def draw_protocols(
     for name, works in zip(compared.names, compared.beside, strict=False):
         beside = "; ".join(works) or "no printed figure: none is known to have this protocol"
         out.print(f"{name} may be set beside {beside}.", style="dim")
+
+
+def _no_difference(compared: ProtocolComparison) -> str:
+    """What an empty table means: agreement, or that there was nothing to hold side by side."""
+    bare = [
+        name
+        for name, fields in compared.unknown.items()
+        if fields and {*compared.equal} - {*fields} == _BARE
+    ]
+    if not bare:
+        return "No known setting differs."
+    whose = ", ".join(f"{name}'s" for name in bare)
+    known = "nothing but the checkpoint is known of"
+    return f"The figures cannot be compared: {known} {whose} protocol."
 
 
 def _field(name: str) -> str:

@@ -185,7 +185,7 @@ def _grid(
 def _legend(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
     """What was done to get these numbers, and nothing that was not."""
     gains = [
-        f"{GAIN_TITLES[each.group]}: {each.better} of {each.systems} gain, "
+        f"{GAIN_TITLES[each.group]}: {each.better} of {each.systems} rows gain, "
         f"median {100 * each.median:+.2f}"
         for each in board.gains
     ]

@@ -42,6 +42,8 @@ GAIN_TITLES: Mapping[str, str] = {
     "prompted": "language models prompted to rerank",
     "reranker": "other rerankers",
 }
+#: So many rows that hold a text are offered where none has it as its name.
+_OFFERED = 4
 
 
 def leaderboard(
@@ -377,7 +379,12 @@ def _named(text: str, rows: Sequence[Standing]) -> str:
     for spelling in spellings:
         if spelling in systems:
             return systems[spelling]
-    raise UsageError(f"--only {text}: no row of that name. {nearest(text, systems)}")
+    holding = [repr(row.system) for row in rows if text.lower() in row.system.lower()]
+    more = f" and {len(holding) - _OFFERED} more" if len(holding) > _OFFERED else ""
+    some = f"It is part of {', '.join(holding[:_OFFERED])}{more}."
+    raise UsageError(
+        f"--only {text}: no row of that name. {some if holding else nearest(text, systems)}"
+    )
 
 
 def _one_of(word: str | None, allowed: Sequence[Any], option: str) -> Any:
