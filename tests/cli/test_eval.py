@@ -56,6 +56,14 @@ def test_groups_of_tasks_fit_eighty_columns_and_say_demo() -> None:
     assert max(len(line) for line in done.out.splitlines()) <= 80
 
 
+def test_stars_say_over_what_they_are_corrected_and_over_what_not() -> None:
+    done = run("eval", "bm25", "bm25-lucene", "--task", "demo/medqa-diag,demo/pmc-treatment")
+
+    shown = " ".join(done.out.split())
+    assert "45.61*" in shown
+    assert "correction over the systems; each column is tested by itself, not corrected" in shown
+
+
 @pytest.mark.parametrize(
     "arguments, code, message",
     [

@@ -61,7 +61,7 @@ _MANY_CUT = 0.05
 _SCALE = "all values × 100"
 _BEHIND = (
     f"*: below the best of its column, p < {SIGNIFICANT} (paired randomisation test, Holm's "
-    "correction over the systems)"
+    "correction over the systems; each column is tested by itself, not corrected over tasks)"
 )
 _OLDER = (
     "older: stored by an older version that did not record all settings; tables and comparisons "
