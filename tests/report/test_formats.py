@@ -83,6 +83,18 @@ def test_names_of_systems_are_code_in_markdown_and_escaped_in_latex() -> None:
     assert "hyde:gpt4{[}n=4{]} \\textbar{} bm25 & 50.00" in page.to_latex()
 
 
+def test_a_caption_goes_on_after_a_comma_and_begins_sentences_in_upper_case() -> None:
+    page = Page()
+    page.print("A = bm25\nB = wordllama", style="bold")
+    page.print("on Demo suite")
+    page.print("One row per task")
+    page.print(Grid([Column("system", right=False)], [["a"]]))
+
+    written = page.to_latex()
+
+    assert "\\caption{A = bm25, B = wordllama, on Demo suite. One row per task.}" in written
+
+
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], str]:
     """What each command prints in each format."""

@@ -102,11 +102,11 @@ def _summary(task: TaskDiagnosis) -> list[str]:
     lines = [
         f"{task.metric} × 100 = {score:.2f} over {len(task.queries)} queries",
         f"{task.positives - missed} of {task.positives} positives stand in the top {TOP}, "
-        f"{missed} are missed",
+        f"{plural(missed, 'is', 'are')} missed",
     ]
     if task.out_of_reach:
         lines.append(
-            f"{task.out_of_reach} are not among the {task.depth} listed at all: "
+            f"{plural(task.out_of_reach, 'is', 'are')} not among the {task.depth} listed at all: "
             "no reranker of this list could help"
         )
     share = percent(task.holes / max(1, task.looked_at))

@@ -178,12 +178,18 @@ def _latex_table(captions: Iterable[str], grid: Grid, notes: Iterable[str]) -> s
     sides = "".join("r" if column.right else "l" for column in grid.columns)
     lines = ["\\begin{table}", "\\centering"]
     if title:
-        lines.append(f"\\caption{{{latex('. '.join(title).replace(chr(10), ', '))}.}}")
+        lines.append(f"\\caption{{{latex(_one_line(title))}.}}")
     lines += [f"\\begin{{tabular}}{{{sides}}}", "\\toprule", *_latex_rows(grid)]
     lines += ["\\bottomrule", "\\end{tabular}"]
     if below:
         lines += ["", f"\\smallskip\n{{\\footnotesize {latex(' '.join(below))}\\par}}"]
     return "\n".join([*lines, "\\end{table}"])
+
+
+def _one_line(lines: Iterable[str]) -> str:
+    """Lines of a heading in one: what begins in lower case goes on, all else is a new sentence."""
+    first, *rest = (line.replace("\n", ", ") for line in lines)
+    return first + "".join(f"{', ' if line[0].islower() else '. '}{line}" for line in rest)
 
 
 def _latex_rows(grid: Grid) -> Iterator[str]:
