@@ -6,6 +6,9 @@ import csv
 import io
 import json
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -156,6 +159,45 @@ def test_what_is_read_is_times_100_and_data_is_0_to_1(
     assert 0 < score < 1 and float(row["ndcg@10"]) == score
     for form in ("table", "markdown", "latex"):
         assert f"{100 * score:.2f}" in outputs["eval", form]
+
+
+def test_a_page_says_nothing_of_the_run_that_printed_it(
+    outputs: dict[tuple[str, str], str],
+) -> None:
+    """Every later run finds the results stored: the terminal says so, a page does not."""
+    rerun = {form: outputs["eval", form] for form in ("markdown", "latex")}
+
+    assert all("--force" not in text and "not run now" not in text for text in rerun.values())
+
+
+def test_tasks_head_latex_columns_by_short_names_that_the_note_explains(
+    outputs: dict[tuple[str, str], str],
+) -> None:
+    for command in ("eval", "leaderboard"):
+        head = next(line for line in outputs[command, "latex"].splitlines() if "mean &" in line)
+        assert "Biol &" in head and "Diag" in head and "Biology" not in head
+    assert "Biol: Biology, Diag: MedQA-Diag." in outputs["eval", "latex"]
+    assert "Biology" in outputs["eval", "markdown"] and "Biol:" not in outputs["eval", "markdown"]
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_tables_of_eight_tasks_fit_a_portrait_page_of_latex(tmp_path: Path) -> None:
+    common = ("--task", "demo", "--results", str(tmp_path / "results"), "--format", "latex")
+    several = run("eval", "bm25", "bm25-lucene", *common).out
+    one = run("eval", "bm25", *common).out
+    compared = run("compare", "bm25", "bm25-lucene", *common).out
+    head = "\\documentclass[a4paper]{article}\\usepackage{booktabs}\\begin{document}\n"
+    (tmp_path / "page.tex").write_text(f"{head}{several}\n{one}\n{compared}\n\\end{{document}}\n")
+
+    command = ["pdflatex", "-interaction=nonstopmode", "page.tex"]
+    log = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    assert "Overfull" not in log
+
+
+def test_only_the_best_of_a_column_is_bold(outputs: dict[tuple[str, str], str]) -> None:
+    """A comparison has no best: its stars say what is significant."""
+    assert "textbf" not in outputs["compare", "latex"] and "^{*}" in outputs["compare", "latex"]
 
 
 def test_json_and_another_format_exclude_each_other() -> None:

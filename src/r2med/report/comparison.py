@@ -113,7 +113,7 @@ def _starred(difference: float, significant: bool, otherwise: str = "") -> Text:
 
 
 def _p(value: float) -> Text:
-    return Text(p_value(value), "bold" if value < SIGNIFICANT else "")
+    return Text(p_value(value))
 
 
 def _legend(pair: Pair, shown: set[str]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from html import escape
 from importlib import import_module
 from itertools import repeat
@@ -17,7 +18,7 @@ from typing import Any, Literal
 from rich.text import Text
 
 from r2med.report.console import console, echo, echo_json, visible
-from r2med.report.table import Cell, Grid, Paper, SystemName
+from r2med.report.table import SHORT_NAMES, Cell, Grid, Paper, SystemName, task_label
 from r2med.tabular import Tabular
 
 Format = Literal["table", "markdown", "latex", "csv", "json"]
@@ -27,6 +28,11 @@ FORMATS: tuple[Format, ...] = ("table", "markdown", "latex", "csv", "json")
 _MINUS = re.compile(r"(?<![^\s(])-(?=\d)")
 #: A page has no edge: the widest layout of every table is taken.
 _PAGE_WIDTH = 10_000
+#: How LaTeX tables with more columns than these are set, so that they fit a portrait page.
+_TIGHT = {
+    10: "\\scriptsize\\setlength{\\tabcolsep}{2pt}",
+    6: "\\footnotesize\\setlength{\\tabcolsep}{3pt}",
+}
 
 
 def show(value: Tabular, form: Format = "table", **drawing: Any) -> None:
@@ -91,7 +97,7 @@ class Page:
         captions: list[str] = []
         for part in self._parts:
             if isinstance(part, Grid):
-                tables.append((captions, part, []))
+                tables.append((captions, _with_short_names(part), []))
                 captions = []
             elif _is_bold(part) or captions or not tables:
                 captions.append(part.plain)
@@ -176,10 +182,11 @@ def _latex_table(captions: Iterable[str], grid: Grid, notes: Iterable[str]) -> s
     title = [*captions, *([grid.title] if grid.title else [])]
     below = [*([grid.caption] if grid.caption else []), *notes]
     sides = "".join("r" if column.right else "l" for column in grid.columns)
+    tight = [setting for most, setting in _TIGHT.items() if len(sides) > most][:1]
     lines = ["\\begin{table}", "\\centering"]
     if title:
         lines.append(f"\\caption{{{latex(_one_line(title))}.}}")
-    lines += [f"\\begin{{tabular}}{{{sides}}}", "\\toprule", *_latex_rows(grid)]
+    lines += [*tight, f"\\begin{{tabular}}{{{sides}}}", "\\toprule", *_latex_rows(grid)]
     lines += ["\\bottomrule", "\\end{tabular}"]
     if below:
         lines += ["", f"\\smallskip\n{{\\footnotesize {latex(' '.join(below))}\\par}}"]
@@ -190,6 +197,24 @@ def _one_line(lines: Iterable[str]) -> str:
     """Lines of a heading in one: what begins in lower case goes on, all else is a new sentence."""
     first, *rest = (line.replace("\n", ", ") for line in lines)
     return first + "".join(f"{', ' if line[0].islower() else '. '}{line}" for line in rest)
+
+
+def _with_short_names(grid: Grid) -> Grid:
+    """Tasks that head columns, or rows of many columns, by short names that the note explains."""
+    heads = [str(column.title) for column in grid.columns]
+    if len(grid.columns) > max(_TIGHT):
+        heads += [str(row[0]) for row in grid.rows]
+    full = {head: task_label(head) for head in heads}
+    short = {head: SHORT_NAMES[name] for head, name in full.items() if name in SHORT_NAMES}
+    if not short:
+        return grid
+    names = ", ".join(f"{name}: {head}" for head, name in short.items())
+    return replace(
+        grid,
+        columns=[replace(c, title=short.get(str(c.title), c.title)) for c in grid.columns],
+        rows=[[short.get(str(first), first), *rest] for first, *rest in grid.rows],
+        caption=f"{grid.caption.rstrip('.')}. {names}." if grid.caption else f"{names}.",
+    )
 
 
 def _latex_rows(grid: Grid) -> Iterator[str]:

@@ -11,6 +11,7 @@ from rich.text import Text
 from r2med.measure.significance import SIGNIFICANT
 from r2med.report.comparison import draw_protocols
 from r2med.report.table import (
+    SHORT_NAMES,
     Cell,
     Column,
     Grid,
@@ -28,17 +29,6 @@ from r2med.results.protocols import compare_figures
 from r2med.results.standings import Standing
 from r2med.results.store import LOCAL
 
-#: Short forms of the eight tasks, for columns of four characters.
-SHORT_NAMES = {
-    "Biology": "Biol",
-    "Bioinformatics": "Binf",
-    "Medical-Sciences": "MedS",
-    "MedXpertQA-Exam": "Exam",
-    "MedQA-Diag": "Diag",
-    "PMC-Treatment": "Trea",
-    "PMC-Clinical": "PMC",
-    "IIYi-Clinical": "IIYi",
-}
 _FAMILY_NAMES = {"Q&A reference": "Q&A", "clinical evidence": "evidence", "clinical case": "case"}
 _CACHED = "*: partly from a cache; answers of language models as recorded with them."
 _FAMILIES_SHOWN = "Q&A, evidence, case: task means by family; wider output shows the tasks."

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Literal
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.text import Text
 
 from r2med.errors import R2MedError
 from r2med.measure.metrics import HEADLINE, parse_metric
 from r2med.measure.significance import SIGNIFICANT
-from r2med.report.leaderboard import SHORT_NAMES
 from r2med.report.table import (
+    SHORT_NAMES,
     Cell,
     Column,
     Grid,
@@ -74,6 +75,8 @@ def draw(value: Evaluation | Listing, out: Paper, *, by: Grouping = "task") -> N
     if isinstance(value, Listing):
         _draw_listing(value, out)
         return
+    if not isinstance(out, Console):  # a page outlives this run, so it says nothing of it
+        value = replace(value, results=[replace(each, reused=False) for each in value.results])
     for layouts in score_layouts(value.results, value.asked, by=by):
         print_fitting(layouts, out)
         out.print()

@@ -30,6 +30,17 @@ _BREAKS = tuple(
 #: A name column is at least this wide before a layout with fewer columns is taken.
 _NAME_WIDTH = 24
 _WIDEST_NAME = 40
+#: Short forms of the eight tasks, for columns of four characters.
+SHORT_NAMES = {
+    "Biology": "Biol",
+    "Bioinformatics": "Binf",
+    "Medical-Sciences": "MedS",
+    "MedXpertQA-Exam": "Exam",
+    "MedQA-Diag": "Diag",
+    "PMC-Treatment": "Trea",
+    "PMC-Clinical": "PMC",
+    "IIYi-Clinical": "IIYi",
+}
 
 
 @dataclass(frozen=True)
