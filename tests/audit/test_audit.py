@@ -125,6 +125,24 @@ def test_scores_are_split_by_affected_and_unaffected_queries(here: Path, task: T
     assert effect["interval"]["low"] <= effect["difference"] <= effect["interval"]["high"]
 
 
+def test_scores_are_shown_of_affected_tasks_with_the_system_in_every_row(
+    here: Path, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a narrow terminal too, where the columns stand in several tables."""
+    both = f"{TASK},demo/medqa-diag"
+    assert run("eval", "bm25", "tuned=bm25[k1=2]", "--task", both).code == 0
+    write_rows(
+        here / "train.jsonl", [{"text": text} for text in task.queries.texts.to_pylist()[:2]]
+    )
+    monkeypatch.setenv("COLUMNS", "50")
+
+    shown = run("audit", "train.jsonl", "--task", both).out.partition("ndcg@10 × 100")[2]
+
+    tables = shown.split("task: system")[1:]
+    assert len(tables) > 1 and "MedQA-Diag" not in shown
+    assert all("Biology: bm25 " in part and "Biology: tuned " in part for part in tables)
+
+
 def test_clean_copies_lack_the_rows_and_say_why(here: Path, task: Task) -> None:
     query, positive = pair_of(task)
     rows = [

@@ -72,6 +72,8 @@ class Effect:
 
     task: str
     system: str
+    name: str
+    """The system's label where it has one."""
     metric: str
     raw: float
     decontaminated: float | None
@@ -301,6 +303,7 @@ def _effect(audit: TaskAudit, system: str, metric: str, result: Result) -> Effec
     return Effect(
         task=audit.task,
         system=system,
+        name=result.name,
         metric=metric,
         raw=float(column.mean()),
         decontaminated=float(rest.mean()) if len(rest) else None,

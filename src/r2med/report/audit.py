@@ -11,7 +11,18 @@ from r2med.audit.evaluation import Role
 from r2med.audit.findings import KINDS, Finding, Share, TaskAudit
 from r2med.audit.training import CAUTION, Audit, Effect
 from r2med.audit.within import Repeat, SelfAudit
-from r2med.report.table import Cell, Grid, Paper, columns_of, points, signed, snippet, task_label
+from r2med.report.table import (
+    Cell,
+    Grid,
+    Paper,
+    SystemName,
+    columns_of,
+    points,
+    print_fitting,
+    signed,
+    snippet,
+    task_label,
+)
 
 _FINDINGS_SHOWN = 10
 _NAMES: dict[Role, str] = {"query": "queries", "positive": "positives", "document": "documents"}
@@ -47,8 +58,8 @@ def draw(audit: Audit | SelfAudit, out: Paper, *, limit: int = _FINDINGS_SHOWN) 
     ):
         findings = [(task, each) for task in audit.tasks for each in getattr(task, name)]
         _findings(heading, findings, out, most)
-    if audit.effects:
-        out.print(_effects(audit.effects))
+    if effects := [effect for effect in audit.effects if effect.affected_queries]:
+        print_fitting((_effects(effects, gap) for gap in (2, 1)), out)
         out.print(CAUTION, style="dim")
 
 
@@ -114,14 +125,13 @@ def _findings(
         out.print(f"{left:,} more; --limit shows more, --json or --out all.", style="dim")
 
 
-def _effects(effects: Sequence[Effect]) -> Grid:
+def _effects(effects: Sequence[Effect], gap: int) -> Grid:
     rows: list[list[Cell]] = []
     for effect in effects:
         low_high = effect.interval
         rows.append(
             [
-                task_label(effect.task),
-                effect.system,
+                SystemName(f"{task_label(effect.task)}: {effect.name}"),
                 points(effect.raw),
                 points(effect.decontaminated),
                 points(effect.affected),
@@ -132,8 +142,8 @@ def _effects(effects: Sequence[Effect]) -> Grid:
         )
     figures = (">raw", ">clean", ">affected", ">queries", ">difference", ">95 %")
     caption = "raw: all queries; clean: those not affected; difference: affected minus clean"
-    columns = columns_of("task", "system", *figures)
-    return Grid(columns, rows, title=f"{effects[0].metric} × 100", caption=caption)
+    columns = columns_of("task: system", *figures)
+    return Grid(columns, rows, gap, title=f"{effects[0].metric} × 100", caption=caption)
 
 
 def _draw_repeats(audit: SelfAudit, out: Paper, limit: int) -> None:
