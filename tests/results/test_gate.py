@@ -56,3 +56,14 @@ def test_a_gate_needs_a_new_and_an_old_system() -> None:
 
     with pytest.raises(UsageError, match="two systems, NEW and OLD; 3 are given"):
         judged("ndcg@10 drops by 1", "bm25", "bm25-nano", "bm25-lucene")
+
+
+def test_a_tiny_p_value_is_not_written_as_zero() -> None:
+    store(ROOT, "bm25", "demo/biology", ranks(*[1] * 40))
+    store(ROOT, "bm25-nano", "demo/biology", ranks(*[0] * 40))
+
+    gate = Condition.parse("hit@1 drops significantly")
+
+    assert "p < 0.001 (" in str(
+        gate.judge(compare("bm25-nano", "bm25", metric="hit@1", results=ROOT))
+    )

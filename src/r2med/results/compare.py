@@ -357,8 +357,10 @@ class Verdict:
     def __str__(self) -> str:
         """One line: the outcome, both scores, the difference and its p-value."""
         means, (new, old) = self.difference, self.systems
+        p = means.p_randomisation
         return (
             f"{'failed' if self.failed else 'passed'}: {self.condition}: {new} "
             f"{100 * means.mean_a:.2f}, {old} {100 * means.mean_b:.2f}, difference "
-            f"{100 * means.difference:+.2f}, p = {means.p_randomisation:.3f} ({self.over})"
+            f"{100 * means.difference:+.2f}, {'p < 0.001' if p < 0.001 else f'p = {p:.3f}'} "
+            f"({self.over})"
         )
