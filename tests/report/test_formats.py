@@ -200,6 +200,18 @@ def test_only_the_best_of_a_column_is_bold(outputs: dict[tuple[str, str], str]) 
     assert "textbf" not in outputs["compare", "latex"] and "^{*}" in outputs["compare", "latex"]
 
 
+@pytest.mark.parametrize("tasks", ["demo/pmc-treatment", "demo/biology,demo/pmc-treatment"])
+def test_how_much_was_judged_has_neither_best_nor_stars(tmp_path: Path, tasks: str) -> None:
+    systems = ("bm25", "bm25-lucene", "bm25[k1=0,b=0]")
+    common = ("--task", tasks, "--results", str(tmp_path), "--format", "latex")
+
+    quality = run("eval", *systems, "--metrics", "ndcg@10", *common).out
+    judged = run("eval", *systems, "--metrics", "judged@10", *common).out
+
+    assert "textbf" in quality and "^{*}" in quality
+    assert "judged@10" in judged and "textbf" not in judged and "^{*}" not in judged
+
+
 def test_json_and_another_format_exclude_each_other() -> None:
     for words in (("eval", "bm25"), ("compare", "a", "b"), ("diagnose", "bm25", "-t", "demo")):
         refused = run(*words, "--json", "--format", "csv")

@@ -167,7 +167,7 @@ def _one_task(own: Evaluation, label: str) -> Grid:
         if own.reranked(system):
             best = (own.column(system, metric, ceiling=True)[task] for metric in own.metrics)
             rows.append([_ceiling(), *(points(value, style="dim") for value in best)])
-    metrics = (Column(_heading(metric), best=True) for metric in own.metrics)
+    metrics = (Column(_heading(metric), best=_has_best(metric)) for metric in own.metrics)
     return Grid(
         [Column("system", right=False), *metrics],
         rows,
@@ -199,8 +199,9 @@ def _many(own: Evaluation, metric: str, label: str, by: Grouping) -> Iterator[Gr
                 values = [mean_of(best[task] for task in tasks) for tasks in groups.values()]
                 dim = (points(value, digits, "dim") for value in values)
                 rows.append([_ceiling(), points(mean_of(best.values()), style="dim"), *dim])
-        columns = [Column("system", right=False), Column("mean", best=True)]
-        columns += [Column(title, best=True) for title in titles.values()]
+        best_is_bold = _has_best(metric)
+        columns = [Column("system", right=False), Column("mean", best=best_is_bold)]
+        columns += [Column(title, best=best_is_bold) for title in titles.values()]
         yield Grid(
             columns,
             rows,
@@ -208,6 +209,11 @@ def _many(own: Evaluation, metric: str, label: str, by: Grouping) -> Iterator[Gr
             title=f"{metric} · {label}",
             caption=f"{means}; {_caption(overall, *behind.values())}",
         )
+
+
+def _has_best(metric: str) -> bool:
+    """Whether more is better; how much was judged is no quality."""
+    return parse_metric(metric).kind != "judged"
 
 
 def _marked(value: float | None, behind: frozenset[str], system: str, digits: int) -> Cell:

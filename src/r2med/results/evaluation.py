@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from r2med.measure.metrics import HEADLINE
+from r2med.measure.metrics import HEADLINE, parse_metric
 from r2med.measure.significance import SIGNIFICANT, Matrix, draws_for, holm, pairwise_p
 from r2med.results.lookup import other_data, shared_names, stored_results
 from r2med.results.record import Result
@@ -74,8 +74,11 @@ class Evaluation(Tabular):
     def behind(self, tasks: Sequence[str], metric: str) -> frozenset[str]:
         """The systems that the best one beats by the task mean; none where queries differ.
 
-        By the paired randomisation test, Holm's correction over the systems.
+        By the paired randomisation test, Holm's correction over the systems. Nobody is behind in
+        how much was judged, which is no quality.
         """
+        if parse_metric(metric).kind == "judged":
+            return frozenset()
         scores = [self._matrix(task, metric) for task in tasks]
         whole = [matrix for matrix in scores if matrix is not None and len(matrix)]
         if len(self.systems) < 2 or len(whole) < len(scores):
