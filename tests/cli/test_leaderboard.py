@@ -146,3 +146,13 @@ def test_a_damaged_result_is_named_and_left_out() -> None:
     assert shown.code == 0
     assert "scores.parquet" in shown.err.replace("\n", "")
     assert "7 of 8 tasks" in shown.out
+
+
+def test_costs_of_published_rows_alone_say_where_your_own_are() -> None:
+    nothing = run("leaderboard", "--cost", "--top", "3")
+    run("eval", "bm25", "--task", "demo/biology")
+    elsewhere = run("leaderboard", "--cost", "--top", "3")
+
+    assert "--suite" not in nothing.err
+    assert "those stored here: --suite demo." in elsewhere.err
+    assert "stored here" not in run("leaderboard", "--suite", "demo", "--cost").err
