@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from r2med.systems.build import System
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import find_suite, find_task
 from tests.cli.running import run
+from tests.tasks.writing import write_r2med
 
 pytest.importorskip("aiohttp")
 BIOLOGY = Sizes.of(find_task("Biology"))
@@ -102,3 +104,14 @@ def test_the_table_calls_itself_an_estimate_and_options_alone_are_refused() -> N
     assert "348,509" in shown.out and "unknown" in shown.out
     assert "go with --dry-run --tokens-per-second" in alone.err
     assert "goes with --dry-run" in running.err
+
+
+def test_data_that_is_here_is_counted_and_not_called_published(tmp_path: Path) -> None:
+    own = write_r2med(tmp_path / "own")
+    pace = ("--dry-run", "--tokens-per-second", "20000")
+
+    counted = " ".join(run("eval", "e5", "--task", str(own), *pace).out.split())
+    published = " ".join(run("eval", "e5", "--task", "Biology", *pace).out.split())
+
+    assert "the texts of own, which were counted" in counted and "published" not in counted
+    assert "from published counts" in published and "were counted" not in published

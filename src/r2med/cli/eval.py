@@ -219,7 +219,7 @@ def _reckon(
     *,
     as_json: bool,
 ) -> None:
-    """Show the work of all models as published figures suggest; nothing is loaded or run."""
+    """Show the work of all models as the sizes of the tasks suggest; nothing is run."""
     from r2med.engine.estimating import loads
     from r2med.report.estimates import load_rows, load_table
 
@@ -232,7 +232,8 @@ def _reckon(
     elif not unique:
         echo("No part of these systems runs a model.")
     else:
-        console().print(load_table(unique, pace))
+        counted = [each.task for each in sizes if not (each.entry and each.entry.counts)]
+        console().print(load_table(unique, pace, counted))
 
 
 def _sizes(

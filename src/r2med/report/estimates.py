@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -39,9 +39,13 @@ _DONE = {
     "generate": "generate",
     "rerank": "rerank",
 }
-_BASIS = (
+_PUBLISHED = (
     "Estimated from published counts and mean lengths (4 characters per token where no tokens are "
-    "published). Mean lengths do not show which texts are cut at a model's limit, so real tokens "
+    "published)."
+)
+_COUNTED = "Estimated from the texts of {tasks}, which were counted, at 4 characters per token."
+_BASIS = (
+    "Mean lengths do not show which texts are cut at a model's limit, so real tokens "
     "are fewer where texts vary; instructions and templates of local models are not counted."
 )
 
@@ -132,8 +136,8 @@ def load_rows(loads: Sequence[Load], pace: Pace) -> list[dict[str, Any]]:
     ]
 
 
-def load_table(loads: Sequence[Load], pace: Pace) -> RenderableType:
-    """One row per part and stage over all tasks, then the sum."""
+def load_table(loads: Sequence[Load], pace: Pace, counted: Collection[str] = ()) -> RenderableType:
+    """One row per part and stage over all tasks, then the sum; `counted` tasks are data here."""
     groups: dict[tuple[str, str], list[Load]] = {}
     for load in loads:
         groups.setdefault((load.part, load.stage), []).append(load)
@@ -151,7 +155,10 @@ def load_table(loads: Sequence[Load], pace: Pace) -> RenderableType:
         title=f"{over}: an estimate, nothing is run",
     )
     price = "" if pace.price is None else f", an hour at {dollars(pace.price)}"
-    notes = [_BASIS, f"Hours: {pace.tokens_per_second:,.0f} tokens per second, read or new{price}."]
+    basis = [] if set(tasks) <= set(counted) else [_PUBLISHED]
+    basis += [_COUNTED.format(tasks=", ".join(counted))] if counted else []
+    notes = [" ".join([*basis, _BASIS])]
+    notes += [f"Hours: {pace.tokens_per_second:,.0f} tokens per second, read or new{price}."]
     if any(load.stage == "generate" for load in loads):
         notes.append("New tokens take longer than tokens that are read: reckon them apart.")
     if any(load.vector_bytes is None for load in loads):

@@ -147,7 +147,8 @@ def _resolve_one(part: str, own: Mapping[str, Path]) -> list[TaskEntry | Path]:
         problem = "is a file" if path.exists() else "does not exist"
         raise UsageError(
             f"{part} {problem}, expected a folder with corpus, queries and judgements.\n"
-            "Registered tasks are given by name; `r2med tasks` lists them."
+            "CSV or TSV files become one with `r2med tasks import`. Registered tasks are given by "
+            "name; `r2med tasks` lists them."
         )
     return [find_task(part)]
 

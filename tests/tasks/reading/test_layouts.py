@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from r2med.errors import MissingError, UsageError
 from r2med.tasks.load import load_task
+from r2med.tasks.registry import resolve
 from r2med.tasks.task import Task
 from tests.tasks.writing import (
     LAYOUTS,
@@ -234,3 +235,11 @@ def test_a_file_is_not_a_task(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match=r"task\.zip is a file, expected a folder(.|\n)*--from"):
         load_task(file)
+
+
+def test_a_table_is_not_a_task_but_can_become_one(tmp_path: Path) -> None:
+    file = write_bytes(tmp_path / "docs.csv", b"id,text\n")
+
+    for read in (load_task, resolve):
+        with pytest.raises(UsageError, match=r"docs\.csv is a file(.|\n)*`r2med tasks import`"):
+            read(str(file))

@@ -63,7 +63,8 @@ def find_source(folder: Path, split: str | None = None) -> Source:
     if not folder.is_dir():
         raise UsageError(
             f"{folder} is a file, expected a folder with corpus, queries and judgements.\n"
-            "An archive is taken in with `r2med fetch --from FILE`."
+            "CSV or TSV files become one with `r2med tasks import`; an archive is taken in with "
+            "`r2med fetch --from FILE`."
         )
     source = _r2med(folder) or _beir(folder, split) or _parquet(folder, split)
     if source is None:
