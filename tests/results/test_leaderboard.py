@@ -296,7 +296,7 @@ def test_the_first_rows_are_shown_under_the_summary_of_all() -> None:
 
     assert len(first.shown) == len(first.to_json()["rows"]) == first.to_arrow().num_rows == 3
     assert first.gains == whole.gains
-    summary = "classical rerankers: 0 of 11 gain"
+    summary = "classical rerankers: 0 of 11 rows gain"
     assert summary in " ".join(str(whole).split()) and summary in " ".join(str(first).split())
 
 
