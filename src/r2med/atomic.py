@@ -173,9 +173,9 @@ def read_sealed(path: Path) -> memoryview:
         size = os.fstat(handle.fileno()).st_size - _TRAILER.size
         if size < 0:
             raise DamagedError(f"{path}: the file is cut off.")
-        found = _checksum_of(handle, size)
+        actual = _checksum_of(handle, size)
         magic, written = _TRAILER.unpack(handle.read(_TRAILER.size))
-        if magic != _MAGIC or written != found:
+        if magic != _MAGIC or written != actual:
             raise DamagedError(f"{path}: its content does not match its checksum.")
         mapped = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
     _mapped.add(mapped)

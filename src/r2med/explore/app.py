@@ -376,8 +376,8 @@ def _task_address(shelf: Shelf, request: Request) -> tuple[str, str, str]:
     if known(name):
         return name, "", ""
     for part in ("query", "document"):
-        head, found, item = rest.rpartition(f"/{part}/")
-        if found and known(unquote(head)):
+        head, separator, item = rest.rpartition(f"/{part}/")
+        if separator and known(unquote(head)):
             return unquote(head), part, unquote(item)
     raise MissingError(f"There is no task {name[:100]!r}, and no result of one.")
 

@@ -80,9 +80,9 @@ def _check_folder(folder: Path) -> None:
     held = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
     foreign = sorted(held - _TOP)
     if held and (foreign or _MARKER not in held):
-        found = f"holds {foreign[0]}" if foreign else f"has no {_MARKER}"
+        content = f"holds {foreign[0]}" if foreign else f"has no {_MARKER}"
         raise UsageError(
-            f"--bundle {folder}: the folder is not empty and {found}, so it is not replaced.\n"
+            f"--bundle {folder}: the folder is not empty and {content}, so it is not replaced.\n"
             "Name a new or empty folder, or one that holds an earlier bundle and nothing else."
         )
 

@@ -181,11 +181,11 @@ class Bar:
 def bars(counts: Sequence[int], texts: Sequence[str], *, step: int, height: int) -> list[Bar]:
     """A histogram; what is there at all is at least one pixel high."""
     most = max(*counts, 1)
-    found = []
+    bars = []
     for place, (count, text) in enumerate(zip(counts, texts, strict=True)):
         tall = max(1.0, round(height * count / most, 1)) if count else 0.0
-        found.append(Bar(step * place, round(height - tall, 1), step - 2, tall, text))
-    return found
+        bars.append(Bar(step * place, round(height - tall, 1), step - 2, tall, text))
+    return bars
 
 
 def level(value: float | None, most: float) -> int:

@@ -190,11 +190,11 @@ def _runs(results: Sequence[Result]) -> list[SystemRuns]:
 
 def _versions(results: Sequence[Result]) -> list[str]:
     """Every version of a library that the results were made with."""
-    found: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for each in results:
         for name, version in each.record.versions.items():
-            found.setdefault(name, set()).add(version)
-    return [f"{name} {', '.join(sorted(versions))}" for name, versions in found.items()]
+            by_name.setdefault(name, set()).add(version)
+    return [f"{name} {', '.join(sorted(versions))}" for name, versions in by_name.items()]
 
 
 def _embedding(boards: Mapping[str, Leaderboard]) -> Link:

@@ -5,6 +5,7 @@ Scores are raw logits, never probabilities: the order is the same, and none satu
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -85,7 +86,7 @@ def build(
     return PairReranker(name, CrossEncoder(settings, conditions), conditions)
 
 
-class PairModel:
+class PairModel(ABC):
     """A model and its tokeniser, as a scorer of pairs.
 
     A subclass says how it is loaded, which tokens it reads for a pair, and which number of its
@@ -102,17 +103,17 @@ class PairModel:
         self._batches = Batches(conditions.batch_tokens, conditions.tell)
         self._first_seen: str | None = None
 
+    @abstractmethod
     def load(self, folder: Path) -> Any:
         """The whole model in a folder; an adapter's base, where the checkpoint is an adapter."""
-        raise NotImplementedError
 
+    @abstractmethod
     def inputs(self, pairs: Sequence[Pair]) -> TokenInputs:
         """What the model reads for each pair."""
-        raise NotImplementedError
 
+    @abstractmethod
     def forward(self, inputs: TokenInputs, rows: Rows) -> NDArray[np.float32]:
         """The scores of some inputs, computed as one batch."""
-        raise NotImplementedError
 
     @cached_property
     def checkpoint(self) -> Checkpoint:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -111,7 +112,7 @@ class Log:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Style:
+class Style(ABC):
     """How lists are asked about: the settings of an entry, and what they mean."""
 
     otherwise: ClassVar[str] = "the first stage's order was kept there"
@@ -127,13 +128,13 @@ class Style:
     samples: int = setting(least=1)
 
     @property
+    @abstractmethod
     def answer_tokens(self) -> int:
         """About how long an answer is that says what was asked for and no more."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rank(self, prompt: Prompt, log: Log) -> Ranking:
         """Score the list of a log."""
-        raise NotImplementedError
 
     def supposed(self, tokens: int) -> str:
         """The answer of so many tokens that an estimate supposes: one that asks for the most."""

@@ -45,7 +45,7 @@ class Line:
 
     name: str
     task: str | None
-    found: Difference
+    difference: Difference
     p_holm: float | None
 
 
@@ -126,7 +126,7 @@ def compare_page(data: CompareData, link: Link) -> str:
     """The page of a comparison."""
     where = task_label(data.task) if data.task else data.title
     names = " and ".join(data.systems[:2]) if data.comparison else "Compare"
-    intervals = [line.found.interval for line in data.lines]
+    intervals = [line.difference.interval for line in data.lines]
     reach = max([_LEAST, *(max(-each.low, each.high) for each in intervals)])
     return render(
         "grid.html" if data.grid else "compare.html",
@@ -156,14 +156,14 @@ def answer(data: CompareData) -> str:
             "differ beyond chance (Holm's correction over all pairs)."
         )
     [pair] = data.comparison.pairs
-    found = pair.by_task
-    if abs(found.difference) <= _TIE:
-        return f"{systems[0]} and {systems[1]} have the same mean, {points(found.mean_a)}."
-    a_wins = found.difference > 0
+    total = pair.by_task
+    if abs(total.difference) <= _TIE:
+        return f"{systems[0]} and {systems[1]} have the same mean, {points(total.mean_a)}."
+    a_wins = total.difference > 0
     better, worse = systems if a_wins else systems[::-1]
-    p = found.p_randomisation
+    p = total.p_randomisation
     relation = "< .001" if p < 0.001 else f"= {p_value(p)}"
-    ahead_by = f"{points(abs(found.difference))} points"
+    ahead_by = f"{points(abs(total.difference))} points"
     if p < SIGNIFICANT:
         text = f"{better} beats {worse} by {ahead_by} (p {relation})"
     else:
@@ -173,9 +173,9 @@ def answer(data: CompareData) -> str:
         ahead = sum((each.difference.difference > _TIE) == a_wins for each in pair.tasks)
         text += f"; it is ahead on {ahead} of {len(pair.tasks)} tasks"
     else:
-        won, lost = (found.won, found.lost) if a_wins else (found.lost, found.won)
+        won, lost = (total.won, total.lost) if a_wins else (total.lost, total.won)
         queries = plural(won, "query", "queries")
-        text += f"; it wins {queries}, loses {lost} and ties {found.tied}"
+        text += f"; it wins {queries}, loses {lost} and ties {total.tied}"
     return f"{text}."
 
 
@@ -183,7 +183,9 @@ def _compared(
     shelf: Shelf, data: CompareData, shared: Mapping[str, Sequence[Result]]
 ) -> CompareData:
     results = [result for own in shared.values() for result in own]
-    found = compare(*data.systems, metric=data.metric, results=results, tell=lambda message: None)
+    comparison = compare(
+        *data.systems, metric=data.metric, results=results, tell=lambda message: None
+    )
     scores = {name: query_scores(own, data.metric) for name, own in shared.items()}
     contrasts = [
         each for name, own in shared.items() for each in _contrasts(shelf, name, own, scores[name])
@@ -191,20 +193,20 @@ def _compared(
     contrasts.sort(key=_by_contrast)
     data = replace(
         data,
-        comparison=found,
+        comparison=comparison,
         contrasts=tuple(contrasts[:_LISTED]),
         queries=len(contrasts),
         means=(
-            found.pairs[0].by_task.mean_a,
-            *(pair.by_task.mean_b for pair in found.pairs if pair.a == 0),
+            comparison.pairs[0].by_task.mean_a,
+            *(pair.by_task.mean_b for pair in comparison.pairs if pair.a == 0),
         ),
     )
     if len(data.systems) > 2:
-        differences = {(each.a, each.b): each.by_task.difference for each in found.pairs}
-        p = {(each.a, each.b): each.p_holm for each in found.pairs}
+        differences = {(each.a, each.b): each.by_task.difference for each in comparison.pairs}
+        p = {(each.a, each.b): each.p_holm for each in comparison.pairs}
         below = {(b, a): (-value, p[a, b]) for (a, b), value in differences.items()}
         return replace(data, grid={at: (v, p[at]) for at, v in differences.items()} | below)
-    return replace(data, panels=tuple(_panels(scores)), lines=tuple(_lines(found.pairs[0])))
+    return replace(data, panels=tuple(_panels(scores)), lines=tuple(_lines(comparison.pairs[0])))
 
 
 def _lines(pair: Pair) -> Iterator[Line]:
@@ -260,11 +262,11 @@ def _contrasts(
         for query in runs[0].query_ids.to_pylist()
         if query not in judged and all(run.query_ids.index(query).as_py() >= 0 for run in runs)
     ]
-    found = []
+    rows = []
     for query_id in [*judged, *others]:
         tops = [set(run.listed(query_id)[:_TOP]) for run in runs]
         row = judged.get(query_id)
-        found.append(
+        rows.append(
             Contrast(
                 task=name,
                 query_id=query_id,
@@ -274,7 +276,7 @@ def _contrasts(
                 common=len(set.intersection(*tops)),
             )
         )
-    return found
+    return rows
 
 
 def _by_contrast(each: Contrast) -> tuple[bool, float, int]:
@@ -284,6 +286,6 @@ def _by_contrast(each: Contrast) -> tuple[bool, float, int]:
 
 def _scopes(shelf: Shelf) -> tuple[tuple[str, str], ...]:
     stored = {shelf.suite_of(name) for name in shelf.tasks}
-    found = [(each.name, f"{each.title}, all tasks") for each in shelf.suites]
-    scopes = [scope for scope in found if scope[0] in stored]
+    scopes_of_suites = [(each.name, f"{each.title}, all tasks") for each in shelf.suites]
+    scopes = [scope for scope in scopes_of_suites if scope[0] in stored]
     return (*scopes, *((name, task_words(name)) for name in shelf.tasks))

@@ -75,7 +75,7 @@ def documents_data(
         for each, result in stored.items()
         if query_id is not None
     }
-    found = []
+    documents = []
     for document_id, text, pieces in zip(texts, known, marked, strict=True):
         terms: tuple[Change, ...] = ()
         if not missing and chosen is not None and query_id is not None:
@@ -83,7 +83,7 @@ def documents_data(
 
             terms = term_changes(chosen, task, query_id, document_id)
         grade = scene.judged.get(query_id or "", {}).get(document_id)
-        found.append(
+        documents.append(
             DocumentData(
                 task=name,
                 suite=task.suite,
@@ -100,7 +100,7 @@ def documents_data(
                 answers=scene.evidence.get(document_id, [])[:_QUERIES],
             )
         )
-    return found
+    return documents
 
 
 def document_page(data: DocumentData, link: Link) -> str:

@@ -156,9 +156,9 @@ def draw_figure(board: Leaderboard, name: str, theme: str) -> str:
 
 def table_of(board: Leaderboard, view: View) -> dict[str, Any]:
     """What the table of a view is drawn from, by the names that `board.html` uses."""
-    found = shown_rows(board, view)
-    few = view.rows or len(found) <= _FIRST + _FEW
-    rows = found if few else replace(board, rows=tuple(found)).shown_of(_FIRST)
+    matching = shown_rows(board, view)
+    few = view.rows or len(matching) <= _FIRST + _FEW
+    rows = matching if few else replace(board, rows=tuple(matching)).shown_of(_FIRST)
     highest = max((v for row in board.rows for v in row.values.values()), default=1.0)
     brackets = _brackets(rows) if view.sort == "mean" else {}
     return {
@@ -177,8 +177,8 @@ def table_of(board: Leaderboard, view: View) -> dict[str, Any]:
         "gains": any(row.gain is not None for row in board.rows),
         "measured": [row for row in board.rows if row.origin == "measured"],
         "mixed": len({row.origin for row in board.rows}) > 1,
-        "hidden": len(board.rows) - len(found),
-        "below": len(found) - len(rows),
+        "hidden": len(board.rows) - len(matching),
+        "below": len(matching) - len(rows),
     }
 
 
@@ -253,13 +253,13 @@ def _most(rows: Sequence[Standing]) -> float:
 
 def _brackets(rows: Sequence[Standing]) -> dict[str, dict[int, Bracket]]:
     """By letter the lines that join rows which could not be separated, in the order of ranks."""
-    found: dict[str, dict[int, Bracket]] = {}
+    brackets: dict[str, dict[int, Bracket]] = {}
     for letter in sorted({letter for row in rows for letter in row.letters}):
         places = [place for place, row in enumerate(rows) if letter in row.letters]
         if len(places) > 1:
-            x = _LETTER * len(found) + _LETTER // 2
-            found[letter] = {
+            x = _LETTER * len(brackets) + _LETTER // 2
+            brackets[letter] = {
                 place: Bracket(x, place > places[0], place < places[-1], place in places)
                 for place in range(places[0], places[-1] + 1)
             }
-    return found
+    return brackets

@@ -192,14 +192,14 @@ class QueryData:
         """One column per system; each is held against the first, the first against the second."""
         systems = list(self.chosen)
         others = [next(iter(systems[1:]), None), *(systems[0] for _ in systems[1:])]
-        found = []
+        columns = []
         for system, score, other in zip(systems, self.scores, others, strict=True):
             result, diagnosis = self.chosen[system], self._diagnosed(system)
             finding = diagnosis.queries[0] if diagnosis else None
             expanded, source = self._generated(result)
             limits = limits_of(result.record.system.identity)
             limit = limits.query or limits.pair
-            found.append(
+            columns.append(
                 Column(
                     system=system,
                     score=score,
@@ -213,7 +213,7 @@ class QueryData:
                     open=diagnosis.open if diagnosis else (),
                 )
             )
-        return found
+        return columns
 
     @cached_property
     def documents(self) -> dict[str, Shown]:
@@ -329,8 +329,10 @@ def answer(data: QueryData) -> str:
     if finding is None:
         return f"{text}."
     count = len(finding.positives)
-    found = count - len(finding.missed)
-    text += f": {names[first.system]} has {found} of {plural(count, 'positive')} in its first {TOP}"
+    retrieved = count - len(finding.missed)
+    text += (
+        f": {names[first.system]} has {retrieved} of {plural(count, 'positive')} in its first {TOP}"
+    )
     ways = Counter(str(each.failure) for each in finding.missed)
     said = [f"{many} {'is' if many == 1 else 'are'} {way}" for way, many in ways.items()]
     if not said:
