@@ -3,8 +3,8 @@
     python bench/explore.py [--folder DIR] [--seconds 20] [--rate 50]
 
 Makes results of 20 systems on 8 tasks of 100 queries each, one of them with 60,000 documents, and
-starts `r2med explore` on them. Times are taken by another process over loopback. The floors are
-those of a laptop that does nothing else.
+starts `r2med explore` on them, compiled as an installer leaves it. Times are taken by another
+process over loopback. The floors are those of a laptop that does nothing else.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from compileall import compile_dir
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from http.client import HTTPConnection
@@ -26,6 +27,7 @@ from urllib.parse import quote, urlsplit
 
 import numpy as np
 
+import r2med
 from r2med.measure import measure
 from r2med.results.record import Record, SystemRecord, TaskRecord
 from r2med.results.store import Store
@@ -208,6 +210,7 @@ def memory(pid: int) -> float:
 
 def bench(folder: Path, rate: float, seconds: float) -> int:
     make(folder)
+    compile_dir(Path(r2med.__file__).parent, quiet=1)
     environment = {**os.environ, "R2MED_HOME": str(folder / "home")}
     options = ["--results", str(folder / "results"), "--data-root", str(folder / "data")]
     start = time.perf_counter()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from r2med.measure.scores import Scores
     from r2med.measure.scores import measure as score
     from r2med.results.compare import compare
-    from r2med.results.diagnosis import diagnose
+    from r2med.results.diagnosis.diagnose import diagnose
     from r2med.results.evaluation import stored
     from r2med.results.leaderboard import leaderboard
     from r2med.results.record import Result
@@ -46,7 +46,7 @@ _HOMES = {
     "System": "r2med.systems.build:System",
     "Task": "r2med.tasks.task:Task",
     "compare": "r2med.results.compare:compare",
-    "diagnose": "r2med.results.diagnosis:diagnose",
+    "diagnose": "r2med.results.diagnosis.diagnose:diagnose",
     "evaluate": "r2med.engine.evaluate:evaluate",
     "leaderboard": "r2med.results.leaderboard:leaderboard",
     "load_task": "r2med.tasks.load:load_task",

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 import r2med
+from r2med.engine.explain import term_changes
 from r2med.engine.trial import is_plain, try_query
 from r2med.errors import LimitError, UsageError
-from r2med.explore.library import Kept, Library
+from r2med.explore.library import Kept, Library, Shelf
 from r2med.explore.pages.compare import answer as verdict
 from r2med.explore.pages.compare import compare_data
 from r2med.explore.pages.leaderboard import View, leaderboard_page
-from r2med.explore.pages.query import query_data
+from r2med.explore.pages.query import Lists, query_data, query_lists
 from r2med.explore.pages.task import task_page
 from r2med.explore.render import Axis, server_link
 from r2med.results.diagnosis.lexicon import matched
 from r2med.results.movement import QueryScores, in_order
 from r2med.results.overlap import declared_training, write_audit
+from r2med.results.store import Store
+from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
+from r2med.tasks.task import Task
 from tests.explore.conftest import PROGRAM
 
 TASK = "demo/medqa-diag"
@@ -41,6 +46,85 @@ def test_a_new_result_is_seen_and_an_old_one_is_not_read_again(library: Library)
     assert len(second.results) == len(first.results) + 1
     assert set(first.results) < set(second.results)
     assert library.shelf() is second
+
+
+def test_a_new_result_renews_what_shows_it_and_nothing_else(library: Library) -> None:
+    def lists(shelf: Shelf, *systems: str) -> Lists:
+        data = query_data(shelf, TASK, "8", systems=systems)
+        return library.lists.get(data.origin, lambda: query_lists(data, server_link))
+
+    before = library.shelf()
+    demo, full = before.board("demo"), before.board("full")
+    pair = lists(before, "bm25", "bm25-lucene")
+    r2med.evaluate("bm25-nano", TASK)
+    after = library.shelf()
+
+    assert after.state_of(TASK) != before.state_of(TASK)
+    assert after.state_of("demo") != before.state_of("demo")
+    assert after.state_of("demo/biology") == before.state_of("demo/biology")
+    assert "bm25-nano" in task_page(after, server_link, TASK, metric="ndcg@10")
+    assert after.board("demo") is not demo and after.board("full") is full
+    assert lists(after, "bm25", "bm25-lucene") is pair
+
+
+def test_the_lists_of_a_query_change_with_a_result_of_a_stage_or_a_label(library: Library) -> None:
+    system, store = "bm25 + bm25-nano", Store(library.folder)
+
+    def origin() -> object:
+        return query_data(library.shelf(), TASK, "8", systems=[system]).origin
+
+    r2med.evaluate([system, "bm25[k1=2]"], TASK)
+    results = library.shelf().of_task(TASK)
+    whole = origin()
+    store.delete(results["bm25[k1=2]"])
+    without_another = origin()
+    store.delete(results["bm25-nano"])
+    without_a_stage = origin()
+    store.relabel(results[system], "both")
+
+    assert without_another == whole
+    assert len({whole, without_a_stage, origin()}) == 3
+
+
+def test_an_index_is_prepared_once_for_all_documents_of_a_task(library: Library) -> None:
+    shelf = library.shelf()
+    task, result = library.task(TASK), shelf.of_task(TASK)["bm25"]
+    positives = [name for name, _ in query_data(shelf, TASK, "8").positives]
+    prepared: list[object] = []
+
+    def prepare(retriever: Bm25Retriever, task: Task) -> Bm25Searcher:
+        prepared.append(searcher := library.prepared(retriever, task))
+        return searcher
+
+    terms = term_changes(result, task, "8", positives, prepare)
+    term_changes(result, task, "9", positives, prepare)
+
+    assert len(positives) > 1 and len(prepared) == 2
+    assert prepared[0] is prepared[1]
+    ranked = dict(library.ranked(result).ranking("8"))
+    for name in positives:
+        if name in ranked:
+            assert sum(each.after for each in terms[name]) == pytest.approx(ranked[name], rel=1e-5)
+
+
+def test_the_first_page_waits_for_no_library_that_it_does_not_need(library: Library) -> None:
+    words = (
+        "import sys\n"
+        "from r2med.explore.app import create_app\n"
+        "from r2med.explore.library import Library\n"
+        "from r2med.explore.pages.about import about_page\n"
+        "from r2med.explore.pages.leaderboard import View, leaderboard_page\n"
+        "from r2med.explore.render import server_link\n"
+        "shelf = Library('r2med-results').shelf()\n"
+        "assert shelf.results\n"
+        "about_page(shelf, server_link)\n"
+        "leaderboard_page(shelf, View('demo'), server_link)\n"
+        "heavy = {'pandas', 'altair', 'torch', 'r2med.results.diagnosis.diagnose'}\n"
+        "print(sorted(heavy & sys.modules.keys()))\n"
+    )
+    said = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+
+    assert said.stdout == "[]\n"
 
 
 def test_a_stored_audit_flags_rows_of_the_leaderboard_as_soon_as_it_is_there(

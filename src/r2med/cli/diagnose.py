@@ -14,7 +14,7 @@ from r2med.report.console import notice
 from r2med.report.formats import show
 
 if TYPE_CHECKING:
-    from r2med.results.diagnosis import Diagnosis
+    from r2med.results.diagnosis.findings import Diagnosis
     from r2med.tasks.task import Task
 
 
@@ -53,7 +53,7 @@ def diagnose(
     query: its text, what was generated for it, its positives and the first ten documents.
     """
     from r2med.engine.explain import explain
-    from r2med.results.diagnosis import diagnose as diagnosed
+    from r2med.results.diagnosis.diagnose import diagnose as diagnosed
     from r2med.results.lookup import stored_results
 
     if file is not None and file.suffix not in (".parquet", ".csv"):

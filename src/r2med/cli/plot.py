@@ -105,8 +105,7 @@ def _overlap(
     systems: list[str], task: str | None, folder: Path, root: Path | None, theme: Theme
 ) -> Any:
     from r2med.report.plots.queries import overlap
-    from r2med.results.diagnosis import diagnose_ranking
-    from r2med.results.diagnosis.diagnose import Scene
+    from r2med.results.diagnosis.diagnose import Scene, diagnose_ranking
     from r2med.results.lookup import find_ranking, own_tasks, stored_results
     from r2med.tasks.load import load_tasks
 

@@ -6,7 +6,7 @@ and searches for this query alone, whatever is stored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -168,27 +168,39 @@ def generated(result: Result, task: Task, query_id: str) -> tuple[Expanded | Non
     return expansion.queries[0], str(expansion.work.get("generations_from", ""))
 
 
-def term_changes(result: Result, task: Task, query_id: str, document_id: str) -> tuple[Change, ...]:
-    """What each term gave to a document's score, largest first, where scores are sums of terms.
+Preparing = Callable[[Bm25Retriever, Task], TermSearcher]
+"""How a corpus is made ready for searching."""
 
-    Before and after are the same unless the system expands its queries.
+
+def term_changes(
+    result: Result,
+    task: Task,
+    query_id: str,
+    document_ids: Iterable[str],
+    prepare: Preparing = Bm25Retriever.prepare,
+) -> dict[str, tuple[Change, ...]]:
+    """What each term gave to the score of each document, largest first; empty where scores are not
+    sums of terms.
+
+    Before and after are the same unless the system expands its queries. `prepare` may keep what it
+    prepared for the next query.
     """
     stage, expansion = _stage(result), None
     alone = _alone(task, query_id)
     if isinstance(stage, Expanding):
         expansion = _kept(result, stage, alone)
         if expansion is None:
-            return ()
+            return {}
         stage = stage.first.stage
     if not isinstance(stage, Retrieval) or not isinstance(stage.retriever, Bm25Retriever):
-        return ()
-    searcher = stage.retriever.prepare(task)
-    if expansion is not None:
-        changes = _terms(searcher, alone, expansion.variants[0][0], document_id)
-    else:
-        given = searcher.contributions(alone.queries.texts[0].as_py(), document_id)
-        changes = tuple(Change(term, value, value) for term, value in given.items())
-    return tuple(sorted(changes, key=lambda change: (-abs(change.after), change.term)))
+        return {}
+    form = expansion.variants[0][0] if expansion else None
+    searcher = prepare(stage.retriever, task)
+    changes = {each: _terms(searcher, alone, form, each) for each in document_ids}
+    return {
+        each: tuple(sorted(own, key=lambda change: (-abs(change.after), change.term)))
+        for each, own in changes.items()
+    }
 
 
 def _run(system: System, task: Task, alone: Task) -> Explained:
@@ -310,9 +322,9 @@ def _changes(
 
 
 def _terms(
-    searcher: TermSearcher, alone: Task, form: QueryForm, document: str
+    searcher: TermSearcher, alone: Task, form: QueryForm | None, document: str
 ) -> tuple[Change, ...]:
     before = searcher.contributions(alone.queries.texts[0].as_py(), document)
-    after = searcher.contributions(form.lexical, document)
+    after = searcher.contributions(form.lexical, document) if form else before
     changes = [Change(t, before.get(t, 0.0), after.get(t, 0.0)) for t in before.keys() | after]
     return tuple(sorted(changes, key=lambda change: (-abs(change.difference), change.term)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import threading
 import webbrowser
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -63,7 +63,7 @@ def create_app(
             Route("/leaderboard.csv", explorer.kept(csv)),
             Route("/system", explorer.kept(system)),
             Route("/tasks", explorer.kept(tasks)),
-            Route("/task/{rest:path}", explorer.kept(task)),
+            Route("/task/{rest:path}", explorer.kept(task, _task_state)),
             Route("/compare", explorer.kept(compare)),
             Route("/audits", explorer.kept(audits)),
             Route("/about", explorer.kept(about)),
@@ -126,10 +126,14 @@ class Explorer:
     trying: Lock = field(default_factory=Lock)
     pages: Kept[tuple[bytes, Mapping[str, str]]] = field(default_factory=lambda: Kept(_PAGES))
 
-    def kept(self, handler: Callable[[Request, Shelf], Response]) -> Callable[[Request], Response]:
+    def kept(
+        self,
+        handler: Callable[[Request, Shelf], Response],
+        state: Callable[[Request, Shelf], Hashable] = lambda request, shelf: shelf.state,
+    ) -> Callable[[Request], Response]:
         """A handler whose answer depends on its address and the stored results alone.
 
-        It is made once for as long as the results stay as they are.
+        It is made once for as long as what it shows of the results, its `state`, stays as it is.
         """
 
         def answer(request: Request) -> Response:
@@ -141,7 +145,7 @@ class Explorer:
 
             address = bytes(request.scope["raw_path"]), bytes(request.scope["query_string"])
             body, headers = self.pages.get(
-                (shelf.state, *address),
+                (state(request, shelf), *address),
                 make,
                 worth=lambda made: _CHANGING not in made[1].values(),
             )
@@ -241,7 +245,7 @@ def task(request: Request, shelf: Shelf) -> Response:
         [document] = documents_data(shelf, name, [item], query_id=query, system=of)
         return HTMLResponse(document_page(document, server_link))
     if part == "query":
-        from r2med.explore.pages.query import DEPTHS, query_data, query_page
+        from r2med.explore.pages.query import DEPTHS, query_data, query_lists, query_page
         from r2med.results.movement import ORDERS
 
         data = query_data(
@@ -253,7 +257,8 @@ def task(request: Request, shelf: Shelf) -> Response:
             order=cast("Order", values.word("order", ORDERS, "difficulty")),
             depth=int(values.word("depth", DEPTHS) or DEPTHS[0]),
         )
-        page = query_page(data, server_link)
+        lists = shelf.library.lists.get(data.origin, lambda: query_lists(data, server_link))
+        page = query_page(data, lists, server_link)
     else:
         from r2med.explore.pages.task import task_page
 
@@ -359,6 +364,10 @@ def _status(problem: R2MedError) -> int:
 
 def _suites(shelf: Shelf) -> list[str]:
     return [each.name for each in shelf.suites]
+
+
+def _task_state(request: Request, shelf: Shelf) -> Hashable:
+    return shelf.state_of(_task_address(shelf, request)[0])
 
 
 def _task_address(shelf: Shelf, request: Request) -> tuple[str, str, str]:

@@ -23,7 +23,13 @@ from r2med.explore.pages.about import about_page
 from r2med.explore.pages.compare import compare_data, compare_page
 from r2med.explore.pages.document import document_page, documents_data
 from r2med.explore.pages.leaderboard import View, draw_figure, leaderboard_page
-from r2med.explore.pages.query import MOST_SYSTEMS, QueryData, query_data, query_page
+from r2med.explore.pages.query import (
+    MOST_SYSTEMS,
+    QueryData,
+    query_data,
+    query_lists,
+    query_page,
+)
 from r2med.explore.pages.task import task_page, tasks_page
 from r2med.explore.render import STATIC, Link, Part, static_file
 from r2med.home import slug
@@ -151,7 +157,8 @@ class _Site:
         data = query_data(self.shelf, name, query_id, systems=self.shown[name])
         positives = self._positives(data)
         self.known |= {("document", name, query_id, each) for each in positives}
-        self._page(key, query_page(data, self._link(key)))
+        link = self._link(key)
+        self._page(key, query_page(data, query_lists(data, link), link))
         if not positives:
             return
         first = self.shown[name][0]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import pyarrow as pa
 
 from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError, nearest
+from r2med.home import slug
 from r2med.results.lookup import newest_by_system, own_tasks
 from r2med.results.overlap import AUDITS, StoredAudit, stored_audits
 from r2med.results.record import RECORD_FILE, RUN_FILE, SCORES_FILE, Result
@@ -32,13 +33,16 @@ from r2med.tasks.registry import Suite, TaskEntry, all_entries, find_task, resol
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
+    from r2med.explore.pages.query import Lists
+    from r2med.explore.pages.task import Counted
     from r2med.results.diagnosis.diagnose import Scene
     from r2med.results.leaderboard import Leaderboard
+    from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
 
 T = TypeVar("T")
 #: Corpora and their terms stay in memory for so many tasks; a full task takes 100 to 200 MB.
-_TASKS, _SCENES = 4, 2
-_BOARDS, _RUNS = 64, 64
+_TASKS, _SCENES, _SEARCHERS = 4, 2, 1
+_BOARDS, _RUNS, _LISTS = 64, 64, 250
 _ABSENT = "The texts of this task were not at hand when this site was written."
 _LEFT_OUT = "This site leaves out the texts of queries and documents. About names their licences."
 
@@ -102,6 +106,8 @@ class Shelf:
     audits: tuple[StoredAudit, ...] = ()
     damaged_audits: tuple[str, ...] = ()
     state: int = hash(())
+    stamps: Mapping[Path, Hashable] = field(default_factory=dict)
+    """What changes with the files of each result, damaged ones included."""
     texts: bool = True
     """Whether texts of queries and documents may be shown."""
     public: bool = False
@@ -145,6 +151,14 @@ class Shelf:
         stored = (result.suite for result in self.results if result.suite in known)
         return next(stored, None) or (LOCAL if self.own else "full")
 
+    def state_of(self, scope: str) -> Hashable:
+        """What changes whenever a result of this suite or task does, or an audit, or a label."""
+        place = slug(scope)
+        own = ((f, s) for f, s in self.stamps.items() if place in (f.parent.name, f.parts[-3]))
+        labels = ((system, name) for system, name in self.names.items() if system != name)
+        audits = ((audit.path, audit.created) for audit in self.audits)
+        return frozenset(own), frozenset(labels), frozenset(audits)
+
     def of_task(self, name: str, metric: str | None = None) -> dict[str, Result]:
         """The newest result of every system on a task, the best first by nDCG@10.
 
@@ -162,7 +176,7 @@ class Shelf:
 
         choice = {name: value for name, value in choice.items() if value}
         return self.library.boards.get(
-            (self.state, suite, *sorted(choice.items())),
+            (self.state_of(suite), suite, *sorted(choice.items())),
             lambda: _released(
                 leaderboard(
                     suite,
@@ -201,6 +215,8 @@ class Library:
         self.folder = Path(folder)
         self.root = root
         self.boards: Kept[Leaderboard] = Kept(_BOARDS)
+        self.lists: Kept[Lists] = Kept(_LISTS)
+        self.counted: Kept[Counted] = Kept(_BOARDS)
         self._own = _own_folders(tasks)
         self._lock = threading.Lock()
         self._read: dict[Path, tuple[Hashable, Result | Damaged]] = {}
@@ -209,6 +225,7 @@ class Library:
         self._tasks: Kept[Task] = Kept(_TASKS)
         self._scenes: Kept[Scene] = Kept(_SCENES)
         self._runs: Kept[Run] = Kept(_RUNS)
+        self._searchers: Kept[Bm25Searcher] = Kept(_SEARCHERS)
 
     def shelf(self) -> Shelf:
         """The results as they are now."""
@@ -222,7 +239,9 @@ class Library:
                     else (stamp, _read(folder))
                     for folder, stamp in stamps.items()
                 }
-                self._shelf = self._filled([value for _, value in self._read.values()], state)
+                self._shelf = self._filled(
+                    [value for _, value in self._read.values()], state, stamps
+                )
             return self._shelf
 
     def knows(self, name: str) -> bool:
@@ -259,6 +278,11 @@ class Library:
 
         return self._scenes.get(task.hash, lambda: _released(Scene(task)))
 
+    def prepared(self, retriever: Bm25Retriever, task: Task) -> Bm25Searcher:
+        """The index of a task's corpus, kept for the next document."""
+        key = (retriever, task.hash)
+        return self._searchers.get(key, lambda: _released(retriever.prepare(task)))
+
     def ranked(self, result: Result) -> Run:
         """The lists of a result in the order in which they were measured."""
         key = (result.folder, result.record.created)
@@ -268,7 +292,9 @@ class Library:
         """Where the user's own data is: as named at the start, else as results record it."""
         return self._own.get(name) or self._shelf.own.get(name)
 
-    def _filled(self, read: list[Result | Damaged], state: int) -> Shelf:
+    def _filled(
+        self, read: list[Result | Damaged], state: int, stamps: Mapping[Path, Hashable]
+    ) -> Shelf:
         results = [each for each in read if isinstance(each, Result)]
         results.sort(key=lambda result: result.record.created, reverse=True)
         current = tuple(result for result in results if not result.record.older)
@@ -282,6 +308,7 @@ class Library:
             audits,
             tuple(problems),
             state,
+            stamps,
         )
 
 

@@ -12,7 +12,7 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
@@ -207,7 +207,7 @@ class Result:
     @cached_property
     def scores(self) -> Scores:
         """One row per judged query, one column per metric."""
-        return Scores.from_arrow(pq.read_table(BytesIO(self._bytes(SCORES_FILE))))
+        return Scores.from_arrow(pq.ParquetFile(BytesIO(self._bytes(SCORES_FILE))).read())
 
     @cached_property
     def run(self) -> Run:
@@ -295,8 +295,12 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
 _KINDS = {str: "a text", int: "a whole number", float: "a number", tuple: "a list"}
 
 
+#: What each record declares of its fields; to look it up takes longer than to read a record.
+_hints = cache(get_type_hints)
+
+
 def _dataclass(hint: Any, value: Mapping[str, Any], where: str) -> Any:
-    hints = get_type_hints(hint)
+    hints = _hints(hint)
     values = {}
     for each in fields(hint):
         if each.name in value:

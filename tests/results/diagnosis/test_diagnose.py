@@ -7,8 +7,9 @@ import pytest
 
 import r2med
 from r2med.errors import DataError
-from r2med.results.diagnosis import CAUSES, Diagnosis, diagnose, diagnose_ranking
-from r2med.results.diagnosis.findings import slices
+from r2med.results.diagnosis.causes import CAUSES
+from r2med.results.diagnosis.diagnose import diagnose, diagnose_ranking
+from r2med.results.diagnosis.findings import Diagnosis, slices
 from r2med.results.lookup import find_ranking
 from tests.results.diagnosis.collections import ranking_of, task_of
 

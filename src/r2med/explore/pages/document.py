@@ -75,13 +75,13 @@ def documents_data(
         for each, result in stored.items()
         if query_id is not None
     }
+    terms: dict[str, tuple[Change, ...]] = {}
+    if not missing and chosen is not None and query_id is not None:
+        from r2med.engine.explain import term_changes
+
+        terms = term_changes(chosen, task, query_id, texts, shelf.library.prepared)
     documents = []
     for document_id, text, pieces in zip(texts, known, marked, strict=True):
-        terms: tuple[Change, ...] = ()
-        if not missing and chosen is not None and query_id is not None:
-            from r2med.engine.explain import term_changes
-
-            terms = term_changes(chosen, task, query_id, document_id)
         grade = scene.judged.get(query_id or "", {}).get(document_id)
         documents.append(
             DocumentData(
@@ -96,7 +96,7 @@ def documents_data(
                 label=label_of(grade) if query_id is not None else None,
                 places=[_place(each, own, document_id) for each, own in lists.items()],
                 system=chosen.system if chosen else None,
-                terms=terms[:_TERMS],
+                terms=terms.get(document_id, ())[:_TERMS],
                 answers=scene.evidence.get(document_id, [])[:_QUERIES],
             )
         )

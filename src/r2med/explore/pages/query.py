@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from markupsafe import Markup
 
 from r2med.errors import MissingError, nearest
 from r2med.explore.library import Shelf, check_systems
@@ -109,6 +111,14 @@ class Column:
         ]
 
 
+@dataclass(frozen=True)
+class Lists:
+    """The larger part of the page, which takes longest to make."""
+
+    answer: str
+    html: Markup
+
+
 @dataclass(eq=False)
 class QueryData:
     """Everything that the page of a query says."""
@@ -154,7 +164,26 @@ class QueryData:
         What is hard or divides is so for all stored systems; one system alone has its own order.
         """
         shared = self.order == "division" or (self.order == "difficulty" and len(self.chosen) > 1)
-        return query_scores(list(self.stored.values()), self.metric) if shared else own
+        return self._all if shared else own
+
+    @cached_property
+    def _all(self) -> list[QueryScores]:
+        return query_scores(list(self.stored.values()), self.metric)
+
+    @property
+    def origin(self) -> Hashable:
+        """Whatever the lists are made from: they stay as they are for as long as this does."""
+        used = {str(part) for system in self.chosen for part in members_of(parse(system))}
+        rerankings = (each.record.reranking for each in self.chosen.values())
+        used |= {each.first for each in rerankings if each}
+        results = (
+            (each.folder, self.shelf.stamps.get(each.folder))
+            for each in self.shelf.results
+            if each.task == self.task and each.system in used | self.chosen.keys()
+        )
+        names = tuple((system, self.shelf.names[system]) for system in self.chosen)
+        data = (self.data.hash if self.data else None, self.missing)
+        return self.query_id, self.metric, self.depth, names, tuple(results), data
 
     @property
     def suite(self) -> str | None:
@@ -175,8 +204,7 @@ class QueryData:
     @cached_property
     def others(self) -> list[tuple[str, float]]:
         """Every stored system with its score here."""
-        rows = query_scores(list(self.stored.values()), self.metric)
-        scores = next((each.scores for each in rows if each.query_id == self.query_id), ())
+        scores = next((each.scores for each in self._all if each.query_id == self.query_id), ())
         return list(zip(self.stored, scores, strict=False))
 
     @cached_property
@@ -295,29 +323,41 @@ def query_data(
     return QueryData(shelf, name, query_id, metric, order, depth, stored, chosen)
 
 
-def query_page(data: QueryData, link: Link) -> str:
-    """The page of a query."""
-    text, asked_for, body_system, reasoning = data.asked
+def query_page(data: QueryData, lists: Lists, link: Link) -> str:
+    """The page of a query around its lists."""
     return render(
         "query.html",
         link,
         page="tasks",
         title=f"Query {data.query_id}, {task_label(data.task)}",
         data=data,
-        answer=answer(data),
+        lists=lists,
+        names=data.shelf.names,
+        orders=ORDERS,
+        depths=DEPTHS,
+        most=MOST_SYSTEMS,
+        systems=list(data.chosen),
+    )
+
+
+def query_lists(data: QueryData, link: Link) -> Lists:
+    """What was asked, ranked and missed; made from `data.origin` alone."""
+    text, asked_for, body_system, reasoning = data.asked
+    html = render(
+        "lists.html",
+        link,
+        data=data,
         text=text,
         asked_for=asked_for,
         body_system=body_system,
         reasoning=reasoning,
         names=data.shelf.names,
-        orders=ORDERS,
-        depths=DEPTHS,
         verbs=VERBS,
         stops=STOPS,
         top=TOP,
-        most=MOST_SYSTEMS,
         systems=list(data.chosen),
     )
+    return Lists(answer(data), Markup(html))
 
 
 def answer(data: QueryData) -> str:

@@ -55,6 +55,14 @@ class Histogram:
 
 
 @dataclass(frozen=True)
+class Counted:
+    """What only the texts and judgements of a task decide; a second of work for a full one."""
+
+    profile: Sequence[tuple[str, str]] = ()
+    lengths: Sequence[Histogram] = ()
+
+
+@dataclass(frozen=True)
 class QueryLine:
     """A query in a list: its score or its mean, the best and the worst of all systems."""
 
@@ -69,9 +77,6 @@ def task_page(
     shelf: Shelf, link: Link, name: str, *, metric: str, system: str | None = None
 ) -> str:
     """The page of a task, with the queries that are hard for `system` or for all."""
-    from r2med.nano.profiles import data_profile
-    from r2med.report.profiles import data_rows
-
     entry, results = entry_of(name), shelf.of_task(name, metric)
     task, missing = shelf.data_of(name, results)
     queries = query_scores(list(results.values()), metric)
@@ -94,8 +99,7 @@ def task_page(
         answer=_answer(name, shelf.names, systems, queries, count, focus),
         systems=systems,
         queries=count,
-        profile=data_rows(data_profile(task)) if task else (),
-        lengths=_lengths(task) if task else (),
+        counted=shelf.library.counted.get(task.hash, lambda: _counted(task)) if task else Counted(),
         hardest=_lines(in_order(hard, "difficulty"), queries, texts),
         divided=_lines(divided, queries, texts),
         missing=missing,
@@ -175,11 +179,15 @@ def _scored(result: Result, metric: str) -> Scored:
     )
 
 
-def _lengths(task: Task) -> list[Histogram]:
-    return [
+def _counted(task: Task) -> Counted:
+    from r2med.nano.profiles import data_profile
+    from r2med.report.profiles import data_rows
+
+    lengths = [
         _histogram("Words per query", task.queries.texts, ("query", "queries")),
         _histogram("Words per document", task.corpus.texts, ("document", "documents")),
     ]
+    return Counted(data_rows(data_profile(task)), lengths)
 
 
 def _histogram(title: str, texts: object, noun: tuple[str, str]) -> Histogram:

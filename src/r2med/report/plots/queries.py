@@ -13,7 +13,7 @@ from r2med.measure.intervals import mean_interval
 from r2med.report.plots.theme import Theme
 from r2med.report.table import task_label
 from r2med.results.compare import Aligned
-from r2med.results.diagnosis import TaskDiagnosis
+from r2med.results.diagnosis.findings import TaskDiagnosis
 
 _GROUPS = 4
 #: Pixels between the marks of two systems at the same overlap.

@@ -22,7 +22,7 @@ from r2med.results.diagnosis.findings import (
     TaskDiagnosis,
     label_of,
 )
-from r2med.results.diagnosis.lexicon import Lexicon, Piece, Weights, matched
+from r2med.results.diagnosis.lexicon import Lexicon, Piece, QueryTerms, Weights, matched
 from r2med.results.lookup import Ranking, find_ranking, own_tasks, stored_results
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
@@ -88,7 +88,10 @@ def diagnose_ranking(
     if below is None:
         below, missing = _first_stage(ranking, task, results)
     scene = scene or Scene(task)
-    scores = measure(ranking.run, task.judgements, [METRIC, f"hit@{TOP}"], ties="list")
+    run = (
+        ranking.run if only is None else Run.from_lists({only: ranking.run.ranking_or_empty(only)})
+    )
+    scores = measure(run, task.judgements, [METRIC, f"hit@{TOP}"], ties="list")
     by_query = {row["query_id"]: row for row in scores.to_arrow().to_pylist()}
     findings = [
         _View(scene, row, ranking, below).finding(by_query[query])
@@ -126,6 +129,7 @@ class Scene:
         self.judged = task.judgements.by_query()
         self.answers = dict(zip(ids, queries.answers.to_pylist(), strict=True))
         self.query_terms = self.lexicon.queries(queries.texts)
+        self._rows = {name: row for row, name in enumerate(ids)}
         self.spellings = self.lexicon.spellings(queries.texts.fill_null("").to_pylist())
         self.sources = sources_of(task.corpus.document_ids.to_pylist())
         self.evidence: dict[str, list[str]] = {}
@@ -143,12 +147,20 @@ class Scene:
 
     def matched(self, query_id: str, texts: Sequence[str]) -> list[tuple[Piece, ...]]:
         """Texts with the words marked that they share with a query, common ones left out."""
-        return self.matched_with(self.task.query(query_id), texts)
+        return self._matched(
+            self.task.query(query_id), self.query_terms[self._rows[query_id]], texts
+        )
 
     def matched_with(self, query: str, texts: Sequence[str]) -> list[tuple[Piece, ...]]:
         """The same for any text that asks."""
         [terms] = self.lexicon.queries(pa.array([query], pa.large_string()))
-        return matched(query, texts, common=self.lexicon.common(terms))
+        return self._matched(query, terms, texts)
+
+    def _matched(
+        self, query: str, terms: QueryTerms, texts: Sequence[str]
+    ) -> list[tuple[Piece, ...]]:
+        common = self.lexicon.common(terms)
+        return matched(query, texts, common=common, stems=self.lexicon.stems)
 
 
 class _View:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Numbers = NDArray[np.int64]
 Weights = NDArray[np.float64]
+Stems = dict[str, list[str]]
+"""The terms of words."""
 #: How many of a document's weightiest terms stand for its subject.
 KEY_TERMS = 20
 #: Counts in one document are only weighed by their logarithm, so more than this is as much.
@@ -52,6 +54,8 @@ class Lexicon:
         self._counts = _counts(tokens.terms, tokens.offsets, len(tokens.keys))
         self._by_term = self._counts.tocsc()
         self._sets: dict[int, frozenset[int]] = {}
+        self.stems: Stems = {}
+        """Of every word that was looked at."""
         frequencies = np.diff(self._by_term.indptr)
         self.rarity: Weights = np.log(len(names) + 1) - np.log(frequencies + 0.5)
 
@@ -157,16 +161,23 @@ class Piece:
 
 
 def matched(
-    query: str, texts: Sequence[str], *, common: Collection[str] = ()
+    query: str,
+    texts: Sequence[str],
+    *,
+    common: Collection[str] = (),
+    stems: Stems | None = None,
 ) -> list[tuple[Piece, ...]]:
     """Every text in pieces, with the words marked that it shares with a query.
 
-    Terms that are `common` are not worth marking: see `Lexicon.common`.
+    Terms that are `common` are not worth marking: see `Lexicon.common`. `stems` are those of words
+    that were looked at before; new ones are added.
     """
     words = [list(_WORD.finditer(text)) for text in (query, *texts)]
-    stems = _stems(match[0] for row in words for match in row)
+    distinct = {match[0] for row in words for match in row}
+    stems = {} if stems is None else stems
+    stems.update(_stems(distinct - stems.keys()))
     asked = {stem for match in words[0] for stem in stems[match[0]]}.difference(common)
-    hits = {word for word, own in stems.items() if not asked.isdisjoint(own)}
+    hits = {word for word in distinct if not asked.isdisjoint(stems[word])}
     return [
         tuple(_pieces(text, [match.span() for match in row if match[0] in hits]))
         for text, row in zip(texts, words[1:], strict=True)
@@ -184,9 +195,11 @@ def _pieces(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[Piece]:
         yield Piece(text[end:])
 
 
-def _stems(words: Iterable[str]) -> dict[str, list[str]]:
+def _stems(words: Iterable[str]) -> Stems:
     """The terms of every distinct word."""
     distinct = list(dict.fromkeys(words))
+    if not distinct:
+        return {}
     tokens = find_analyzer("lucene").analyze(pa.array(distinct, type=pa.large_string()))
     return {word: tokens.row(place) for place, word in enumerate(distinct)}
 
