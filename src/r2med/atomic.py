@@ -10,12 +10,12 @@ checks it before anything else sees its bytes.
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import mmap
 import os
 import shutil
 import struct
-import sys
 import tempfile
 import time
 import zlib
@@ -27,11 +27,6 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from r2med.errors import DamagedError
-
-try:
-    import fcntl
-except ImportError:  # Windows: locks are not held there, and drafts are swept by age alone
-    fcntl = None  # type: ignore[assignment]
 
 T = TypeVar("T")
 
@@ -49,8 +44,7 @@ _mapped: WeakSet[mmap.mmap] = WeakSet()
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
     """Yield a path beside `target` to write to; it takes the target's place on success only."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _draft(target, _new_file) as draft:
+    with _draft(target, folder=False) as draft:
         try:
             yield draft
             _sync(draft)
@@ -86,8 +80,7 @@ def atomic_folder(target: Path, *, keep: Callable[[str], bool] | None = None) ->
 @contextmanager
 def draft_folder(target: Path) -> Iterator[Path]:
     """Yield a new folder beside `target`; it is removed in the end, after a kill by a later run."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _draft(target, _new_folder) as draft:
+    with _draft(target, folder=True) as draft:
         try:
             yield draft
         finally:
@@ -132,7 +125,11 @@ def sweep(folder: Path) -> None:
     with suppress(OSError):
         for entry in list(os.scandir(folder)):
             if entry.name.startswith(".") and entry.name.endswith(_DRAFT):
-                _sweep_draft(Path(entry.path))
+                path = Path(entry.path)
+                with suppress(OSError), _held(path, wait=False) as held:
+                    age = time.time() - path.stat().st_mtime
+                    if held or (held is None and age > _ABANDONED_SECONDS):
+                        _remove(path)
             elif entry.name.startswith(".") and entry.name.endswith(_RETIRED):
                 _restored(folder / entry.name[1 : -len(_RETIRED)])
 
@@ -142,26 +139,10 @@ def checksum(data: bytes | memoryview) -> int:
     return zlib.crc32(data)
 
 
-def file_checksum(path: Path) -> int:
-    """The checksum of a file's bytes."""
-    with path.open("rb", buffering=0) as handle:
-        return _checksum_of(handle, os.fstat(handle.fileno()).st_size)
-
-
-def _checksum_of(handle: FileIO, size: int) -> int:
-    """The checksum of the next `size` bytes, read in pieces."""
-    total = 0
-    while piece := handle.read(min(size, 1 << 20)):
-        total = zlib.crc32(piece, total)
-        size -= len(piece)
-    return total
-
-
 def seal_file(path: Path) -> None:
     """Append the checksum of all that was written to a file: the last step before it is used."""
-    trailer = _TRAILER.pack(_MAGIC, file_checksum(path))
-    with path.open("ab") as handle:
-        handle.write(trailer)
+    with path.open("r+b", buffering=0) as handle:
+        handle.write(_TRAILER.pack(_MAGIC, _checksum_of(handle, path.stat().st_size)))
 
 
 def read_sealed(path: Path) -> memoryview:
@@ -182,6 +163,15 @@ def read_sealed(path: Path) -> memoryview:
     return memoryview(mapped)[:size]
 
 
+def _checksum_of(handle: FileIO, size: int) -> int:
+    """The checksum of the next `size` bytes, read in pieces."""
+    total = 0
+    while piece := handle.read(min(size, 1 << 20)):
+        total = zlib.crc32(piece, total)
+        size -= len(piece)
+    return total
+
+
 def let_go() -> None:
     """Give memory back to the system: pages of mapped files, and what was freed and kept for later.
 
@@ -190,11 +180,10 @@ def let_go() -> None:
     if hasattr(mmap, "MADV_DONTNEED"):
         for mapped in list(_mapped):
             mapped.madvise(mmap.MADV_DONTNEED)
-    if sys.platform != "win32":
-        import ctypes
+    import ctypes
 
-        if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
-            library.malloc_trim(0)
+    if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
+        library.malloc_trim(0)
 
 
 def seal(record: Mapping[str, Any], *, indent: int | None = 1) -> str:
@@ -225,90 +214,59 @@ def _content_sum(record: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _draft(target: Path, create: Callable[[Path], Path]) -> Iterator[Path]:
-    """A new draft, locked for as long as its writer lives so that no sweep takes it."""
-    if target.parent not in _swept:
-        _swept.add(target.parent)
-        sweep(target.parent)
-    while True:
-        draft = create(target)
-        with _naming(target), _held(draft, wait=True) as held:
-            if held is not False:
-                yield draft
-                return
+def _draft(target: Path, *, folder: bool) -> Iterator[Path]:
+    """A new draft, locked for as long as its writer lives so that no sweep takes it.
 
-
-@contextmanager
-def _naming(target: Path) -> Iterator[None]:
-    """Let an error of the operating system name what was to be written, not its draft."""
+    An error of the operating system names what was to be written, not the draft.
+    """
+    beside = target.parent
+    beside.mkdir(parents=True, exist_ok=True)
+    if beside not in _swept:
+        _swept.add(beside)
+        sweep(beside)
+    prefix = f".{target.name[:32]}."
     try:
-        yield
+        while True:
+            if folder:
+                name = tempfile.mkdtemp(_DRAFT, prefix, beside)
+            else:
+                handle, name = tempfile.mkstemp(_DRAFT, prefix, beside)
+                os.close(handle)
+            with _held(Path(name), wait=True) as held:
+                if held is not False:
+                    yield Path(name)
+                    return
     except BrokenPipeError:
         raise
     except OSError as problem:
-        name = problem.filename
-        if name is None or _DRAFT in os.fsdecode(name):
+        if problem.filename is None or _DRAFT in os.fsdecode(problem.filename):
             problem.filename, problem.filename2 = str(target), None
         raise
-
-
-def _new_file(target: Path) -> Path:
-    handle, name = tempfile.mkstemp(prefix=_prefix(target), suffix=_DRAFT, dir=target.parent)
-    os.close(handle)
-    return Path(name)
-
-
-def _new_folder(target: Path) -> Path:
-    return Path(tempfile.mkdtemp(prefix=_prefix(target), suffix=_DRAFT, dir=target.parent))
-
-
-def _prefix(target: Path) -> str:
-    return f".{target.name[:32]}."
 
 
 @contextmanager
 def _held(path: Path, *, wait: bool) -> Iterator[bool | None]:
     """Lock a file or folder while the block runs.
 
-    Yields False where another has it or it is gone, None where there are no locks to hold.
+    Yields False where another has it or it is gone, None where the file system has no locks.
     """
-    if fcntl is None:
-        yield None
-        return
     try:
         handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     except FileNotFoundError:
         yield False
         return
+    held: bool | None
     try:
-        yield _locked(handle, wait=wait) and _is_still(path, handle)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            held = os.path.samestat(path.stat(), os.fstat(handle))  # removed before it was locked?
+        except (BlockingIOError, FileNotFoundError):
+            held = False
+        except OSError:
+            held = None
+        yield held
     finally:
         os.close(handle)
-
-
-def _locked(handle: int, *, wait: bool) -> bool | None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
-
-
-def _is_still(path: Path, handle: int) -> bool:
-    """Whether a path still names the open file: it may have been removed before it was locked."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(handle))
-    except FileNotFoundError:
-        return False
-
-
-def _sweep_draft(draft: Path) -> None:
-    with suppress(OSError), _held(draft, wait=False) as held:
-        old = time.time() - draft.stat().st_mtime > _ABANDONED_SECONDS
-        if held or (held is None and old):
-            _remove(draft)
 
 
 def _remove(path: Path) -> None:
@@ -350,8 +308,6 @@ def _take_place(draft: Path, target: Path) -> None:
 
 def _exchange(draft: Path, target: Path) -> bool:
     """Swap two names in one step; False where the system or the file system cannot."""
-    if sys.platform == "win32":
-        return False
     import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)

@@ -22,26 +22,27 @@ SHELVES: dict[str, str] = {
 }
 #: Characters of a text that a folder's name keeps.
 _READABLE = 60
+#: What common file systems allow, in bytes.
+_LONGEST_NAME = 255
+_LONGEST_PATH = 4095
 #: Shelves that may hold what a paid model answered; they are cleared only by name.
 PAID = ("embeddings", "generations", "expansions")
 
 
 def home() -> Path:
-    """`R2MED_HOME`, or the platform's cache folder."""
+    """`R2MED_HOME`, or the cache folder of the user."""
     chosen = os.environ.get("R2MED_HOME")
     if chosen:
         return user_path(chosen, "R2MED_HOME")
+    if sys.platform != "darwin" and (caches := os.environ.get("XDG_CACHE_HOME")):
+        return Path(caches) / "r2med"
     try:
-        return _platform_cache() / "r2med"
+        usual = "Library/Caches" if sys.platform == "darwin" else ".cache"
+        return Path.home() / usual / "r2med"
     except RuntimeError:
         raise UsageError(
             "This user has no home folder to keep data in. Set R2MED_HOME to a folder."
         ) from None
-
-
-#: What common file systems allow, in bytes.
-_LONGEST_NAME = 255
-_LONGEST_PATH = 4095
 
 
 def user_path(text: str | Path, option: str = "") -> Path:
@@ -67,17 +68,8 @@ def user_path(text: str | Path, option: str = "") -> Path:
 
 def shelf(name: str) -> Path:
     """The folder of one kind of cached thing; it may not exist yet."""
-    if name not in SHELVES:
-        raise KeyError(name)
+    assert name in SHELVES, name
     return home() / name
-
-
-def _platform_cache() -> Path:
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local")))
-    return Path(os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"))
 
 
 def slug(text: str) -> str:

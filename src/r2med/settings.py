@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -63,10 +64,13 @@ def read(settings: type[T], fields: Mapping[str, object], *, name: str = "") -> 
 
 def identity_of(settings: object) -> dict[str, object]:
     """All settings that may change a ranking, as JSON values."""
-    return {
-        field.name: _plain(getattr(settings, field.name))
+    values = {
+        field.name: getattr(settings, field.name)
         for field in dataclasses.fields(settings)  # type: ignore[arg-type]
         if field.metadata.get("identity", "value") == "value"
+    }
+    return {
+        key: list(value) if isinstance(value, tuple) else value for key, value in values.items()
     }
 
 
@@ -75,30 +79,41 @@ def _checked(field: dataclasses.Field[Any], hint: object, value: object, name: s
     choices: tuple[str, ...] = limits.get("choices", ())
     try:
         typed = _typed(hint, value)
-        if choices and typed not in choices:
+        numbers = typed if isinstance(typed, tuple) else (typed,)
+        known = not choices or typed in choices
+        if not known or not all(_in_range(number, limits) for number in numbers):
             raise ValueError
-        for number in typed if isinstance(typed, tuple) else (typed,):
-            _check_range(number, limits.get("least"), limits.get("most"))
     except ValueError:
-        words = choices or _words(hint)
-        hints = f" {nearest(str(value), words)}" if words else ""
-        wanted = _wanted(hint, limits)
-        raise UsageError(f"{_option(name, field.name, value)}: expected {wanted}.{hints}") from None
+        literals = [part for part in _alternatives(hint) if get_origin(part) is Literal]
+        words = choices or tuple(str(word) for part in literals for word in get_args(part))
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        raise UsageError(
+            f"{name}[{field.name}={short}]: expected {_wanted(hint, limits)}."
+            f"{f' {nearest(str(value), words)}' if words else ''}"
+        ) from None
     return typed
+
+
+def _alternatives(hint: object) -> tuple[Any, ...]:
+    """The types of a union; any other type alone."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
 def _typed(hint: object, value: object) -> object:
     """The value as the declared type; ValueError when it is none."""
-    origin = get_origin(hint)
-    if origin in (Union, UnionType):
-        return _first(get_args(hint), value)
-    if origin is Literal:
+    origin, parts = get_origin(hint), _alternatives(hint)
+    if len(parts) > 1:
+        words = [part for part in parts if part is NoneType or get_origin(part) is Literal]
+        for part in (*words, *parts):
+            with suppress(ValueError):
+                return _typed(part, value)
+    elif origin is Literal:
         if value in get_args(hint):
             return value
-        raise ValueError
-    if origin is tuple:
+    elif origin is tuple:
         return tuple(_typed(get_args(hint)[0], item) for item in _items(hint, value))
-    if hint is NoneType:
+    elif hint is NoneType:
         if value in (None, "", "none"):
             return None
     elif hint is bool:
@@ -117,20 +132,6 @@ def _typed(hint: object, value: object) -> object:
     raise ValueError
 
 
-def _first(hints: tuple[object, ...], value: object) -> object:
-    """The first of several types that the value can have; words come before numbers."""
-    for hint in sorted(hints, key=lambda hint: not _is_word(hint)):
-        try:
-            return _typed(hint, value)
-        except ValueError:
-            continue
-    raise ValueError
-
-
-def _is_word(hint: Any) -> bool:
-    return hint is NoneType or get_origin(hint) is Literal
-
-
 def _items(hint: object, value: object) -> list[object]:
     """A list of the registry, or an option's text: numbers as in 0.3:0.7, or one text."""
     if isinstance(value, list | tuple):
@@ -142,57 +143,32 @@ def _items(hint: object, value: object) -> list[object]:
     return [part for part in value.replace(",", ":").split(":") if part]
 
 
-def _check_range(value: object, least: float | None, most: float | None) -> None:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        low = least is not None and value < least
-        high = most is not None and value > most
-        if low or high:
-            raise ValueError
+def _in_range(value: object, limits: Mapping[str, Any]) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return True
+    least, most = limits.get("least"), limits.get("most")
+    return (least is None or value >= least) and (most is None or value <= most)
+
+
+_KINDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    NoneType: "none",
+}
 
 
 def _wanted(hint: object, limits: Mapping[str, Any]) -> str:
     """What could stand there, in words."""
-    origin = get_origin(hint)
-    if origin in (Union, UnionType):
-        return " or ".join(_wanted(part, limits) for part in get_args(hint))
-    if origin is tuple:
-        part = get_args(hint)[0]
-        return "texts" if part is str else "numbers" + _range(limits) + ", as in 0.3:0.7"
-    if limits.get("choices"):
-        return "one of " + ", ".join(limits["choices"])
-    if origin is Literal:
-        words = [str(word) for word in get_args(hint)]
-        return words[0] if len(words) == 1 else "one of " + ", ".join(words)
-    kinds = {
-        bool: "true or false",
-        int: "a whole number",
-        float: "a number",
-        str: "a text",
-        NoneType: "none",
-    }
-    name = kinds[hint]  # type: ignore[index]
-    return name + _range(limits) if hint in (int, float) else name
-
-
-def _range(limits: Mapping[str, Any]) -> str:
-    least, most = limits.get("least"), limits.get("most")
-    return (f" from {least:g}" if least is not None else "") + (
-        f" to {most:g}" if most is not None else ""
-    )
-
-
-def _words(hint: object) -> tuple[str, ...]:
-    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    return tuple(
-        str(word) for part in parts if get_origin(part) is Literal for word in get_args(part)
-    )
-
-
-def _option(name: str, key: str, value: object) -> str:
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-    return f"{name}[{key}={short}]"
-
-
-def _plain(value: object) -> object:
-    return list(value) if isinstance(value, tuple) else value
+    parts, least, most = _alternatives(hint), limits.get("least"), limits.get("most")
+    if len(parts) > 1:
+        return " or ".join(_wanted(part, limits) for part in parts)
+    span = "" if least is None else f" from {least:g}"
+    span += "" if most is None else f" to {most:g}"
+    if get_origin(hint) is tuple:
+        return "texts" if get_args(hint)[0] is str else f"numbers{span}, as in 0.3:0.7"
+    words = limits.get("choices") or (get_args(hint) if get_origin(hint) is Literal else ())
+    if words:
+        return str(words[0]) if len(words) == 1 else "one of " + ", ".join(map(str, words))
+    return _KINDS[hint] + (span if hint in (int, float) else "")  # type: ignore[index]
