@@ -17,7 +17,7 @@ SHELVES: dict[str, str] = {
     "embeddings": "vectors of encoded texts, by model",
     "rerank-scores": "scores of query and document pairs, by reranker",
     "rerank-traces": "what language models thought and answered as rerankers",
-    "generations": "answers of language models, each kept as it arrived",
+    "answers": "answers of language models, each kept as it arrived",
     "expansions": "finished generations for a task's queries, with agents' traces",
 }
 #: Characters of a text that a folder's name keeps.
@@ -26,7 +26,7 @@ _READABLE = 60
 _LONGEST_NAME = 255
 _LONGEST_PATH = 4095
 #: Shelves that may hold what a paid model answered; they are cleared only by name.
-PAID = ("embeddings", "generations", "expansions")
+PAID = ("embeddings", "answers", "expansions")
 
 
 def home() -> Path:

@@ -47,6 +47,15 @@ def test_a_mean_counts_every_task_though_folders_share_a_name(tmp_path: Path) ->
     assert float(mean) == pytest.approx(sum(values) / 2, abs=0.01)
 
 
+def test_a_stored_label_names_its_system_on_another_task() -> None:
+    run("eval", "tri=bm25[k1=1.2] + bm25-nano", "--task", "demo/biology")
+
+    done = run("eval", "tri", "--task", "demo/medqa-diag", "--json")
+
+    [row] = json.loads(done.out)
+    assert (row["system"], row["spec"]) == ("tri", "bm25[k1=1.2] + bm25-nano")
+
+
 def test_groups_of_tasks_fit_eighty_columns_and_say_demo() -> None:
     done = run("eval", "bm25", "bm25-nano", "--task", "demo", "--by", "scenario")
 

@@ -61,5 +61,5 @@ def test_after_a_kill_no_generation_is_lost_and_none_is_made_twice(
 
 def answers() -> list[bytes]:
     """Whole lines on disk, the first process's first."""
-    files = sorted(shelf("generations").rglob("*.calls"))
+    files = sorted(shelf("answers").rglob("*.calls"))
     return [line[9:] for file in files for line in file.read_bytes().splitlines(keepends=True)]

@@ -72,7 +72,7 @@ def evaluate(
     from r2med.measure.metrics import parse_metrics
     from r2med.report.estimates import Pace
     from r2med.results.evaluation import Evaluation
-    from r2med.results.lookup import own_tasks
+    from r2med.results.lookup import own_tasks, written_out
     from r2med.systems.build import System
     from r2med.tasks.load import load_tasks
     from r2med.tasks.registry import resolve
@@ -87,7 +87,8 @@ def evaluate(
         )
     asked = [str(metric) for metric in parse_metrics(metrics)] if metrics else []
     _refuse_tasks(systems or ())
-    named = options.with_own_models(systems, model)
+    known = [written_out(system, results) for system in systems or ()]
+    named = options.with_own_models(known, model)
     options.refuse_idle(context, named)
     if dry_run:
         unread = ("metrics", "by", "force", "strict", "verbose", "max_tokens", "max_cost")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from r2med.errors import MissingError
-from r2med.home import shelf
+from r2med.home import home, shelf
 from r2med.remote.answers import Answers
 from r2med.remote.budget import Budget, Cost, Estimate, Limits, Price, Tokens
 from r2med.remote.completions import (
@@ -132,7 +133,9 @@ class Chat:
         budget.check_price(self.price, llm.name)
         self._server = server
         self._session: Session | None = None
-        self._answers = Answers(shelf("generations"), self.identity, tell=tell)
+        with suppress(OSError):  # the shelf's former name
+            (home() / "generations").rename(shelf("answers"))
+        self._answers = Answers(shelf("answers"), self.identity, tell=tell)
         self._since = time.time() if fresh else 0.0
         self.usage = Usage.of((), self.price)
         """What all answers took since the chat was made."""

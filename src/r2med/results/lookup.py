@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
@@ -18,7 +18,7 @@ from r2med.retrieve.conditions import Tell, log
 from r2med.retrieve.given import fitted, locate_run
 from r2med.runs import Run
 from r2med.runs.run import ordered
-from r2med.systems.registry import registered
+from r2med.systems.registry import parts_of, registered
 from r2med.systems.spec import parse
 from r2med.tasks.registry import find_task
 from r2med.tasks.task import SAMPLE, Task
@@ -142,6 +142,19 @@ def of_system(text: str, results: Sequence[Result]) -> tuple[Result, ...]:
         return labelled
     spec = str(registered(parse(text)).unlabelled)
     return tuple(result for result in results if result.system == spec)
+
+
+def written_out(text: str, folder: Path) -> str:
+    """The text of a system; a label or key stands for the stored system that has it."""
+    with suppress(UsageError):
+        if all(entry for _, entry in parts_of(text)):
+            return text
+    stored = of_system(text, all_results(folder, log))
+    return (
+        str(replace(parse(stored[0].system), label=stored[0].record.system.label))
+        if stored
+        else text
+    )
 
 
 @dataclass(frozen=True, eq=False)

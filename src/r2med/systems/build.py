@@ -304,9 +304,12 @@ def _refuse_first(unit: Unit, kind: str) -> NoReturn:
 
 
 def _refuse_next(spec: Spec, unit: Unit | Spec, kind: str) -> NoReturn:
+    own = ""
+    if isinstance(unit, Unit) and unit.name == "model":
+        own = f", and write a reranker of yours as 'own:{unit.argument}'"
     why = {
         "retriever": "searches the corpus, so nothing but an expander may stand before it; "
-        "fuse retrievers with '+'",
+        f"fuse retrievers with '+'{own}",
         "given": "is read, not searched, so nothing may stand before it; fuse rankings with '+'",
         "fusion": "fuses what is joined by '+' right before it, as in 'bm25 + bm25-nano | rrf'",
         "expander": "expands queries, so it must stand before the retriever",

@@ -132,6 +132,8 @@ def entry_of(unit: Unit, stages: tuple[StageKind, ...] = LEADING) -> Entry:
             hint = f"A class of yours is written '{'own' if after else 'model'}:{unit}'."
         elif unit.argument is None and Path(unit.name).is_dir():
             hint = f"The model in that folder is written '{'ce' if after else 'dense'}:./{unit}'."
+        elif after:
+            hint += "\nA reranker of yours is written 'own:module:Class'; see docs/pipelines.md."
     what = "reranker or fusion" if after else "system"
     raise UsageError(f"{what} {str(unit)!r} is not known. {hint}")
 
