@@ -218,7 +218,7 @@ def places_of(wanted: pa.Array, known: pa.Array) -> NDArray[np.int64]:
     return places
 
 
-def offsets_of(lengths: NDArray[np.int64] | Sequence[int]) -> NDArray[np.int64]:
+def offsets_of(lengths: NDArray[Any] | Sequence[int]) -> NDArray[np.int64]:
     """Where lists of these lengths begin when they stand one after the other, and the end."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])

@@ -13,18 +13,17 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from r2med.errors import UsageError, nearest
 from r2med.retrieve.bm25.lucene import Spans, alphanumeric_spans, classes_of, lower_case, word_spans
 from r2med.retrieve.bm25.stem import stem_ascii, stem_text
 from r2med.retrieve.bm25.words import (
-    PADDING,
     Block,
     ByteWords,
     Group,
-    Keys,
-    Numbering,
+    Places,
     Texts,
     TokenColumns,
     TokenGroups,
@@ -33,6 +32,7 @@ from r2med.retrieve.bm25.words import (
     text_blocks,
     word_keys,
 )
+from r2med.runs.run import offsets_of
 
 _LOWER = bytes(range(256)).lower()
 
@@ -66,22 +66,21 @@ class Analyzer:
             words=tokens.words,
             keys=tokens.keys,
             terms=np.concatenate([np.empty(0, dtype=np.int32), *(terms for terms, _ in groups)]),
-            offsets=np.cumsum(
-                np.concatenate([np.zeros(1, np.int64), *(each for _, each in groups)])
-            ),
+            offsets=offsets_of(np.concatenate([np.empty(0, np.int64), *(n for _, n in groups)])),
         )
 
     def grouped(self, texts: Texts) -> TokenGroups:
         """The same for a whole corpus, of which no more than its words' numbers is held at once."""
-        numbering = Numbering()
+        known: dict[int, int] = {}
         distinct: list[ByteWords] = []
 
         def numbered() -> Iterator[Group]:
-            for words in in_threads(self._block_words, text_blocks(texts, padding=PADDING)):
-                numbers, fresh = numbering.number(words.keys)
-                starts, ends = words.spans.starts[fresh], words.spans.ends[fresh]
-                distinct.append(ByteWords.cut(words.text, starts, ends))
-                yield numbers, np.diff(words.row_ends, prepend=0)
+            for keys, words, codes, lengths in in_threads(self._block_words, text_blocks(texts)):
+                before = len(known)
+                numbers = [known.setdefault(key, len(known)) for key in keys]
+                places = np.array(numbers, dtype=np.int32)
+                distinct.append(words.take(np.flatnonzero(places >= before)))
+                yield places[codes], lengths
 
         groups = deque(joined(numbered()))
         terms = self.to_terms(ByteWords.concatenated(distinct))
@@ -89,27 +88,18 @@ class Analyzer:
         number_of = np.append(inverse, -1).astype(np.int32)[terms.places]
         return TokenGroups(terms.words.take(first), keys, number_of, groups)
 
-    def _block_words(self, block: Block) -> _BlockWords:
+    def _block_words(self, block: Block) -> tuple[list[int], ByteWords, Places, Places]:
+        """The distinct words of a block and their keys, which one each word is, words per row."""
         text, row_starts = block
         spans = self.find_words(text)
         lowered = np.frombuffer(text.translate(_LOWER), dtype=np.uint8)
-        row_ends = np.searchsorted(spans.starts, row_starts[1:])
-        return _BlockWords(
-            text=lowered,
-            spans=spans,
-            keys=word_keys(lowered, spans.starts, spans.ends),
-            row_ends=np.append(row_ends, len(spans.starts)),
-        )
-
-
-@dataclass(frozen=True)
-class _BlockWords:
-    """The words of one block; `row_ends` counts the words up to the end of each row."""
-
-    text: NDArray[np.uint8]
-    spans: Spans
-    keys: Keys
-    row_ends: NDArray[np.int64]
+        coded = pa.array(word_keys(lowered, spans.starts, spans.ends)).dictionary_encode()
+        codes = coded.indices.to_numpy()
+        place = np.empty(len(coded.dictionary), dtype=np.int64)
+        place[codes] = np.arange(len(codes))
+        words = ByteWords.cut(lowered, spans.starts[place], spans.ends[place])
+        ends = np.append(np.searchsorted(spans.starts, row_starts[1:]), len(codes))
+        return coded.dictionary.to_pylist(), words, codes, np.diff(ends, prepend=0)
 
 
 _POSSESSIVES = ("'s", "\u2019s", "\uff07s")

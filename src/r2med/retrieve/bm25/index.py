@@ -7,10 +7,11 @@ import zlib
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain
+from functools import cache, cached_property
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,15 +20,31 @@ from numpy.typing import NDArray
 from r2med.atomic import atomic_file, let_go
 from r2med.errors import DamagedError
 from r2med.home import shelf
-from r2med.retrieve.bm25.words import ByteWords, Group, Keys, TokenGroups, in_threads
+from r2med.retrieve.bm25.words import ByteWords, Group, Keys, Places, TokenGroups, in_threads
+from r2med.runs.run import offsets_of
 
-Values = TypeVar("Values", bound=np.integer[Any])
+_FORMAT = 1
+_META = b"r2med.index"
 
-_PART_BITS, _LEAST_BITS = 14, 11
-"""Most documents a part, as powers of two: its pairs stay in the processor's cache.
 
-There are fewer, down to the least, where a term and a document would not fit in 32 bits together.
-"""
+@cache
+def compiled() -> Any:
+    """The compiled loops behind scipy's sparse matrices.
+
+    Their file is loaded alone: importing `scipy.sparse` takes longer than most searches.
+    """
+    import scipy
+
+    for suffix in EXTENSION_SUFFIXES:
+        path = Path(scipy.__file__).parent / "sparse" / f"_sparsetools{suffix}"
+        spec = spec_from_file_location("scipy.sparse._sparsetools", path)
+        if path.exists() and spec and spec.loader:
+            module = module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
+    from scipy.sparse import _sparsetools
+
+    return _sparsetools
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +70,6 @@ class Index:
         """Mean number of terms a document."""
         return float(self.lengths.mean(dtype=np.float64)) if len(self) else 0.0
 
-    @property
-    def document_frequencies(self) -> NDArray[np.int64]:
-        """In how many documents each term occurs."""
-        return np.diff(self.offsets)
-
     def find(self, keys: Keys) -> NDArray[np.int64]:
         """The numbers of the terms with these keys, -1 for unknown ones."""
         if not len(self.keys):
@@ -67,13 +79,13 @@ class Index:
 
 
 def build_index(tokens: TokenGroups) -> Index:
-    """Count every term of every document: sort a part of the corpus at a time, then join them.
+    """Count every term of every document: a part of the corpus at a time, then join them.
 
     What is held at once are the words' numbers, or the parts and the index; groups and parts are
     forgotten as they are used.
     """
-    made = in_threads(lambda group: _parts(tokens, group), tokens.taken())
-    parts = deque(chain.from_iterable(made))
+    compiled()  # Before two threads ask for it.
+    parts = deque(in_threads(lambda group: _part(tokens, group), tokens.taken()))
     let_go()
     offsets = np.zeros(len(tokens.words) + 1, dtype=np.int64)
     for part in parts:
@@ -83,98 +95,57 @@ def build_index(tokens: TokenGroups) -> Index:
     counts = np.empty(offsets[-1], np.result_type(np.uint8, *{part.counts.dtype for part in parts}))
     lengths = np.concatenate([np.empty(0, np.int32), *(part.lengths for part in parts)])
 
-    def placed(item: tuple[_Part, int, NDArray[np.int64]]) -> None:
-        part, first, following = item
-        places = part.places(following)
+    def following() -> Iterator[tuple[_Part, int, Places]]:
+        """Each part, its first row in the corpus, and where postings of each of its terms go."""
+        first, places = 0, offsets[:-1].copy()
+        while parts:
+            part = parts.popleft()
+            yield part, first, places[part.terms]
+            first += len(part.lengths)
+            places[part.terms] += part.frequencies
+
+    def placed(item: tuple[_Part, int, Places]) -> None:
+        part, first, starts = item
+        starts -= offsets_of(part.frequencies)[:-1]
+        places = np.repeat(starts, part.frequencies) + np.arange(len(part.rows))
         rows[places] = part.rows + np.int32(first)
         counts[places] = part.counts
 
-    for _ in in_threads(placed, _following(parts, offsets[:-1].copy())):
+    for _ in in_threads(placed, following()):
         pass
     let_go()
     return Index(tokens.words, tokens.keys, offsets, rows, counts, lengths)
-
-
-def _following(
-    parts: deque[_Part], following: NDArray[np.int64]
-) -> Iterator[tuple[_Part, int, NDArray[np.int64]]]:
-    """Each part, its first row in the corpus, and where the postings of each of its terms begin."""
-    first = 0
-    while parts:
-        part = parts.popleft()
-        yield part, first, following[part.terms]
-        first += len(part.lengths)
-        following[part.terms] += part.frequencies
-
-
-def _parts(tokens: TokenGroups, group: Group) -> list[_Part]:
-    """A group's postings, of so few documents at a time that their numbers fit in few bits."""
-    terms, lengths = tokens.terms(group)
-    term_bits = len(tokens.words).bit_length()
-    row_bits = min(max(32 - term_bits, _LEAST_BITS), _PART_BITS)
-    pair = np.uint32 if term_bits + row_bits <= 32 else np.uint64
-    cuts = np.arange(1 << row_bits, len(lengths), 1 << row_bits)
-    ends = np.cumsum(lengths)[cuts - 1]
-    return [
-        _Part.of(part.astype(pair), part_lengths, row_bits)
-        for part, part_lengths in zip(np.split(terms, ends), np.split(lengths, cuts), strict=True)
-    ]
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
     """The postings of some documents, ordered by term, then row; rows count from its first."""
 
-    terms: NDArray[np.int32]
+    terms: Places
     frequencies: NDArray[np.int32]
-    rows: NDArray[np.uint16]
+    rows: NDArray[np.unsignedinteger]
     counts: NDArray[np.unsignedinteger]
     lengths: NDArray[np.int32]
 
-    @classmethod
-    def of(
-        cls, terms: NDArray[np.unsignedinteger], lengths: NDArray[np.int64], row_bits: int
-    ) -> _Part:
-        """Sort pairs of a term and a row; two that fit in 32 bits sort fastest."""
-        bits = terms.dtype.type(row_bits)
-        pairs = terms << bits
-        pairs |= np.repeat(np.arange(len(lengths), dtype=terms.dtype), lengths)
-        pairs, counts = distinct(pairs)
-        rows = (pairs & terms.dtype.type((1 << row_bits) - 1)).astype(np.uint16)
-        pairs >>= bits
-        first = _firsts(pairs)
-        return cls(
-            terms=pairs[first].astype(np.int32),
-            frequencies=np.diff(first, append=len(pairs)).astype(np.int32),
-            rows=rows,
-            counts=counts.astype(np.min_scalar_type(counts.max(initial=0))),
-            lengths=lengths.astype(np.int32),
-        )
 
-    def places(self, following: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the postings go, when those of its terms go to `following` and on."""
-        starts = np.cumsum(self.frequencies) - self.frequencies
-        moved = np.repeat(following - starts, self.frequencies)
-        moved += np.arange(len(moved))
-        return moved
-
-
-def distinct(values: NDArray[Values]) -> tuple[NDArray[Values], NDArray[np.int64]]:
-    """The distinct values in order, and how often each occurs; `values` is sorted in place."""
-    values.sort()
-    first = _firsts(values)
-    return values[first], np.diff(first, append=len(values))
-
-
-def _firsts(ordered: NDArray[Any]) -> NDArray[np.int64]:
-    """Where each distinct one of ordered values first stands."""
-    fresh = np.ones(len(ordered), dtype=np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
-    return np.flatnonzero(fresh)
-
-
-_FORMAT = 1
-_META = b"r2med.index"
+def _part(tokens: TokenGroups, group: Group) -> _Part:
+    """A group's words as a sparse matrix of documents and terms, turned round and added up."""
+    words, lengths = tokens.terms(group)
+    shape = (len(lengths), len(tokens.words))
+    starts = offsets_of(lengths).astype(np.int32)
+    bounds = np.empty(shape[1] + 1, dtype=np.int32)
+    rows, counts = np.empty_like(words), np.empty_like(words)
+    compiled().csr_tocsc(*shape, starts, words, np.ones_like(words), bounds, rows, counts)
+    compiled().csr_sum_duplicates(*shape[::-1], bounds, rows, counts)
+    rows, counts, frequencies = rows[: bounds[-1]], counts[: bounds[-1]], np.diff(bounds)
+    terms = np.flatnonzero(frequencies)
+    return _Part(
+        terms=terms,
+        frequencies=frequencies[terms],
+        rows=rows.astype(np.min_scalar_type(shape[0])),
+        counts=counts.astype(np.min_scalar_type(counts.max(initial=0))),
+        lengths=lengths.astype(np.int32),
+    )
 
 
 def index_path(corpus_hash: str, analysis: str) -> Path:
@@ -183,17 +154,26 @@ def index_path(corpus_hash: str, analysis: str) -> Path:
 
 
 def write_index(index: Index, path: Path) -> None:
-    """Keep an index: a column an array, with a checksum each."""
-    arrays = _arrays(index)
-    about = {
-        name: {"type": array.dtype.str, "crc32": zlib.crc32(_bytes(array))}
-        for name, array in arrays.items()
+    """Keep an index: one column for each array, with its checksum."""
+    arrays: dict[str, NDArray[Any]] = {
+        "words": index.words.data,
+        "word_offsets": index.words.offsets,
+        "keys": index.keys,
+        "offsets": index.offsets,
+        "rows": index.rows,
+        "counts": index.counts,
+        "lengths": index.lengths,
     }
+    about, columns = {}, []
+    for name, array in arrays.items():
+        data = pa.py_buffer(np.ascontiguousarray(array).view(np.uint8).data)
+        about[name] = {"type": array.dtype.str, "crc32": zlib.crc32(data)}
+        ends = pa.py_buffer(np.array([0, data.size], dtype=np.int64))
+        columns.append(pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, data]))
     schema = pa.schema(
         [(name, pa.large_binary()) for name in arrays],
         metadata={_META: json.dumps({"format": _FORMAT, "arrays": about})},
     )
-    columns = [_one_value(array) for array in arrays.values()]
     with (
         atomic_file(path) as draft,
         pa.OSFile(str(draft), "wb") as sink,
@@ -209,39 +189,15 @@ def read_index(path: Path) -> Index:
         meta = json.loads(table.schema.metadata[_META])
         if meta["format"] != _FORMAT:
             raise ValueError(f"format {meta['format']}")
-        arrays = {name: _array(table.column(name), about) for name, about in meta["arrays"].items()}
+        arrays = {}
+        for name, about in meta["arrays"].items():
+            data = table.column(name)[0].as_buffer()
+            if zlib.crc32(data) != about["crc32"]:
+                raise ValueError("checksum differs")
+            arrays[name] = np.frombuffer(data, dtype=np.dtype(about["type"]))
         words = ByteWords(arrays.pop("words"), arrays.pop("word_offsets"))
         return Index(words=words, **arrays)
     except (FileNotFoundError, NotADirectoryError):
         raise
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as problem:
         raise DamagedError(f"{path}: the stored index cannot be used ({problem}).") from problem
-
-
-def _arrays(index: Index) -> dict[str, NDArray[Any]]:
-    return {
-        "words": index.words.data,
-        "word_offsets": index.words.offsets,
-        "keys": index.keys,
-        "offsets": index.offsets,
-        "rows": index.rows,
-        "counts": index.counts,
-        "lengths": index.lengths,
-    }
-
-
-def _bytes(array: NDArray[Any]) -> memoryview:
-    return np.ascontiguousarray(array).view(np.uint8).data
-
-
-def _one_value(array: NDArray[Any]) -> pa.LargeBinaryArray:
-    data = pa.py_buffer(_bytes(array))
-    offsets = pa.py_buffer(np.array([0, data.size], dtype=np.int64))
-    return pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, data])
-
-
-def _array(column: pa.LargeBinaryArray, about: dict[str, Any]) -> NDArray[Any]:
-    data = column[0].as_buffer()
-    if zlib.crc32(data) != about["crc32"]:
-        raise ValueError("checksum differs")
-    return np.frombuffer(data, dtype=np.dtype(about["type"]))

@@ -210,25 +210,21 @@ _WORD = _LETTER | _NUMBER | _CONNECTOR
 _JOINS = 4
 """How far the bits of a joining mark lie above those of what it joins."""
 
-_BITS = {
-    "letter": _LETTER,
-    "letter_emoji": _LETTER,
-    "number": _NUMBER,
-    "connector": _CONNECTOR,
-    "mid_letter": _LETTER << _JOINS,
-    "mid_number": _NUMBER << _JOINS,
-    "mid_either": (_LETTER | _NUMBER) << _JOINS,
-    "single_quote": (_LETTER | _NUMBER) << _JOINS,
-}
 _SINGLE, _HARD = 64, 128
 _TAKEN = 8
 """Marks bytes whose words are known already: neither blank nor part of a run."""
 
-_WHOLE_WORDS = ("ideograph", "hiragana", "emoji")
-_HARDS = (
-    "hebrew", "katakana", "extend", "joiner", "text_style", "emoji_style", "asian",
-    "asian_extend", "flag", "modifier", "keycap", "tag", "tag_end",
-)  # fmt: skip
+#: What the bulk rule does with classes: join, take as whole words, or leave to the automata.
+_KINDS = {
+    "Aa": _LETTER,
+    "N": _NUMBER,
+    "_": _CONNECTOR,
+    ":": _LETTER << _JOINS,
+    ",": _NUMBER << _JOINS,
+    ".'": (_LETTER | _NUMBER) << _JOINS,
+    "JRE": _SINGLE,
+    "HKXZTVSsIMCGg": _HARD,
+}
 
 Places = NDArray[np.int64]
 Codes = NDArray[np.uint8]
@@ -263,7 +259,8 @@ def word_spans(block: bytes) -> Spans:
     if long.any():
         scanned.append(_scanned(block, codes, runs.starts[long]))
         runs = _runs(_joined(codes))
-    return _merged([runs, _untaken(singles, codes), *scanned])
+    free = codes[singles.starts] != _TAKEN
+    return _merged([runs, Spans(singles.starts[free], singles.ends[free]), *scanned])
 
 
 def _runs(word: Codes) -> Spans:
@@ -295,8 +292,11 @@ def _mark_beyond_ascii(block: bytes, codes: Codes, scanned: list[Spans]) -> Span
     free = codes[leads] != _TAKEN
     simple = free & (kinds & _WORD > 0)
     _fill(codes, leads[simple], widths[simple], kinds[simple])
-    marks = free & (kinds >> _JOINS & (_LETTER | _NUMBER) > 0)
-    _join_wide(codes, leads[marks], widths[marks], kinds[marks])
+    # A mark between two letters or digits is part of the word, yet no letter.
+    marks = np.flatnonzero(free & (kinds >> _JOINS & (_LETTER | _NUMBER) > 0))
+    before, after = codes[leads[marks] - 1], codes[leads[marks] + widths[marks]]
+    marks = marks[(kinds[marks] >> _JOINS) & before & after != 0]
+    _fill(codes, leads[marks], widths[marks], np.full(len(marks), _CONNECTOR, np.uint8))
     single = kinds == _SINGLE
     return Spans(leads[single], leads[single] + widths[single])
 
@@ -318,12 +318,6 @@ def _fill(codes: Codes, leads: Places, widths: Places, value: Codes) -> None:
         codes[leads[wide] + step] = value[wide]
 
 
-def _join_wide(codes: Codes, leads: Places, widths: Places, kinds: Codes) -> None:
-    """A multi-byte mark between two letters or digits is part of the word, yet no letter."""
-    joins = (kinds >> _JOINS) & codes[leads - 1] & codes[leads + widths] != 0
-    _fill(codes, leads[joins], widths[joins], np.full(int(joins.sum()), _CONNECTOR, np.uint8))
-
-
 def _scanned(block: bytes, codes: Codes, places: Places) -> Spans:
     """Scan the stretches around these places exactly, and take them away from the bulk rule."""
     data = np.frombuffer(block, dtype=np.uint8)
@@ -341,12 +335,6 @@ def _scanned(block: bytes, codes: Codes, places: Places) -> Spans:
     return Spans(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64))
 
 
-def _untaken(spans: Spans, codes: Codes) -> Spans:
-    """Those spans that no scanned stretch holds."""
-    free = codes[spans.starts] != _TAKEN
-    return Spans(spans.starts[free], spans.ends[free])
-
-
 def _merged(parts: list[Spans]) -> Spans:
     """All spans in order; the first part is long and ordered, the others are short."""
     runs, *others = [part for part in parts if len(part.starts)] or [_NONE]
@@ -362,9 +350,8 @@ def _merged(parts: list[Spans]) -> Spans:
 @cache
 def _kind_table() -> Codes:
     kinds = np.zeros(256, dtype=np.uint8)
-    for name, symbol in CLASSES.items():
-        special = _SINGLE * (name in _WHOLE_WORDS) | _HARD * (name in _HARDS)
-        kinds[ord(symbol)] = _BITS.get(name, special)
+    for symbols, kind in _KINDS.items():
+        kinds[[ord(symbol) for symbol in symbols]] = kind
     return kinds[class_table()]
 
 

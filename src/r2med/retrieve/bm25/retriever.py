@@ -13,11 +13,14 @@ from r2med.atomic import let_go
 from r2med.errors import DamagedError
 from r2med.retrieve.bm25.analyzers import ANALYZERS, find_analyzer
 from r2med.retrieve.bm25.index import Index, build_index, index_path, read_index, write_index
-from r2med.retrieve.bm25.scoring import IDFS, QUERIES, UNMATCHED, Scorer, Weighting, Weights
+from r2med.retrieve.bm25.scoring import IDFS, QUERIES, Scorer, Weights
 from r2med.retrieve.conditions import Conditions
 from r2med.runs import Run
 from r2med.settings import setting
 from r2med.tasks.task import Corpus, Queries, Task
+
+#: What becomes of documents without any term of the query: they fill the run, or are left out.
+_UNMATCHED = ("fill", "drop")
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Bm25Retriever:
     b: float = setting(least=0, most=1)
     idf: str = setting(choices=IDFS)
     query: str = setting(choices=QUERIES)
-    unmatched: str = setting(choices=UNMATCHED)
+    unmatched: str = setting(choices=_UNMATCHED)
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -54,8 +57,13 @@ class Bm25Searcher:
         self._analyzer = find_analyzer(retriever.analyzer)
         self._corpus = corpus
         self._index, self._origin = self._obtain()
-        weighting = Weighting(retriever.k1, retriever.b, retriever.idf, retriever.query)
-        self._scorer = Scorer(self._index, weighting)
+        self._scorer = Scorer(
+            self._index,
+            k1=retriever.k1,
+            b=retriever.b,
+            idf=retriever.idf,
+            query=retriever.query,
+        )
 
     def _obtain(self) -> tuple[Index, str]:
         """The index, and where it came from."""

@@ -12,7 +12,7 @@ UTF-16 units where words need them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -23,62 +23,78 @@ from numpy.typing import NDArray
 from r2med.retrieve.bm25.words import ByteWords
 
 Rows = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Letters = NDArray[np.uint8] | NDArray[np.uint16]
+Dialect = Literal["martin", "nltk"]
 
 _TAIL = 8
 _VOWELS = np.zeros(1 << 16, dtype=np.bool_)
 _VOWELS[[ord(letter) for letter in "aeiou"]] = True
 _MASKS = np.array([(1 << 8 * kept) - 1 for kept in range(9)], dtype=np.uint64)
+#: Matrix widths: words up to one of these lengths are stemmed together.
+_WIDTHS = (8, 12, 16, 24, 48, 256)
+
+
+def stem_ascii(words: ByteWords, dialect: Dialect) -> ByteWords:
+    """Stem lower-case ASCII words.
+
+    A stem is never longer than its word: a restored `e` takes the place of -ed or -ing.
+    """
+    data, starts, lengths = words.data.copy(), words.offsets[:-1], words.lengths
+    last = data[words.offsets[1:] - 1]
+    stemmable = (lengths > 2) & (last >= ord("a")) & (last <= ord("z"))
+    edges = [2, *_WIDTHS, max(int(lengths.max(initial=0)), _WIDTHS[-1])]
+    for shortest, width in pairwise(edges):
+        chosen = np.flatnonzero(stemmable & (lengths > shortest) & (lengths <= width))
+        if len(chosen):
+            position = np.arange(int(lengths[chosen].max()))[:, None]
+            places = starts[chosen] + position
+            matrix = WordMatrix(data[np.minimum(places, len(data) - 1)], lengths[chosen], dialect)
+            stem(matrix)
+            inside = position < matrix.lengths
+            data[places[inside]] = matrix.letters[inside]
+            lengths[chosen] = matrix.lengths
+    return ByteWords.cut(data, starts, starts + lengths)
+
+
+def stem_text(words: list[str], dialect: Dialect) -> list[str]:
+    """Stem lower-case words of any script, in UTF-16 units as Java sees them."""
+    if not words:
+        return []
+    units = [np.frombuffer(word.encode("utf-16-le"), dtype="<u2") for word in words]
+    lengths = np.array([len(word) for word in units], dtype=np.int64)
+    letters = np.zeros((int(lengths.max()), len(words)), dtype=np.uint16)
+    for row, word in enumerate(units):
+        letters[: len(word), row] = word
+    matrix = WordMatrix(letters, lengths, dialect)
+    stem(matrix)
+    return [
+        matrix.letters[: matrix.lengths[row], row].tobytes().decode("utf-16-le")
+        for row in range(len(words))
+    ]
 
 
 class WordMatrix:
     """Words of like length; rows are changed in place by replacing suffixes."""
 
-    def __init__(self, letters: Letters, lengths: Rows) -> None:
+    def __init__(self, letters: Letters, lengths: Rows, dialect: Dialect) -> None:
         """Take letters as (position, word); beyond a word's end they do not matter."""
         self._padded = np.zeros((_TAIL + len(letters), len(lengths)), dtype=letters.dtype)
         self.letters = self._padded[_TAIL:]
         self.letters[:] = letters
         self.lengths = lengths
-        self._tails = self._last_letters(np.arange(len(lengths)))
+        self.nltk = dialect == "nltk"
+        self.tails = self._last_letters(np.arange(len(lengths)))
 
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def equal(self, word: str) -> Rows:
-        """The rows that are this word, of eight letters at most."""
-        return np.flatnonzero((self._tails == _number(word)) & (self.lengths == len(word)))
-
-    def ends(self, rows: Rows, suffix: str) -> NDArray[np.bool_]:
+    def ends(self, rows: Rows, suffix: str) -> Flags:
         """Whether each row's word ends so."""
-        tails: NDArray[np.uint64] = self._tails[rows] & _MASKS[len(suffix)]
-        ends: NDArray[np.bool_] = tails == np.uint64(_number(suffix))
+        ends: Flags = self.tails[rows] & _MASKS[len(suffix)] == _number(suffix)
         return ends
 
-    def first_ending(self, rows: Rows, suffixes: Sequence[str]) -> tuple[Rows, Rows]:
-        """The rows whose word ends in one of the suffixes, and which is the first it has."""
-        tails = self._tails[rows]
-        first = np.full(len(rows), -1, dtype=np.int64)
-        for place in reversed(range(len(suffixes))):
-            suffix = suffixes[place]
-            first[tails & _MASKS[len(suffix)] == _number(suffix)] = place
-        met = first >= 0
-        return rows[met], first[met]
-
-    def ending(self, rows: Rows, suffix: str) -> Rows:
-        """Those of the rows whose word ends so."""
-        return rows[self.ends(rows, suffix)]
-
-    def split_by_ending(self, rows: Rows, suffix: str) -> tuple[Rows, Rows]:
+    def split(self, rows: Rows, suffix: str) -> tuple[Rows, Rows]:
         """Those of the rows whose word ends so, and the others."""
         ends = self.ends(rows, suffix)
         return rows[ends], rows[~ends]
-
-    def replace_suffix(self, rows: Rows, suffix: str, replacement: str) -> Rows:
-        """Replace the suffix where it stands; return the rows without it."""
-        found, rest = self.split_by_ending(rows, suffix)
-        self.replace(found, len(suffix), replacement)
-        return rest
 
     def replace(self, rows: Rows, removed: int | Rows, added: str) -> None:
         """Take `removed` letters from the end of each row's word, then add some."""
@@ -88,7 +104,13 @@ class WordMatrix:
         for place, letter in enumerate(added):
             self.letters[kept + place, rows] = ord(letter)
         self.lengths[rows] = kept + len(added)
-        self._tails[rows] = self._last_letters(rows)
+        self.tails[rows] = self._last_letters(rows)
+
+    def replace_suffix(self, rows: Rows, suffix: str, replacement: str) -> Rows:
+        """Replace the suffix where it stands; return the rows without it."""
+        found, rest = self.split(rows, suffix)
+        self.replace(found, len(suffix), replacement)
+        return rest
 
     def measures(self, rows: Rows, removed: int | Rows) -> Rows:
         """How often a consonant follows a vowel in the words less their last `removed` letters."""
@@ -100,7 +122,7 @@ class WordMatrix:
             was_vowel = vowel
         return counts
 
-    def has_vowel(self, rows: Rows, removed: int | Rows) -> NDArray[np.bool_]:
+    def has_vowel(self, rows: Rows, removed: int | Rows) -> Flags:
         """Whether the words less their last `removed` letters hold a vowel."""
         lengths = self.lengths[rows] - removed
         found = np.zeros(len(rows), dtype=np.bool_)
@@ -108,40 +130,32 @@ class WordMatrix:
             found |= vowel & (place < lengths)
         return found
 
-    def consonant(self, rows: Rows, removed: int) -> NDArray[np.bool_]:
-        """Whether the letter before the last `removed` ones is there and a consonant."""
-        place = self.lengths[rows] - removed - 1
-        letter = self.letters[np.maximum(place, 0), rows]
+    def letter(self, rows: Rows, back: int) -> Letters:
+        """The letter before the last `back` ones of each row's word, or its first."""
+        return self.letters[np.maximum(self.lengths[rows] - back - 1, 0), rows]
+
+    def consonant(self, rows: Rows, back: int) -> Flags:
+        """Whether the letter before the last `back` ones is there and a consonant."""
+        place = self.lengths[rows] - back - 1
+        letter = self.letter(rows, back)
         is_consonant = ~_VOWELS[letter]
         ys = np.flatnonzero((letter == ord("y")) & (place > 0))
         if len(ys):
-            is_consonant[ys] = ~self.consonant(rows[ys], removed + 1)
+            is_consonant[ys] = ~self.consonant(rows[ys], back + 1)
         return is_consonant & (place >= 0)
 
-    def double_consonant(self, rows: Rows) -> NDArray[np.bool_]:
-        """Whether the last two letters are the same consonant."""
-        last = self.lengths[rows] - 1
-        before = self.letters[np.maximum(last - 1, 0), rows]
-        same = np.equal(self.letters[last, rows], before)
-        return same & (last > 0) & self.consonant(rows, 0)
-
-    def last_is(self, rows: Rows, letters: str) -> NDArray[np.bool_]:
-        """Whether the last letter is one of these."""
-        return np.isin(self.letters[self.lengths[rows] - 1, rows], [ord(one) for one in letters])
-
-    def short_syllable(self, rows: Rows, removed: int, *, extended: bool) -> NDArray[np.bool_]:
+    def short_syllable(self, rows: Rows, removed: int) -> Flags:
         """Whether consonant, vowel, consonant other than w, x or y end the shortened words.
 
-        Extended (NLTK), a word of just vowel and consonant is short too.
+        For NLTK, a word of just vowel and consonant is short too.
         """
         left = self.lengths[rows] - removed
         last, middle, first = (self.consonant(rows, removed + back) for back in range(3))
-        end = self.letters[np.maximum(left - 1, 0), rows]
-        open_end = np.isin(end, [ord(one) for one in "wxy"])
+        open_end = np.isin(self.letter(rows, removed), [ord(one) for one in "wxy"])
         short = (left > 2) & last & ~middle & first & ~open_end
-        return short | (left == 2) & last & ~middle if extended else short
+        return short | (left == 2) & last & ~middle if self.nltk else short
 
-    def _vowels(self, rows: Rows, lengths: Rows) -> Iterator[NDArray[np.bool_]]:
+    def _vowels(self, rows: Rows, lengths: Rows) -> Iterator[Flags]:
         """For each position, which rows have a vowel there (beyond a word's end: anything)."""
         vowel = np.ones(len(rows), dtype=np.bool_)
         for place in range(int(lengths.max(initial=0))):
@@ -160,11 +174,8 @@ class WordMatrix:
         return tails
 
 
-def _number(suffix: str) -> int:
-    return int.from_bytes(suffix.encode("ascii"), "big")
-
-
-Dialect = Literal["martin", "nltk"]
+def _number(suffix: str) -> np.uint64:
+    return np.uint64(int.from_bytes(suffix.encode("ascii"), "big"))
 
 
 @dataclass(frozen=True)
@@ -204,36 +215,28 @@ _NLTK_IRREGULAR = {
 }  # fmt: skip
 
 
-def stem(words: WordMatrix, dialect: Dialect) -> None:
+def stem(words: WordMatrix) -> None:
     """Stem lower-case words in place; those of one or two letters stay as they are."""
     active = words.lengths > 2
-    if dialect == "nltk":
-        active &= ~_irregular(words)
+    for word, fixed in _NLTK_IRREGULAR.items() if words.nltk else ():
+        rows = np.flatnonzero((words.tails == _number(word)) & (words.lengths == len(word)))
+        words.replace(rows, len(word), fixed)
+        active[rows] = False
     rows = np.flatnonzero(active)
-    extended = dialect == "nltk"
-    _plurals(words, rows, extended=extended)
-    _participles(words, rows, extended=extended)
-    _final_y(words, rows, extended=extended)
-    _double_suffixes(words, rows, extended=extended)
+    _plurals(words, rows)
+    _participles(words, rows)
+    _final_y(words, rows)
+    _double_suffixes(words, rows)
     _apply(words, rows, _STEP_3)
     _apply(words, rows, _STEP_4, above=1)
-    _final_e(words, rows, extended=extended)
-    _final_double_l(words, rows)
+    _final_e(words, rows)
+    double_l, _ = words.split(rows, "ll")
+    words.replace(double_l[words.measures(double_l, 1) > 1], 1, "")
 
 
-def _irregular(words: WordMatrix) -> NDArray[np.bool_]:
-    """Give NLTK's irregular words their fixed stems, and say which they are."""
-    met = np.zeros(len(words), dtype=np.bool_)
-    for word, fixed in _NLTK_IRREGULAR.items():
-        rows = words.equal(word)
-        words.replace(rows, len(word), fixed)
-        met[rows] = True
-    return met
-
-
-def _plurals(words: WordMatrix, rows: Rows, *, extended: bool) -> None:
-    rows = words.ending(rows, "s")
-    if extended:
+def _plurals(words: WordMatrix, rows: Rows) -> None:
+    rows, _ = words.split(rows, "s")
+    if words.nltk:
         short = (words.lengths[rows] == 4) & words.ends(rows, "ies")
         words.replace(rows[short], 3, "ie")
         rows = rows[~short]
@@ -241,56 +244,61 @@ def _plurals(words: WordMatrix, rows: Rows, *, extended: bool) -> None:
         rows = words.replace_suffix(rows, suffix, replacement)
 
 
-def _participles(words: WordMatrix, rows: Rows, *, extended: bool) -> None:
-    if extended:
-        ied, rows = words.split_by_ending(rows, "ied")
+def _participles(words: WordMatrix, rows: Rows) -> None:
+    if words.nltk:
+        ied, rows = words.split(rows, "ied")
         short = words.lengths[ied] == 4
         words.replace(ied[short], 3, "ie")
         words.replace(ied[~short], 3, "i")
-    eed, rows = words.split_by_ending(rows, "eed")
+    eed, rows = words.split(rows, "eed")
     words.replace(eed[words.measures(eed, 3) > 0], 1, "")
-    found = [words.ending(rows, suffix) for suffix in ("ed", "ing")]
+    found = [words.split(rows, suffix)[0] for suffix in ("ed", "ing")]
     removed = np.repeat([2, 3], [len(part) for part in found])
     rows = np.concatenate(found)
     vowel = words.has_vowel(rows, removed)
     words.replace(rows[vowel], removed[vowel], "")
-    _restore(words, rows[vowel], extended=extended)
+    _restore(words, rows[vowel])
 
 
-def _restore(words: WordMatrix, rows: Rows, *, extended: bool) -> None:
+def _restore(words: WordMatrix, rows: Rows) -> None:
     """Repair what removing -ed or -ing left: conflat-, hopp-, fil-."""
     for suffix in ("at", "bl", "iz"):
         rows = words.replace_suffix(rows, suffix, suffix + "e")
-    double = words.double_consonant(rows)
-    words.replace(rows[double & ~words.last_is(rows, "lsz")], 1, "")
+    last = words.letter(rows, 0)
+    same = np.equal(last, words.letter(rows, 1)) & (words.lengths[rows] > 1)
+    double = same & words.consonant(rows, 0)
+    words.replace(rows[double & ~np.isin(last, [ord(one) for one in "lsz"])], 1, "")
     rows = rows[~double]
-    rows = rows[words.short_syllable(rows, 0, extended=extended)]
+    rows = rows[words.short_syllable(rows, 0)]
     words.replace(rows[words.measures(rows, 0) == 1], 0, "e")
 
 
-def _final_y(words: WordMatrix, rows: Rows, *, extended: bool) -> None:
-    rows = words.ending(rows, "y")
-    if extended:
+def _final_y(words: WordMatrix, rows: Rows) -> None:
+    rows, _ = words.split(rows, "y")
+    if words.nltk:
         changing = (words.lengths[rows] > 2) & words.consonant(rows, 1)
     else:
         changing = words.has_vowel(rows, 1)
     words.replace(rows[changing], 1, "i")
 
 
-def _double_suffixes(words: WordMatrix, rows: Rows, *, extended: bool) -> None:
-    if not extended:
+def _double_suffixes(words: WordMatrix, rows: Rows) -> None:
+    if not words.nltk:
         _apply(words, rows, _MARTIN_STEP_2)
         return
-    alli = words.ending(rows, "alli")
+    alli, _ = words.split(rows, "alli")
     words.replace(alli[words.measures(alli, 4) > 0], 2, "")
-    logi, rows = words.split_by_ending(rows, "logi")
+    logi, rows = words.split(rows, "logi")
     words.replace(logi[words.measures(logi, 3) > 0], 1, "")
     _apply(words, rows, _NLTK_STEP_2)
 
 
 def _apply(words: WordMatrix, rows: Rows, rules: _Rules, *, above: int = 0) -> None:
     """Replace the first suffix that fits, where the stem measures more than `above`."""
-    rows, rule = words.first_ending(rows, rules.suffixes)
+    rule = np.full(len(rows), -1, dtype=np.int64)
+    for place, suffix in reversed(list(enumerate(rules.suffixes))):
+        rule[words.ends(rows, suffix)] = place
+    rows, rule = rows[rule >= 0], rule[rule >= 0]
     removed = rules.removed[rule]
     enough = words.measures(rows, removed) > above
     for replacement in np.unique(rules.added):
@@ -298,67 +306,8 @@ def _apply(words: WordMatrix, rows: Rows, rules: _Rules, *, above: int = 0) -> N
         words.replace(rows[chosen], removed[chosen], str(replacement))
 
 
-def _final_e(words: WordMatrix, rows: Rows, *, extended: bool) -> None:
-    rows = words.ending(rows, "e")
+def _final_e(words: WordMatrix, rows: Rows) -> None:
+    rows, _ = words.split(rows, "e")
     measures = words.measures(rows, 1)
-    kept = (measures == 1) & words.short_syllable(rows, 1, extended=extended)
+    kept = (measures == 1) & words.short_syllable(rows, 1)
     words.replace(rows[(measures > 0) & ~kept], 1, "")
-
-
-def _final_double_l(words: WordMatrix, rows: Rows) -> None:
-    rows = words.ending(rows, "ll")
-    words.replace(rows[words.measures(rows, 1) > 1], 1, "")
-
-
-Places = NDArray[np.int64]
-
-_WIDTHS = (8, 12, 16, 24, 48, 256)
-"""Matrix widths: words up to one of these lengths are stemmed together."""
-
-
-def stem_ascii(words: ByteWords, dialect: Dialect) -> ByteWords:
-    """Stem lower-case ASCII words."""
-    data = words.data.copy()
-    lengths = words.lengths
-    last = data[words.offsets[1:] - 1]
-    stemmable = (lengths > 2) & (last >= ord("a")) & (last <= ord("z"))
-    edges = [2, *_WIDTHS, max(int(lengths.max(initial=0)), _WIDTHS[-1])]
-    for shortest, width in pairwise(edges):
-        chosen = np.flatnonzero(stemmable & (lengths > shortest) & (lengths <= width))
-        if len(chosen):
-            lengths[chosen] = _stem_matrix(data, words.offsets[chosen], lengths[chosen], dialect)
-    return ByteWords.cut(data, words.offsets[:-1], words.offsets[:-1] + lengths)
-
-
-def _stem_matrix(
-    data: NDArray[np.uint8], starts: Places, lengths: Places, dialect: Dialect
-) -> Places:
-    """Stem words of like length where they stand; return their new lengths.
-
-    A stem is never longer than its word: a restored `e` takes the place of -ed or -ing.
-    """
-    width = int(lengths.max())
-    position = np.arange(width)[:, None]
-    places = starts + position
-    matrix = WordMatrix(data[np.minimum(places, len(data) - 1)], lengths.copy())
-    stem(matrix, dialect)
-    inside = position < matrix.lengths
-    data[places[inside]] = matrix.letters[inside]
-    return matrix.lengths
-
-
-def stem_text(words: list[str], dialect: Dialect) -> list[str]:
-    """Stem lower-case words of any script, in UTF-16 units as Java sees them."""
-    if not words:
-        return []
-    units = [np.frombuffer(word.encode("utf-16-le"), dtype="<u2") for word in words]
-    lengths = np.array([len(word) for word in units], dtype=np.int64)
-    letters = np.zeros((int(lengths.max()), len(words)), dtype=np.uint16)
-    for row, word in enumerate(units):
-        letters[: len(word), row] = word
-    matrix = WordMatrix(letters, lengths)
-    stem(matrix, dialect)
-    return [
-        matrix.letters[: matrix.lengths[row], row].tobytes().decode("utf-16-le")
-        for row in range(len(words))
-    ]
