@@ -35,10 +35,13 @@ class WorkError(R2MedError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A clause that offers the known names closest to a mistyped one, or all of a short list."""
+    """A clause that offers the known names closest to a mistyped one, or all of a short list.
+
+    The closest stands first.
+    """
     names = sorted(set(known))
-    close = get_close_matches(name.lower(), [n.lower() for n in names], n=3, cutoff=0.6)
-    offered = [n for n in names if n.lower() in close]
+    lowered = {n.lower(): n for n in reversed(names)}
+    offered = [lowered[close] for close in get_close_matches(name.lower(), lowered)]
     if offered:
         return "Did you mean " + " or ".join(repr(n) for n in offered) + "?"
     shown = ", ".join(names[:20])

@@ -141,7 +141,11 @@ def test_a_split_of_a_folder_is_a_path_too(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("MedQA-Diagg", "Did you mean 'MedQA-Diag'"),
-        ("nano/bilogy", "'nano/Biology'"),
+        ("medqa", "Did you mean 'MedQA-Diag'"),
+        ("biolgy", "Did you mean 'Biology' or"),
+        ("demo/medqa", "Did you mean 'demo/medqa-diag' or"),
+        ("demo/biolgy", "Did you mean 'demo/biology' or"),
+        ("nano/bilogy", "Did you mean 'nano/Biology' or"),
         ("NanoR2MEDBiologi", "'NanoR2MEDBiology'"),
         ("./nowhere", "./nowhere does not exist, expected a folder"),
         (" , ", "No task was named"),

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError, nearest
 from r2med.runs import Run
-from r2med.tasks.reading.collection import many
+from r2med.tasks.reading.fields import many
 from r2med.tasks.task import Corpus, Judgements, Queries, Task
 
 Fill = Literal["source", "random", "hard"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from r2med.errors import MissingError, UsageError
+from r2med.errors import DataError, MissingError, UsageError
 from r2med.home import user_path
 from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.reading import arrow_copy
@@ -63,8 +63,10 @@ def load_task(
         source = _fetched(entry) if root is None else _source_under(user_path(root), entry)
         own_name = entry.name
     collection = _collection(source, use_copy=use_copy)
-    if strict:
-        collection.findings.check_strict()
+    if strict and collection.strays:
+        raise DataError(
+            f"{collection.strays[0]}\nLeave --strict (strict=True) out to go on with a notice."
+        )
     task = Task(
         name=name or own_name,
         suite=entry.suite if entry else None,
@@ -74,7 +76,7 @@ def load_task(
         source=source.folder,
         split=source.split,
         entry=entry,
-        notices=collection.findings.notices(),
+        notices=collection.notices,
     )
     return task if entry is None else _with_differences(task, entry, texts=root is not None)
 

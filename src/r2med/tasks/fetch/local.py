@@ -2,23 +2,22 @@
 
 Tasks are recognised by name, else by content; their files are staged, checked against the
 manifest, and put in place together. Archives are strangers: a hostile one is refused whole, and
-nothing is ever written under a name that an archive chose.
+nothing that an archive holds is written outside a folder of its own, which is removed at the end.
 """
 
 from __future__ import annotations
 
-import hashlib
 import lzma
 import re
+import shutil
 import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 from r2med.atomic import draft_folder
 from r2med.errors import DataError, MissingError, UsageError
@@ -32,14 +31,15 @@ from r2med.tasks.fetch.provenance import (
     parts_of,
 )
 from r2med.tasks.load import compared, load_task
-from r2med.tasks.reading.lines import MAX_FILE, MAX_RATIO, inflated, limit
+from r2med.tasks.reading.lines import MAX_FILE, MAX_RATIO, limit, lines
 from r2med.tasks.reading.source import R2MED_FILES
 from r2med.tasks.registry import TaskEntry, find_suite, find_task
 from r2med.tasks.verify import check_files
 
 #: The whole benchmark with all published generations has far fewer files.
 MAX_MEMBERS = 20_000
-_CHUNK = 1 << 20
+#: Members of fewer bytes may expand as they like.
+_HARMLESS = 1 << 20
 _DRIVE = re.compile(r"^[A-Za-z]:")
 #: What the library raises for archives and members that it cannot read.
 _ZIP_ERRORS = (
@@ -59,47 +59,47 @@ class Imported:
 
 
 @dataclass(frozen=True)
-class _Member:
-    """A file in a bundle: its path there, its size, and how to read it."""
-
-    path: PurePosixPath
-    size: int
-    open: Callable[[], IO[bytes]]
-
-
-@dataclass(frozen=True)
-class _Bundle:
-    """Files that belong together; `name` is that of the archive or folder."""
-
-    name: str
-    source: Path
-    members: tuple[_Member, ...]
-
-
-@dataclass(frozen=True)
 class _Find:
-    """A task in a bundle, and its files by the path they shall have in the data folder."""
+    """A task in an archive or folder: its files by the path they shall have in the data folder."""
 
     entry: TaskEntry
-    bundle: _Bundle
-    files: Mapping[str, _Member]
+    origin: Path
+    files: Mapping[str, Path]
 
 
 def import_from(source: Path, wanted: Sequence[TaskEntry] = ()) -> list[Imported]:
     """Take the tasks found in a zip or folder, or only the wanted ones; all or none of a task.
 
     Files that are not byte for byte the published ones are taken when every known count and
-    text statistic agrees, with a notice; otherwise they are refused.
+    text statistic agrees, with a notice; otherwise they are refused. A user's own folder is
+    trusted, links included: hub caches consist of them.
     """
-    with _open_bundles(source) as bundles:
-        finds = [
-            find
-            for bundle in bundles
-            for find in (*_r2med_tasks(bundle, wanted), *_nano_tasks(bundle))
-        ]
+    if not source.exists():
+        raise MissingError(f"{source} does not exist; --from expects a zip file or a folder.")
+    folders = {source: source.resolve()} if source.is_dir() else {}
+    zips = sorted(source.glob("*.zip")) if source.is_dir() else [source]
+    with draft_folder(shelf("data") / "import") as draft:
+        for number, path in enumerate(zips):
+            folders[path] = draft / str(number) / path.stem
+            _unpack(path, folders[path])
+        finds: list[_Find] = []
+        for origin, folder in folders.items():
+            files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+            with _naming(origin, folder):
+                finds += _r2med_tasks(origin, folder, files, wanted)
+                finds += _nano_tasks(origin, files)
         chosen = [find for find in finds if not wanted or find.entry in wanted]
         _require(source, finds, chosen, wanted)
         return [_take(find) for find in chosen]
+
+
+@contextmanager
+def _naming(origin: Path, folder: Path) -> Iterator[None]:
+    """Let an error name the archive or folder that a file came from, not where it lies now."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(str(error).replace(f"{folder}/", f"{origin}, ")) from error
 
 
 def _require(
@@ -122,17 +122,12 @@ def _take(find: _Find) -> Imported:
     folder = data_folder(find.entry)
     with draft_folder(shelf("data") / "import") as root:
         staged = root if find.entry.split else root / find.entry.name
-        for path, member in find.files.items():
-            target = staged / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("wb") as sink:
-                sink.writelines(_chunks(member, find.bundle.source))
-        try:
+        for path, file in find.files.items():
+            (staged / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, staged / path)
+        with _naming(find.origin, staged):
             notices = _differences(find, root, staged)
-        except DataError as error:
-            message = str(error).replace(f"{staged}/", f"{find.bundle.source}, ")
-            raise DataError(message) from error
-        source = f"file:{find.bundle.source.name}"
+        source = f"file:{find.origin.name}"
         install(staged, folder, {path: origin_of(staged / path, source) for path in find.files})
     return Imported(find.entry, folder, len(find.files), notices)
 
@@ -148,7 +143,7 @@ def _differences(find: _Find, root: Path, staged: Path) -> tuple[str, ...]:
         shown = "; ".join(f"{c.what} is {c.found}, expected {c.expected}" for c in wrong[:3])
         more = f", and {len(wrong) - 3} more differ" if len(wrong) > 3 else ""
         raise DataError(
-            f"{find.bundle.source}: this is not {find.entry.name} as published: {shown}{more}.\n"
+            f"{find.origin}: this is not {find.entry.name} as published: {shown}{more}.\n"
             "The data folder is unchanged. To use it as it is, give --data-root, or "
             "--task FOLDER for data of your own."
         )
@@ -157,43 +152,42 @@ def _differences(find: _Find, root: Path, staged: Path) -> tuple[str, ...]:
     return (notice,) if altered else ()
 
 
-# Which registered tasks lie in a bundle.
+# Which registered tasks lie in a folder.
 
 
-def _r2med_tasks(bundle: _Bundle, wanted: Sequence[TaskEntry]) -> Iterator[_Find]:
+def _r2med_tasks(
+    origin: Path, folder: Path, files: Sequence[Path], wanted: Sequence[TaskEntry]
+) -> Iterator[_Find]:
     """Folders with a corpus, queries and judgements; one wanted task names a nameless folder."""
-    folders: dict[PurePosixPath, dict[str, _Member]] = {}
-    for member in bundle.members:
-        folders.setdefault(member.path.parent, {})[member.path.name] = member
-    parts = {path: _roles(names) for path, names in folders.items()}
-    whole = {path: roles for path, roles in parts.items() if len(roles) == len(R2MED_FILES)}
-    for path in sorted(parts.keys() - whole.keys()):
-        if parts[path] and (entry := _by_name(path.name or bundle.name)):
-            lacking = [" or ".join(f) for role, f in R2MED_FILES.items() if role not in parts[path]]
-            here = ", ".join(member.path.name for member in parts[path].values())
+    parts = {place: _parts(place) for place in dict.fromkeys(file.parent for file in files)}
+    whole = [place for place, own in parts.items() if len(own) == len(R2MED_FILES)]
+    for place, own in parts.items():
+        entry = _by_name(place.name)
+        if own and entry and place not in whole:
+            lacking = [" or ".join(f) for part, f in R2MED_FILES.items() if part not in own]
+            here = ", ".join(file.name for file in own.values())
             raise DataError(
-                f"{bundle.source}: {entry.name} is incomplete: it has {here}, "
-                f"no {'; no '.join(lacking)}."
+                f"{origin}: {entry.name} is incomplete: it has {here}, no {'; no '.join(lacking)}."
             )
-    for path, roles in sorted(whole.items()):
+    for place in whole:
         alone = wanted[0] if len(wanted) == 1 and len(whole) == 1 else None
-        entry = _by_name(path.name or bundle.name) or alone or _by_content(roles, bundle.source)
+        entry = _by_name(place.name) or alone or _by_content(parts[place])
         if entry is None:
             raise UsageError(
-                f"{bundle.source}, folder {str(path)!r}: this is no task I know by name or "
-                "content.\nSay which: `r2med fetch TASK --from ...`, or evaluate it as your own "
-                "data with `--task FOLDER`."
+                f"{origin}, folder {str(place.relative_to(folder))!r}: this is no task I know by "
+                "name or content.\nSay which: `r2med fetch TASK --from ...`, or evaluate it as "
+                "your own data with `--task FOLDER`."
             )
-        named = {member.path.name: member for member in roles.values()}
-        yield _Find(entry, bundle, {**named, **_generations(bundle, path)})
+        below = {f.relative_to(place).as_posix(): f for f in files if f.is_relative_to(place)}
+        generations = {path: file for path, file in below.items() if is_generations(path)}
+        yield _Find(entry, origin, {f.name: f for f in parts[place].values()} | generations)
 
 
-def _roles(names: Mapping[str, _Member]) -> dict[str, _Member]:
-    chosen = {
-        role: next((names[form] for form in forms if form in names), None)
-        for role, forms in R2MED_FILES.items()
-    }
-    return {role: member for role, member in chosen.items() if member is not None}
+def _parts(place: Path) -> dict[str, Path]:
+    """The files of a task in a folder, of each part the first form that is there."""
+    forms = {part: [place / name for name in names] for part, names in R2MED_FILES.items()}
+    here = {part: [file for file in files if file.is_file()] for part, files in forms.items()}
+    return {part: files[0] for part, files in here.items() if files}
 
 
 def _by_name(name: str) -> TaskEntry | None:
@@ -204,108 +198,49 @@ def _by_name(name: str) -> TaskEntry | None:
     return entry if entry.suite == "full" else None
 
 
-def _by_content(roles: Mapping[str, _Member], source: Path) -> TaskEntry | None:
-    """The published query files differ in their number of lines, and some have a checksum."""
-    queries, digest = _lines_and_digest(roles["queries"], source)
+def _by_content(parts: Mapping[str, Path]) -> TaskEntry | None:
+    """The published tasks differ in their numbers of queries and documents."""
+    counts = {part: sum(1 for _ in lines(parts[part])) for part in ("queries", "corpus")}
     for entry in find_suite("full").entries:
-        known = entry.files.get("query.jsonl")
-        if (known and known.sha256 == digest) or entry.counts["queries"] == queries:
-            documents, _ = _lines_and_digest(roles["corpus"], source)
-            if documents == entry.counts["documents"]:
-                return entry
+        if (entry.counts["queries"], entry.counts["documents"]) == tuple(counts.values()):
+            return entry
     return None
 
 
-def _lines_and_digest(member: _Member, source: Path) -> tuple[int, str]:
-    """Lines of the unpacked text; a last one without a line feed counts."""
-    chunks = _chunks(member, source)
-    if member.path.suffix == ".gz":
-        chunks = inflated(chunks, f"{source}, member {str(member.path)!r}")
-    lines, digest, last = 0, hashlib.sha256(), b"\n"
-    for text in chunks:
-        lines += text.count(b"\n")
-        digest.update(text)
-        last = text[-1:] or last
-    return lines + (last != b"\n"), digest.hexdigest()
-
-
-def _generations(bundle: _Bundle, folder: PurePosixPath) -> dict[str, _Member]:
-    """Published generations, kept as <method>/<llm>/query_with_hydoc.jsonl below the task."""
-    below = {
-        member.path.relative_to(folder).as_posix(): member
-        for member in bundle.members
-        if member.path.is_relative_to(folder)
-    }
-    return {path: member for path, member in below.items() if is_generations(path)}
-
-
-def _nano_tasks(bundle: _Bundle) -> Iterator[_Find]:
-    members = {f"{each.path.parent.name}/{each.path.name}": each for each in bundle.members}
+def _nano_tasks(origin: Path, files: Sequence[Path]) -> Iterator[_Find]:
+    known = {f"{file.parent.name}/{file.name}": file for file in files}
     for entry in find_suite("nano").entries:
-        parts = parts_of(entry, members)
+        parts = parts_of(entry, known)
         if not any(parts.values()):
             continue
         if lacking := missing_parts(entry, parts):
-            raise DataError(
-                f"{bundle.source}: {entry.name} is incomplete, no {' and no '.join(lacking)}."
-            )
-        yield _Find(entry, bundle, {path: members[path] for own in parts.values() for path in own})
+            raise DataError(f"{origin}: {entry.name} is incomplete, no {' and no '.join(lacking)}.")
+        yield _Find(entry, origin, {path: known[path] for own in parts.values() for path in own})
 
 
-# What zips and folders hold.
-
-
-@contextmanager
-def _open_bundles(source: Path) -> Iterator[list[_Bundle]]:
-    """The bundles of a zip, a folder, or a folder of zips (the benchmark is one zip per task)."""
-    if not source.exists():
-        raise MissingError(f"{source} does not exist; --from expects a zip file or a folder.")
-    with ExitStack() as stack:
-        if source.is_dir():
-            zips = [_zip(path, stack) for path in sorted(source.glob("*.zip"))]
-            yield [_folder(source), *zips]
-        else:
-            yield [_zip(source, stack)]
-
-
-def _folder(source: Path) -> _Bundle:
-    """A user's own folder is trusted, links included: hub caches consist of them."""
-    members = [
-        _Member(
-            PurePosixPath(file.relative_to(source).as_posix()),
-            file.stat().st_size,
-            lambda file=file: file.open("rb"),  # type: ignore[misc]
-        )
-        for file in sorted(source.rglob("*"))
-        if file.is_file() and file.suffix != ".zip"
-    ]
-    return _Bundle(source.resolve().name, source, tuple(members))
-
-
-def _zip(path: Path, stack: ExitStack) -> _Bundle:
+def _unpack(path: Path, folder: Path) -> None:
+    """Unpack a zip, after a look at its list of members; a hostile one is refused whole."""
+    folder.mkdir(parents=True)
     try:
-        archive = stack.enter_context(zipfile.ZipFile(path))
-        infos = archive.infolist()
+        with zipfile.ZipFile(path) as archive:
+            if trouble := _trouble(archive.infolist()):
+                raise DataError(
+                    f"{path} is refused: {trouble}.\nNothing was written. If you trust the file, "
+                    "unpack it yourself and give the folder."
+                )
+            for info in archive.infolist():
+                try:
+                    archive.extract(info, folder)
+                except _ZIP_ERRORS as error:
+                    raise DataError(
+                        f"{path}, member {info.filename!r} cannot be read: {error}. "
+                        "Get the file again."
+                    ) from error
     except _ZIP_ERRORS as error:
         raise DataError(
             f"{path} cannot be read as a zip file: {error}.\n"
             "--from takes a zip or a folder; unpack other archives first."
         ) from error
-    if trouble := _trouble(infos):
-        raise DataError(
-            f"{path} is refused: {trouble}.\n"
-            "Nothing was written. If you trust the file, unpack it yourself and give the folder."
-        )
-    members = [
-        _Member(
-            PurePosixPath(info.filename),
-            info.file_size,
-            lambda info=info: archive.open(info),  # type: ignore[misc]
-        )
-        for info in infos
-        if not info.is_dir()
-    ]
-    return _Bundle(path.stem, path, tuple(members))
 
 
 def _trouble(infos: Sequence[zipfile.ZipInfo]) -> str | None:
@@ -336,22 +271,6 @@ def _trouble_of(info: zipfile.ZipInfo) -> str | None:
     if info.flag_bits & 0x1:
         return "is encrypted"
     ratio = limit(MAX_RATIO)
-    if info.file_size > _CHUNK and info.file_size > ratio * max(info.compress_size, 1):
+    if info.file_size > _HARMLESS and info.file_size > ratio * max(info.compress_size, 1):
         return f"expands more than {ratio} times, as no text does"
     return None
-
-
-def _chunks(member: _Member, source: Path) -> Iterator[bytes]:
-    """The bytes of a member; a damaged one, or one longer than declared, is an error."""
-    received = 0
-    try:
-        with member.open() as stream:
-            while chunk := stream.read(_CHUNK):
-                received += len(chunk)
-                if received > member.size:
-                    raise zipfile.BadZipFile("it is longer than declared")
-                yield chunk
-    except _ZIP_ERRORS as error:
-        raise DataError(
-            f"{source}, member {str(member.path)!r} cannot be read: {error}. Get the file again."
-        ) from error

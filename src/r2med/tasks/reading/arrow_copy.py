@@ -12,7 +12,6 @@ import json
 import threading
 import time
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,11 @@ import pyarrow as pa
 from r2med.atomic import atomic_file, read_sealed, seal_file
 from r2med.errors import DamagedError
 from r2med.home import shelf
-from r2med.tasks.reading.collection import Collection, Findings
+from r2med.tasks.reading.collection import Collection
 from r2med.tasks.reading.source import Source
 from r2med.tasks.task import Corpus, Judgements, Queries
 
-FORMAT = 3
+FORMAT = 4
 #: Smaller tasks are parsed faster than a copy is opened.
 SMALLEST_BYTES = 1 << 18
 #: Texts of more bytes are mapped from their copy even by the process that parsed them.
@@ -51,8 +50,8 @@ def fingerprint(source: Source) -> Fingerprint:
 def load_copy(source: Source) -> Collection | None:
     """The collection as it was parsed before, or None if there is no sound copy of these files."""
     try:
-        state = fingerprint(source)
-        body = pa.BufferReader(pa.py_buffer(read_sealed(_place(source, state))))
+        place = _place(source, fingerprint(source))
+        body = pa.BufferReader(pa.py_buffer(read_sealed(place)))
     except (OSError, DamagedError):
         return None
     corpus, queries, judged = (
@@ -60,16 +59,11 @@ def load_copy(source: Source) -> Collection | None:
     )
     about = json.loads(corpus.schema.metadata[b"about"])
     return Collection(
-        corpus=Corpus(corpus["id"], corpus["text"], known_hash=about["corpus_hash"]),
-        queries=Queries(
-            ids=queries["id"],
-            texts=queries["text"],
-            answers=queries["answer"],
-            body_systems=queries["body_system"],
-            reasonings=queries["reasoning"],
-        ),
-        judgements=Judgements(judged["query"], judged["document"], judged["score"].to_numpy()),
-        findings=Findings(**about["findings"]),
+        Corpus(corpus["ids"], corpus["texts"], known_hash=about["hash"]),
+        Queries(*queries.columns),
+        Judgements(judged["query_ids"], judged["document_ids"], judged["scores"].to_numpy()),
+        tuple(about["notices"]),
+        tuple(about["strays"]),
     )
 
 
@@ -78,7 +72,7 @@ def keep_copy(source: Source, collection: Collection, read_from: Fingerprint) ->
 
     A large collection is written at once and mapped, so that its texts need not stay in memory.
     """
-    if _total_bytes(read_from) < SMALLEST_BYTES:
+    if sum(size for _, size, *_ in read_from) < SMALLEST_BYTES:
         return collection
     work = (source, collection, read_from)
     if collection.corpus.texts.nbytes < LARGE_BYTES:
@@ -111,10 +105,6 @@ def _is_settled(source: Source, read_from: Fingerprint) -> bool:
     return time.time_ns() - latest > SETTLED_NS and fingerprint(source) == read_from
 
 
-def _total_bytes(state: Fingerprint) -> int:
-    return sum(int(size) for _, size, *_ in state)
-
-
 def _place(source: Source, state: Fingerprint) -> Path:
     """One name for a source, and one for the state its files are in."""
     task = f"{source.folder.absolute()}#{source.layout}#{source.split}"
@@ -126,25 +116,15 @@ def _digest(value: object) -> str:
 
 
 def _batches(collection: Collection) -> list[pa.RecordBatch]:
-    corpus, queries, judged = collection.corpus, collection.queries, collection.judgements
-    about = {"corpus_hash": corpus.hash, "findings": asdict(collection.findings)}
-    documents = _batch(id=corpus.ids, text=corpus.texts)
+    corpus, judged = collection.corpus, collection.judgements
+    about = {
+        "hash": corpus.hash,
+        "notices": collection.notices,
+        "strays": collection.strays,
+    }
+    documents = pa.record_batch({"ids": corpus.ids, "texts": corpus.texts})
     return [
         documents.replace_schema_metadata({"about": json.dumps(about)}),
-        _batch(
-            id=queries.ids,
-            text=queries.texts,
-            answer=queries.answers,
-            body_system=queries.body_systems,
-            reasoning=queries.reasonings,
-        ),
-        _batch(
-            query=judged.query_ids,
-            document=judged.document_ids,
-            score=pa.array(judged.scores.astype(np.int32)),
-        ),
+        pa.record_batch(vars(collection.queries)),
+        pa.record_batch({**vars(judged), "scores": pa.array(judged.scores.astype(np.int32))}),
     ]
-
-
-def _batch(**columns: pa.Array) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))

@@ -1,11 +1,11 @@
 """Corpus, queries and judgements put together: read in the way of their layout, then checked.
 
-What does not stop a load but matters to a reader of the scores is counted in `Findings`.
+What does not stop a load but matters to a reader of the scores becomes a notice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError
 from r2med.tasks.reading import fields
-from r2med.tasks.reading.fields import Complain, Field, Rows, stop
+from r2med.tasks.reading.fields import Complain, Field, Rows, many, stop
 from r2med.tasks.reading.jsonl import read_jsonl
 from r2med.tasks.reading.judgements import read_judgements
 from r2med.tasks.reading.source import Source
 from r2med.tasks.task import Corpus, Judgements, Queries
 
 #: Letters by which texts are told apart before they are compared as a whole.
-_COMPARED = 16
+_COMPARED = 64
 #: The parts of a task, as `Source` names their files.
 PARTS = ("corpus", "queries", "judgements")
 _JSONL: dict[tuple[str, str], Sequence[Field]] = {
@@ -39,66 +39,6 @@ _PARQUET: dict[str, Sequence[Sequence[Field]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Findings:
-    """Oddities that do not stop a load; an example names the first place of its kind."""
-
-    documents: int = 0
-    shared_ids: int = 0
-    shared_id_rows: int = 0
-    repeated_texts: int = 0
-    empty_documents: int = 0
-    repaired_texts: int = 0
-    empty_queries: int = 0
-    unjudged_queries: int = 0
-    other_split_queries: int = 0
-    unknown_queries: int = 0
-    unknown_query_example: str = ""
-    unknown_documents: int = 0
-    unknown_document_example: str = ""
-    repeated_judgements: int = 0
-
-    def notices(self) -> tuple[str, ...]:
-        """A sentence for each, with what follows from it."""
-        sentences = (
-            f"{self.shared_id_rows:,} document rows share {many(self.shared_ids, 'id')}: "
-            "BM25 indexes every row, dense retrieval keeps the last one of an id.",
-            f"{self.repeated_texts:,} of {self.documents:,} documents repeat the text of "
-            "an earlier one.",
-            f"{many(self.empty_documents, 'document')} without text.",
-            f"{many(self.repaired_texts, 'text')} with half a surrogate pair, replaced by U+FFFD.",
-            f"{many(self.empty_queries, 'query')} without text.",
-            f"{many(self.unjudged_queries, 'query')} without judgements, left out of all means.",
-            f"{many(self.other_split_queries, 'query')} without judgements in this split, "
-            "left out of the task.",
-            f"{many(self.unknown_queries, 'judgement')} with an unknown query id, dropped; "
-            f"the first is {self.unknown_query_example}.",
-            f"{many(self.unknown_documents, 'judgement')} with an unknown document id, kept: "
-            "trec_eval counts such documents too, though none can be found; "
-            f"the first is {self.unknown_document_example}.",
-            f"{many(self.repeated_judgements, 'judgement')} given more than once with the "
-            "same score, counted once.",
-        )
-        counts = (
-            *(self.shared_ids, self.repeated_texts, self.empty_documents, self.repaired_texts),
-            *(self.empty_queries, self.unjudged_queries, self.other_split_queries),
-            *(self.unknown_queries, self.unknown_documents, self.repeated_judgements),
-        )
-        return tuple(sentence for count, sentence in zip(counts, sentences, strict=True) if count)
-
-    def check_strict(self) -> None:
-        """Fail where a judgement is for something that is not there."""
-        for count, what, example in (
-            (self.unknown_queries, "query", self.unknown_query_example),
-            (self.unknown_documents, "document", self.unknown_document_example),
-        ):
-            if count:
-                raise DataError(
-                    f"{many(count, 'judgement')} with an unknown {what} id; the first is "
-                    f"{example}.\nLeave --strict (strict=True) out to go on with a notice."
-                )
-
-
 @dataclass(frozen=True, eq=False)
 class Collection:
     """The data of a task, whatever it is called, and what is odd about it."""
@@ -106,7 +46,10 @@ class Collection:
     corpus: Corpus
     queries: Queries
     judgements: Judgements
-    findings: Findings
+    notices: tuple[str, ...] = ()
+    """Oddities that do not stop a load, each with what follows from it."""
+    strays: tuple[str, ...] = ()
+    """Judgements for something that is not there, which a strict load refuses."""
 
 
 def read_collection(source: Source) -> Collection:
@@ -158,25 +101,57 @@ def _collect(documents: Rows, queries: Rows, judgements: Rows, *, only_judged: b
         document_ids=judgements.columns["document"].take(pa.array(kept)),
         scores=judgements.columns["score"].to_numpy()[kept],
     )
-    asked, unjudged = _asked(queries, judged, only_judged=only_judged)
-    rows = np.bincount(corpus.codes, minlength=len(corpus.document_ids))
-    findings = Findings(
-        documents=len(corpus),
-        shared_ids=int((rows > 1).sum()),
-        shared_id_rows=int(rows[rows > 1].sum()),
-        repeated_texts=count_repeated(corpus.texts),
-        empty_documents=_count_empty(corpus.texts),
-        repaired_texts=documents.repaired + queries.repaired,
-        empty_queries=_count_empty(asked.texts),
-        unjudged_queries=0 if only_judged else unjudged,
-        other_split_queries=unjudged if only_judged else 0,
-        unknown_queries=len(strange),
-        unknown_query_example=_example(judgements, "query", strange),
-        unknown_documents=len(missing),
-        unknown_document_example=_example(judgements, "document", missing),
-        repeated_judgements=repeated,
+    asked = Queries(*(queries.columns[field.column] for field in fields.QUERY))
+    known = pc.is_in(asked.ids, value_set=judged.query_ids)
+    asked = asked.filter(known) if only_judged else asked
+    strays = [
+        *_stray(judgements, "query", strange, "dropped"),
+        *_stray(
+            judgements,
+            "document",
+            missing,
+            "kept: trec_eval counts such documents too, though none can be found",
+        ),
+    ]
+    repaired = documents.repaired + queries.repaired
+    left_out = " in this split, left out of the task" if only_judged else ", left out of all means"
+    notices = (
+        *_told_of_texts(corpus),
+        *_told(repaired, "text", "with half a surrogate pair, replaced by U+FFFD."),
+        *_told(_count_empty(asked.texts), "query", "without text."),
+        *_told(known.false_count, "query", f"without judgements{left_out}."),
+        *strays,
+        *_told(repeated, "judgement", "given more than once with the same score, counted once."),
     )
-    return Collection(corpus, asked, judged, findings)
+    return Collection(corpus, asked, judged, notices, tuple(strays))
+
+
+def _told_of_texts(corpus: Corpus) -> Iterator[str]:
+    rows = np.bincount(corpus.codes)
+    shared, copies = rows[rows > 1], count_repeated(corpus.texts)
+    if len(shared):
+        yield (
+            f"{shared.sum():,} document rows share {many(len(shared), 'id')}: "
+            "BM25 indexes every row, dense retrieval keeps the last one of an id."
+        )
+    if copies:
+        yield f"{copies:,} of {len(corpus):,} documents repeat the text of an earlier one."
+    yield from _told(_count_empty(corpus.texts), "document", "without text.")
+
+
+def _stray(judgements: Rows, column: str, rows: NDArray[np.int64], fate: str) -> list[str]:
+    """What becomes of judgements for something that is not there, with the first of them."""
+    if not len(rows):
+        return []
+    row = int(rows[0])
+    first = f'{judgements.place(row)}: {column} "{judgements.columns[column][row]}"'
+    return _told(
+        len(rows), "judgement", f"with an unknown {column} id, {fate}; the first is {first}."
+    )
+
+
+def _told(count: int, noun: str, rest: str) -> list[str]:
+    return [f"{many(count, noun)} {rest}"] if count else []
 
 
 def _check_unique_queries(queries: Rows) -> None:
@@ -224,51 +199,13 @@ def _unknown(
     return chosen
 
 
-def _asked(queries: Rows, judged: Judgements, *, only_judged: bool) -> tuple[Queries, int]:
-    """The queries, or only the judged ones, and how many have no judgement."""
-    columns = queries.columns
-    asked = Queries(
-        ids=columns["id"],
-        texts=columns["text"],
-        answers=columns["answer"],
-        body_systems=columns["body_system"],
-        reasonings=columns["reasoning"],
-    )
-    known = pc.is_in(asked.ids, value_set=judged.query_ids)
-    return asked.filter(known) if only_judged else asked, known.false_count
-
-
 def _count_empty(texts: pa.Array) -> int:
     return int(pc.sum(pc.equal(texts, "")).as_py() or 0)
 
 
 def count_repeated(texts: pa.LargeStringArray) -> int:
-    """How many texts repeat an earlier one.
-
-    Only those that agree in length and some of their letters are compared as a whole.
-    """
-    lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False)
-    starts = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts)]
-    letters = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
-    marks = lengths.astype(np.uint64)
-    for place in range(_COMPARED) if len(letters) else ():
-        places = starts + (lengths - 1) * place // (_COMPARED - 1)
-        marks *= np.uint64(0x9E3779B97F4A7C15)
-        marks += letters[np.clip(places, 0, len(letters) - 1)] * (lengths > 0)
-    order = np.argsort(marks)
-    same = np.diff(marks[order]) == 0
-    alike = texts.take(pa.array(order[np.append(same, False) | np.append(False, same)]))
+    """How many texts repeat an earlier one; only those that begin alike are compared as a whole."""
+    heads = pc.utf8_slice_codeunits(texts, 0, _COMPARED).dictionary_encode()
+    codes = heads.indices.to_numpy(zero_copy_only=False)
+    alike = texts.filter(pa.array(np.bincount(codes)[codes] > 1))
     return len(alike) - len(alike.unique())
-
-
-def _example(judgements: Rows, column: str, rows: NDArray[np.int64]) -> str:
-    if not len(rows):
-        return ""
-    row = int(rows[0])
-    return f'{judgements.place(row)}: {column} "{judgements.columns[column][row]}"'
-
-
-def many(count: int, noun: str) -> str:
-    """A count with its noun."""
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"1 {noun}" if count == 1 else f"{count:,} {plural}"

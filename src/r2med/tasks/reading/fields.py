@@ -98,3 +98,9 @@ def record_hint(fields: Sequence[Field]) -> str:
     shown = {"id": '"..."', "text": '"..."', "score": "1"}
     pairs = [f'"{field.name}": {shown[field.kind]}' for field in fields if field.kind in shown]
     return f"Each line is {{{', '.join(pairs)}}}; see docs/data.md."
+
+
+def many(count: int, noun: str) -> str:
+    """A count with its noun."""
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"1 {noun}" if count == 1 else f"{count:,} {plural}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from r2med.errors import DataError
-from r2med.tasks.reading.fields import JUDGEMENT, NUMBER_WORDS, Complain, Rows, Where, stop
+from r2med.tasks.reading.fields import JUDGEMENT, NUMBER_WORDS, Complain, Rows, Where, many, stop
 from r2med.tasks.reading.jsonl import decoded, read_jsonl, whole_number
 from r2med.tasks.reading.lines import lines
 
@@ -19,26 +19,14 @@ DOCUMENT_NAMES = {
     *("document", "doc", "passage_id"),
 }
 SCORE_NAMES = {"score", "relevance", "rel", "label"}
+#: Where query, document and score stand in a line of so many cells, where no header says it.
+_PLACES = {4: (0, 2, 3), 3: (0, 1, 2)}
 _OBJECT = re.compile(rb'\s*\{\s*["}]')
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _HINT = (
     "A line is `query 0 document score` (TREC), or follows a header such as "
     "`query-id corpus-id score`; see docs/data.md."
 )
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """Where in a line the three values stand; no score means that every row is positive."""
-
-    width: int
-    query: int
-    document: int
-    score: int | None
-    tabs: bool
-
-    def cells(self, line: str) -> list[str]:
-        return [cell.strip() for cell in line.split("\t")] if self.tabs else line.split()
 
 
 def read_judgements(path: Path, complain: Complain = stop) -> Rows:
@@ -54,76 +42,60 @@ def read_judgements(path: Path, complain: Complain = stop) -> Rows:
 
 def read_judgement_lines(path: Path, complain: Complain = stop) -> Rows:
     """Query id, document id and score of every line; the first says how the others look."""
-    queries: list[str] = []
-    documents: list[str] = []
-    scores: list[int] = []
+    judgements: list[tuple[str, str, int]] = []
     numbers: list[int] = []
-    shape: _Shape | None = None
+    places: Sequence[int | None] = ()
+    width, tabs = 4, False
     for number, raw in lines(path):
         where = Where(path, number)
         try:
             line = decoded(raw, str(where)).rstrip("\r\n")
-            if shape is None:
-                shape, header = _shape(line, str(where))
+            tabs = tabs if places else "\t" in line.strip()
+            cells = [cell.strip() for cell in line.split("\t")] if tabs else line.split()
+            if not places:
+                header = _header(cells)
+                places = header or _PLACES.get(len(cells), ())
+                width = len(cells) if places else width
                 if header:
                     continue
-            cells = _cells(line, shape, str(where))
-            score = 1 if shape.score is None else _score(cells[shape.score], str(where))
+            judgements.append(_judgement(cells, places, width, str(where)))
+            numbers.append(number)
         except DataError as error:
             complain(error, where, None)
-            continue
-        queries.append(cells[shape.query])
-        documents.append(cells[shape.document])
-        scores.append(score)
-        numbers.append(number)
+    types = {"query": pa.large_string(), "document": pa.large_string(), "score": pa.int32()}
     columns = {
-        "query": pa.array(queries, pa.large_string()),
-        "document": pa.array(documents, pa.large_string()),
-        "score": pa.array(scores, pa.int32()),
+        name: pa.array([row[at] for row in judgements], kind)
+        for at, (name, kind) in enumerate(types.items())
     }
     return Rows(columns, lambda row: Where(path, numbers[row]))
 
 
-def _shape(line: str, where: str) -> tuple[_Shape, bool]:
-    """The shape of the file, and whether this first line is a header that tells it."""
-    tabs = "\t" in line.strip()
-    cells = _Shape(0, 0, 0, None, tabs).cells(line)
+def _header(cells: Sequence[str]) -> Sequence[int | None]:
+    """Where query, document and score stand, if these are names of columns."""
     names = [cell.lower() for cell in cells]
-    query, document = _position(names, QUERY_NAMES), _position(names, DOCUMENT_NAMES)
-    if query is not None and document is not None:
-        return _Shape(len(cells), query, document, _position(names, SCORE_NAMES), tabs), True
-    if len(cells) == 4:
-        return _Shape(4, 0, 2, 3, tabs), False
-    if len(cells) == 3:
-        return _Shape(3, 0, 1, 2, tabs), False
-    raise DataError(f"{where}: {_fields(len(cells))}, expected 4.\n{_HINT}")
+    query, document, score = (
+        next((place for place, name in enumerate(names) if name in known), None)
+        for known in (QUERY_NAMES, DOCUMENT_NAMES, SCORE_NAMES)
+    )
+    return () if query is None or document is None else (query, document, score)
 
 
-def _position(names: list[str], wanted: set[str]) -> int | None:
-    return next((place for place, name in enumerate(names) if name in wanted), None)
-
-
-def _cells(line: str, shape: _Shape, where: str) -> list[str]:
-    cells = shape.cells(line)
-    if len(cells) != shape.width:
-        raise DataError(f"{where}: {_fields(len(cells))}, expected {shape.width}.\n{_HINT}")
-    for name, position in (("query id", shape.query), ("document id", shape.document)):
-        if not cells[position]:
-            raise DataError(f"{where}: the {name} (field {position + 1}) is empty.\n{_HINT}")
-    return cells
+def _judgement(
+    cells: Sequence[str], places: Sequence[int | None], width: int, where: str
+) -> tuple[str, str, int]:
+    """The values of a line; without a place for the score, every row is positive."""
+    if len(cells) != width:
+        raise DataError(f"{where}: {many(len(cells), 'field')}, expected {width}.\n{_HINT}")
+    query, document, cell = ("1" if place is None else cells[place] for place in places)
+    if not query or not document:
+        what, place = ("document id", places[1]) if query else ("query id", places[0])
+        raise DataError(f"{where}: the {what} (field {(place or 0) + 1}) is empty.\n{_HINT}")
+    score = score_of(cell)
+    if score is None:
+        raise DataError(f"{where}: the score is {cell!r}, expected {NUMBER_WORDS}.\n{_HINT}")
+    return query, document, score
 
 
 def score_of(cell: str) -> int | None:
     """The whole number that a cell holds, or None."""
     return whole_number(float(cell)) if _NUMBER.fullmatch(cell.strip()) else None
-
-
-def _score(cell: str, where: str) -> int:
-    score = score_of(cell)
-    if score is None:
-        raise DataError(f"{where}: the score is {cell!r}, expected {NUMBER_WORDS}.\n{_HINT}")
-    return score
-
-
-def _fields(count: int) -> str:
-    return "1 field" if count == 1 else f"{count} fields"

@@ -7,13 +7,15 @@ bounds and the environment variables that change them.
 
 from __future__ import annotations
 
+import gzip
 import os
+import sys
 import zlib
-from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from r2med.errors import DataError, UsageError
 
@@ -28,7 +30,6 @@ LIMITS = {MAX_LINE: 1 << 26, MAX_FILE: 1 << 33, MAX_RATIO: 100}
 
 _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
-_GZIP_FORMAT = 31
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
@@ -40,9 +41,7 @@ def blocks(path: Path, *, any_size: bool = False) -> Iterator[bytes]:
     whole may then be larger than a file may be, but what is unpacked stays in relation to it.
     """
     with file_errors(path), closing(content(path)) as pieces:
-        large = path.stat().st_size > BLOCK_BYTES // 4
-        whole = _whole_lines(pieces, path, any_size)
-        yield from _ahead(whole) if large else whole
+        yield from _whole_lines(pieces, path, any_size)
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -53,47 +52,6 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
             number += 1
             if line.strip():
                 yield number, line
-
-
-def inflated(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
-    """What gzip data unpacks to, in pieces of bounded size; `source` names it in errors."""
-    stream = zlib.decompressobj(_GZIP_FORMAT)
-    packed = unpacked = 0
-    try:
-        for rest in pieces:
-            packed += len(rest)
-            while True:
-                if stream.eof:
-                    rest = rest.lstrip(b"\0")
-                    if not rest:
-                        break
-                    stream = zlib.decompressobj(_GZIP_FORMAT)
-                text = stream.decompress(rest, BLOCK_BYTES)
-                rest = stream.unused_data if stream.eof else stream.unconsumed_tail
-                unpacked += len(text)
-                _check_ratio(packed, unpacked, source)
-                yield text
-                if not rest and len(text) < BLOCK_BYTES:
-                    break
-    except zlib.error as error:
-        raise DataError(
-            f"{source}: the gzip data is damaged ({error}).\nGet the file again."
-        ) from error
-    if not stream.eof:
-        raise DataError(f"{source}: the gzip data is cut off before its end.\nGet the file again.")
-
-
-def _check_ratio(packed: int, unpacked: int, source: str) -> None:
-    """Refuse what unpacks to more than its packed size explains."""
-    if unpacked > HARMLESS_BYTES and unpacked > limit(MAX_RATIO) * packed:
-        times = f"more than {limit(MAX_RATIO)} times its size, as no text does"
-        raise _refusal(source, f"it unpacks to {times}", MAX_RATIO)
-
-
-def _check_total(size: int, source: str) -> None:
-    """Refuse what is larger than a file may be."""
-    if size > limit(MAX_FILE):
-        raise _refusal(source, f"its content is larger than {limit(MAX_FILE):,} bytes", MAX_FILE)
 
 
 def limit(name: str) -> int:
@@ -138,36 +96,41 @@ def content(path: Path) -> Generator[bytes, None, None]:
         start = handle.read(len(_ZSTD))
         handle.seek(0)
         if start == _ZSTD:
-            yield from _unpacked_zstd(handle, str(path))
+            import pyarrow as pa
+
+            yield from _unpacked(pa.CompressedInputStream(handle, "zstd"), "zstd", handle, path)
         elif start.startswith(_GZIP):
-            yield from inflated(iter(lambda: handle.read(BLOCK_BYTES // 4), b""), str(path))
+            yield from _unpacked(gzip.GzipFile(fileobj=handle), "gzip", handle, path)
         else:
             yield from iter(lambda: handle.read(BLOCK_BYTES), b"")
 
 
-def _unpacked_zstd(handle: FileIO, source: str) -> Iterator[bytes]:
-    import pyarrow as pa
-
+def _unpacked(stream: Any, form: str, packed: FileIO, path: Path) -> Iterator[bytes]:
+    """Refuse what unpacks to more than the packed bytes read so far explain."""
+    size, most = 0, limit(MAX_RATIO)
     try:
-        with pa.CompressedInputStream(handle, "zstd") as stream:
-            unpacked = 0
-            while piece := stream.read(BLOCK_BYTES):
-                unpacked += len(piece)
-                _check_ratio(handle.tell(), unpacked, source)
-                yield piece
-    except pa.ArrowException as error:
-        raise DataError(
-            f"{source}: the zstd data is damaged ({error}).\nGet the file again."
-        ) from error
+        while piece := stream.read(BLOCK_BYTES):
+            size += len(piece)
+            if size > HARMLESS_BYTES and size > most * packed.tell():
+                why = f"it unpacks to more than {most} times its size, as no text does"
+                raise _refusal(path, why, MAX_RATIO)
+            yield piece
+    except EOFError:
+        what = f"the {form} data is cut off before its end"
+        raise DataError(f"{path}: {what}.\nGet the file again.") from None
+    except (OSError, zlib.error) as error:
+        what = f"the {form} data is damaged ({error})"
+        raise DataError(f"{path}: {what}.\nGet the file again.") from error
 
 
 def _whole_lines(pieces: Iterator[bytes], path: Path, any_size: bool) -> Iterator[bytes]:
     parts: list[bytes] = []
     mark, longest, unfinished, total = _BOM, limit(MAX_LINE), 0, 0
+    largest = sys.maxsize if any_size else limit(MAX_FILE)
     for piece in pieces:
         total += len(piece)
-        if not any_size:
-            _check_total(total, str(path))
+        if total > largest:
+            raise _refusal(path, f"its content is larger than {largest:,} bytes", MAX_FILE)
         cut = piece.rfind(b"\n") + 1
         if cut:
             yield b"".join([*parts, piece[:cut]]).removeprefix(mark)
@@ -176,22 +139,13 @@ def _whole_lines(pieces: Iterator[bytes], path: Path, any_size: bool) -> Iterato
         unfinished += len(piece) - cut
         if unfinished > longest:
             line = f"the line that begins at byte {total - unfinished:,}"
-            raise _refusal(str(path), f"{line} is longer than {longest:,} bytes", MAX_LINE)
+            raise _refusal(path, f"{line} is longer than {longest:,} bytes", MAX_LINE)
     block = b"".join(parts).removeprefix(mark)
     if block:
         yield block
 
 
-def _ahead(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The same blocks, the next one being read by another thread meanwhile."""
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, blocks, None)
-        while (block := coming.result()) is not None:
-            coming = pool.submit(next, blocks, None)
-            yield block
-
-
-def _refusal(source: str, why: str, name: str) -> DataError:
+def _refusal(path: Path, why: str, name: str) -> DataError:
     return DataError(
-        f"{source} is refused: {why}.\nIf you trust it, set {name} higher (now {limit(name):,})."
+        f"{path} is refused: {why}.\nIf you trust it, set {name} higher (now {limit(name):,})."
     )

@@ -54,18 +54,21 @@ def _shard(
     source = path if content is None else pa.BufferReader(content)
     with arrow_errors(path), pq.ParquetFile(source) as file:
         names = file.schema_arrow.names
-        fields = _spelling(names, shapes)
+        fields = max(shapes, key=lambda shape: sum(field.name in names for field in shape))
         table = file.read(columns=[field.name for field in fields if field.name in names])
     kept = np.ones(len(table), dtype=bool)
     columns: dict[str, pa.Array] = {}
     for field in fields:
         try:
-            columns[field.column], wrong = _column(table, field, path, names)
+            if field.name not in names and field.kind in ("id", "text"):
+                have = ", ".join(f'"{name}"' for name in names)
+                raise DataError(f'{path}: column "{field.name}" is missing (the file has {have}).')
+            columns[field.column], wrong = _column(table, field, path)
         except DataError as error:
             complain(error, Where(path), None)
-            columns[field.column], wrong = pa.nulls(len(table), field.type), []
+            columns[field.column], wrong = pa.nulls(len(table), field.type), {}
             kept[:] = False
-        for row, problem in wrong:
+        for row, problem in sorted(wrong.items()):
             where = Where(path, row + 1, "row")
             known = columns[fields[0].column][row].as_py() if field is not fields[0] else None
             complain(DataError(f'{where}: column "{field.name}" {problem}.'), where, known)
@@ -75,78 +78,53 @@ def _shard(
     return columns, np.flatnonzero(kept) + 1
 
 
-def _spelling(names: Sequence[str], shapes: Sequence[Sequence[Field]]) -> Sequence[Field]:
-    """The shape with most of its fields in the file."""
-    return max(shapes, key=lambda fields: sum(field.name in names for field in fields))
-
-
-#: Rows that are wrong, each with what is wrong about it.
-_Wrong = list[tuple[int, str]]
-
-
-def _column(
-    table: pa.Table, field: Field, path: Path, names: Sequence[str]
-) -> tuple[pa.Array, _Wrong]:
-    """The values of a field; a column that cannot be read at all is an error."""
-    if field.name not in names:
-        if field.kind in ("id", "text"):
-            have = ", ".join(f'"{name}"' for name in names)
-            raise DataError(f'{path}: column "{field.name}" is missing (the file has {have}).')
+def _column(table: pa.Table, field: Field, path: Path) -> tuple[pa.Array, dict[int, str]]:
+    """The values of a field, and what is wrong by row; a column of another type is an error."""
+    if field.name not in table.column_names:
         absent = pa.nulls(len(table), field.type)
-        return (pc.fill_null(absent, 1) if field.kind == "score" else absent), []
-    column = table[field.name]
-    if field.kind == "score":
-        return _scores(_numbers(column, field, path))
-    if field.kind == "number":
-        numbers = _numbers(column, field, path)
-        return numbers, _all(pc.is_null(numbers), "is null")
-    texts = _texts(column, field, path)
-    if field.kind == "note":
-        return pc.if_else(pc.equal(texts, ""), None, texts), []
-    empty = _all(pc.equal(texts, ""), "is empty") if field.kind == "id" else []
-    return texts, sorted([*_all(pc.is_null(texts), "is null"), *empty])
-
-
-def _all(wrong: pa.Array, problem: str) -> _Wrong:
-    rows = np.flatnonzero(pc.fill_null(wrong, False).to_numpy(zero_copy_only=False))
-    return [(row, problem) for row in rows.tolist()]
-
-
-def _texts(column: pa.ChunkedArray, field: Field, path: Path) -> pa.Array:
+        return (pc.fill_null(absent, 1) if field.kind == "score" else absent), {}
+    column, numeric = table[field.name], field.kind in ("score", "number")
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    numeric = field.kind in ("id", "note") and pa.types.is_integer(kind)
-    empty = pa.types.is_null(kind) and field.kind == "note"
-    if not (numeric or empty or _is_text(kind)):
+    if not any(fits(kind) for fits in _FITTING[field.kind]):
         if field.kind == "note":
-            return pa.nulls(len(column), pa.large_string())
-        expected = "strings or integers" if field.kind == "id" else "strings"
+            return pa.nulls(len(table), field.type), {}
+        expected = "numbers" if numeric else "strings"
+        expected += " or integers" if field.kind == "id" else ""
         raise DataError(f'{path}: column "{field.name}" holds {kind}, expected {expected}.')
-    chunks = [chunk.cast(kind).cast(pa.large_string()) for chunk in column.chunks]
-    texts = pa.concat_arrays(chunks) if chunks else pa.array([], pa.large_string())
+    target = pa.float64() if numeric else pa.large_string()
+    values = column.cast(kind).cast(target, safe=False).combine_chunks()
     try:
-        texts.validate(full=True)
+        values.validate(full=True)
     except pa.ArrowInvalid as error:
         raise DataError(f'{path}: column "{field.name}" holds text that is not UTF-8.') from error
-    return texts
+    if field.kind == "note":
+        return pc.if_else(pc.equal(values, ""), None, values), {}
+    if field.kind == "score":
+        scores = pc.fill_null(values, 1.0).to_numpy()
+        whole = (np.abs(scores) <= LARGEST_SCORE) & (scores == np.floor(scores))
+        problems = {
+            row: f"is {scores[row]:g}, expected {NUMBER_WORDS}"
+            for row in np.flatnonzero(~whole).tolist()
+        }
+        return pa.array(np.where(whole, scores, 0).astype(np.int32)), problems
+    wrong = dict.fromkeys(_rows(values.is_null()), "is null")
+    if field.kind == "id":
+        wrong |= dict.fromkeys(_rows(pc.fill_null(pc.equal(values, ""), False)), "is empty")
+    return values, wrong
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    view = getattr(pa.types, "is_string_view", lambda _: False)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or view(kind))
+def _rows(chosen: pa.BooleanArray) -> list[int]:
+    rows: list[int] = np.flatnonzero(chosen.to_numpy(zero_copy_only=False)).tolist()
+    return rows
 
 
-def _numbers(column: pa.ChunkedArray, field: Field, path: Path) -> pa.Array:
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        raise DataError(f'{path}: column "{field.name}" holds {column.type}, expected numbers.')
-    chunks = [chunk.cast(pa.float64(), safe=False) for chunk in column.chunks]
-    return pa.concat_arrays(chunks) if chunks else pa.array([], pa.float64())
-
-
-def _scores(numbers: pa.Array) -> tuple[pa.Array, _Wrong]:
-    scores = pc.fill_null(numbers, 1.0).to_numpy()
-    whole = (np.abs(scores) <= LARGEST_SCORE) & (scores == np.floor(scores))
-    wrong = [
-        (row, f"is {scores[row]:g}, expected {NUMBER_WORDS}")
-        for row in np.flatnonzero(~whole).tolist()
-    ]
-    return pa.array(np.where(whole, scores, 0).astype(np.int32)), wrong
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating)
+#: The types that a column of each kind may have.
+_FITTING = {
+    "id": (*_TEXT, pa.types.is_integer),
+    "text": _TEXT,
+    "note": (*_TEXT, pa.types.is_integer, pa.types.is_null),
+    "score": _NUMBERS,
+    "number": _NUMBERS,
+}
