@@ -170,14 +170,15 @@ def test_a_page_says_nothing_of_the_run_that_printed_it(
     assert all("--force" not in text and "not run now" not in text for text in rerun.values())
 
 
-def test_tasks_head_latex_columns_by_short_names_that_the_note_explains(
-    outputs: dict[tuple[str, str], str],
-) -> None:
-    for command in ("eval", "leaderboard"):
-        head = next(line for line in outputs[command, "latex"].splitlines() if "mean &" in line)
+def test_short_names_that_fit_a_page_of_latex_are_explained(tmp_path: Path) -> None:
+    common = ("--results", str(tmp_path))
+    run("eval", "bm25", "bm25-lucene", "--task", "demo", *common)
+    for words in (("eval", "bm25", "bm25-lucene", "--task", "demo"), ("leaderboard",)):
+        written = run(*words, *common, "--format", "latex").out
+
+        head = next(line for line in written.splitlines() if "mean &" in line)
         assert "Biol &" in head and "Diag" in head and "Biology" not in head
-    assert "Biol: Biology, Diag: MedQA-Diag." in outputs["eval", "latex"]
-    assert "Biology" in outputs["eval", "markdown"] and "Biol:" not in outputs["eval", "markdown"]
+        assert "Biol: Biology, Binf: Bioinformatics" in written
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
@@ -186,8 +187,10 @@ def test_tables_of_eight_tasks_fit_a_portrait_page_of_latex(tmp_path: Path) -> N
     several = run("eval", "bm25", "bm25-lucene", *common).out
     one = run("eval", "bm25", *common).out
     compared = run("compare", "bm25", "bm25-lucene", *common).out
-    head = "\\documentclass[a4paper]{article}\\usepackage{booktabs}\\begin{document}\n"
-    (tmp_path / "page.tex").write_text(f"{head}{several}\n{one}\n{compared}\n\\end{{document}}\n")
+    published = run("leaderboard", "--top", "9", *common[2:]).out
+    head = "\\documentclass[a4paper]{article}\\usepackage{booktabs,graphicx}\\begin{document}"
+    pages = "\n".join([head, several, one, compared, published, "\\end{document}"])
+    (tmp_path / "page.tex").write_text(pages)
 
     command = ["pdflatex", "-interaction=nonstopmode", "page.tex"]
     log = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout

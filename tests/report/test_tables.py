@@ -15,7 +15,7 @@ from rich.text import Text
 import r2med
 from r2med.engine.explain import explain
 from r2med.report.console import console
-from r2med.report.table import Column, Grid, SystemName, points
+from r2med.report.table import SHORT_NAMES, Column, Grid, SystemName, points
 from r2med.results.evaluation import Evaluation
 from tests.cli.running import run
 
@@ -60,6 +60,28 @@ def test_columns_without_room_stand_in_another_table() -> None:
     assert sum(line.startswith("bm25") for line in lines) == 3
     assert all(title in " ".join(lines) for title in titles)
     assert max(map(len, lines)) <= 80
+
+
+def test_a_long_heading_is_broken_rather_than_given_a_table_of_its_own() -> None:
+    names = [f"discharge-letters-and-questions-of-202{n}" for n in range(5)]
+    columns = [Column("system", right=False), *(Column(SystemName(name)) for name in names)]
+    grid = Grid(columns, [scores("bm25", 5)])
+
+    lines = drawn(grid, 80)
+
+    assert sum(line.startswith("bm25") for line in lines) == 1
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_system_on_few_of_the_tasks_takes_no_star_from_the_others(tmp_path: Path) -> None:
+    tasks = ["demo/biology", "demo/medqa-diag"]
+    results = r2med.evaluate(["bm25", "wordllama"], tasks, results=tmp_path)
+    whole = Evaluation(results).behind(["demo/medqa-diag"], "ndcg@10")
+    r2med.evaluate(["bm25-lucene"], ["demo/biology"], results=tmp_path)
+
+    stored = r2med.stored(tmp_path)
+
+    assert stored.behind(["demo/medqa-diag"], "ndcg@10") == whole == {"wordllama"}
 
 
 WORDS = st.text("abc-", min_size=1, max_size=20)
@@ -133,6 +155,7 @@ def test_every_table_fits_and_cuts_no_word(shown: Callable[[int], dict[str, str]
 SHORT_FORMS = {
     *("Biol", "Binf", "MedS", "Exam", "Diag", "Trea", "PMC", "IIYi", "Q", "A", "evidence", "case"),
     *("task", "means", "by", "family", "wider", "output", "shows", "the", "tasks"),
+    *SHORT_NAMES,  # what they stand for
 }
 
 

@@ -71,6 +71,7 @@ def evaluate(
         return
     from r2med.measure.metrics import parse_metrics
     from r2med.report.estimates import Pace
+    from r2med.report.scores import reused_note
     from r2med.results.evaluation import Evaluation
     from r2med.results.lookup import own_tasks, written_out
     from r2med.systems.build import System
@@ -140,6 +141,8 @@ def evaluate(
             notice_console().print(line)
     if finished or stopped is None or shown == "json":
         show(Evaluation(finished, asked), shown, by=grouping)
+        if note := reused_note(finished):
+            notice(note)
     if stopped is not None:
         raise stopped
 

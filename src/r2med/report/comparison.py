@@ -75,8 +75,8 @@ def _pair_grid(pair: Pair, metric: str, left_out: Sequence[str]) -> Grid:
     ends = frozenset([len(named) - 1])
     if len(named) > 1:
         named += [("task mean", pair.by_task, None), ("all queries", pair.by_query, None)]
-    lines = [
-        {metric: Text(name), **_cells(difference, p_holm, digits=1 if narrow else 2)}
+    lines: list[dict[str, Cell]] = [
+        {metric: SystemName(name), **_cells(difference, p_holm, digits=1 if narrow else 2)}
         for name, difference, p_holm in named
     ]
     without = {*left_out, *(["Holm"] if len(pair.tasks) == 1 else [])}
@@ -89,7 +89,7 @@ def _pair_grid(pair: Pair, metric: str, left_out: Sequence[str]) -> Grid:
     )
 
 
-def _cells(difference: Difference, p_holm: float | None, *, digits: int) -> dict[str, Text | None]:
+def _cells(difference: Difference, p_holm: float | None, *, digits: int) -> dict[str, Cell]:
     low, high = difference.interval.low, difference.interval.high
     significant = (difference.p_randomisation if p_holm is None else p_holm) < SIGNIFICANT
     return {
@@ -183,10 +183,12 @@ def _draw_movement(movement: Movement, out: Paper, *, limit: int = _QUERIES_SHOW
     tasks = movement.tasks
     out.print(f"A = {movement.a}\nB = {movement.b}", style="bold")
     out.print(f"{movement.metric} × 100, A minus B")
-    counted = [(task_label(name), own) for name, own in tasks.items()]
+    counted = [(SystemName(task_label(name)), own) for name, own in tasks.items()]
     if len(tasks) > 1:
-        counted.append(("all", movement))
-    rows = [[name, str(len(own.queries)), *map(str, own.counts)] for name, own in counted]
+        counted.append((SystemName("all"), movement))
+    rows: list[list[Cell]] = [
+        [name, str(len(own.queries)), *map(str, own.counts)] for name, own in counted
+    ]
     columns = columns_of("task", ">queries", ">A won", ">tied", ">A lost")
     out.print(Grid(columns, rows, ends=frozenset([len(tasks) - 1])))
     shown = movement.moved[:limit]

@@ -14,9 +14,11 @@ from rich.text import Text
 
 from r2med.report.console import visible
 from r2med.report.table import (
+    Cell,
     Column,
     Grid,
     Paper,
+    SystemName,
     columns_of,
     document_text,
     percent,
@@ -161,7 +163,8 @@ def _ranks(query: QueryFinding) -> str:
 
 
 def _slices(slices: Sequence[Slice], metric: str) -> Grid:
-    rows, ends = [], []
+    rows: list[list[Cell]] = []
+    ends = []
     for place, each in enumerate(slices):
         first = place == 0 or slices[place - 1].by != each.by
         if first and place:
@@ -170,7 +173,7 @@ def _slices(slices: Sequence[Slice], metric: str) -> Grid:
         rows.append(
             [
                 each.by if first else "",
-                snippet(each.value, 36),
+                SystemName(each.value),
                 str(each.queries),
                 f"{100 * each.score:.2f}",
                 f"{100 * interval.low:.0f} to {100 * interval.high:.0f}" if interval else "",

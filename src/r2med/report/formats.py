@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from html import escape
 from importlib import import_module
 from itertools import repeat
@@ -18,7 +17,7 @@ from typing import Any, Literal
 from rich.text import Text
 
 from r2med.report.console import console, echo, echo_json, visible
-from r2med.report.table import SHORT_NAMES, Cell, Grid, Paper, SystemName, task_label
+from r2med.report.table import Cell, Grid, Paper, SystemName
 from r2med.tabular import Tabular
 
 Format = Literal["table", "markdown", "latex", "csv", "json"]
@@ -26,13 +25,11 @@ FORMATS: tuple[Format, ...] = ("table", "markdown", "latex", "csv", "json")
 
 #: A hyphen that stands for a minus sign.
 _MINUS = re.compile(r"(?<![^\s(])-(?=\d)")
-#: A page has no edge: the widest layout of every table is taken.
-_PAGE_WIDTH = 10_000
-#: How LaTeX tables with more columns than these are set, so that they fit a portrait page.
-_TIGHT = {
-    10: "\\scriptsize\\setlength{\\tabcolsep}{2pt}",
-    6: "\\footnotesize\\setlength{\\tabcolsep}{3pt}",
-}
+#: A page of Markdown or HTML has no edge; on paper a wider layout would be set too small to read.
+_PAGE_WIDTH, _PAPER_WIDTH = 10_000, 110
+_PACKAGES = "% Needs \\usepackage{booktabs,graphicx}."
+#: Sets a table no wider than the lines of a page.
+_FITTED = "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%"
 
 
 def show(value: Tabular, form: Format = "table", **drawing: Any) -> None:
@@ -44,7 +41,7 @@ def show(value: Tabular, form: Format = "table", **drawing: Any) -> None:
     elif form == "table":
         draw(value, console(), **drawing)
     else:
-        page = Page()
+        page = Page(_PAPER_WIDTH if form == "latex" else _PAGE_WIDTH)
         draw(value, page, **drawing)
         echo(page.to_markdown() if form == "markdown" else page.to_latex())
 
@@ -57,9 +54,8 @@ def draw(value: Tabular, out: Paper, **drawing: Any) -> None:
 class Page:
     """Takes what is drawn on a terminal, and writes it as Markdown or LaTeX."""
 
-    width = _PAGE_WIDTH
-
-    def __init__(self) -> None:
+    def __init__(self, width: int = _PAGE_WIDTH) -> None:
+        self.width = width
         self._parts: list[Text | Grid] = []
 
     def print(self, *parts: object, style: str | None = None) -> None:
@@ -97,13 +93,16 @@ class Page:
         captions: list[str] = []
         for part in self._parts:
             if isinstance(part, Grid):
-                tables.append((captions, _with_short_names(part), []))
+                tables.append((captions, part, []))
                 captions = []
             elif _is_bold(part) or captions or not tables:
                 captions.append(part.plain)
             else:
                 tables[-1][2].append(part.plain)
-        blocks = ["% Needs \\usepackage{booktabs}.", *(_latex_table(*each) for each in tables)]
+        blocks = [
+            "% Needs \\usepackage{booktabs,graphicx}.",
+            *(_latex_table(*each) for each in tables),
+        ]
         return "\n\n".join([*blocks, *map(latex, captions)])
 
 
@@ -182,12 +181,11 @@ def _latex_table(captions: Iterable[str], grid: Grid, notes: Iterable[str]) -> s
     title = [*captions, *([grid.title] if grid.title else [])]
     below = [*([grid.caption] if grid.caption else []), *notes]
     sides = "".join("r" if column.right else "l" for column in grid.columns)
-    tight = [setting for most, setting in _TIGHT.items() if len(sides) > most][:1]
     lines = ["\\begin{table}", "\\centering"]
     if title:
         lines.append(f"\\caption{{{latex(_one_line(title))}.}}")
-    lines += [*tight, f"\\begin{{tabular}}{{{sides}}}", "\\toprule", *_latex_rows(grid)]
-    lines += ["\\bottomrule", "\\end{tabular}"]
+    lines += [_FITTED, f"\\begin{{tabular}}{{{sides}}}", "\\toprule", *_latex_rows(grid)]
+    lines += ["\\bottomrule", "\\end{tabular}}"]
     if below:
         lines += ["", f"\\smallskip\n{{\\footnotesize {latex(' '.join(below))}\\par}}"]
     return "\n".join([*lines, "\\end{table}"])
@@ -197,24 +195,6 @@ def _one_line(lines: Iterable[str]) -> str:
     """Lines of a heading in one: what begins in lower case goes on, all else is a new sentence."""
     first, *rest = (line.replace("\n", ", ") for line in lines)
     return first + "".join(f"{', ' if line[0].islower() else '. '}{line}" for line in rest)
-
-
-def _with_short_names(grid: Grid) -> Grid:
-    """Tasks that head columns, or rows of many columns, by short names that the note explains."""
-    heads = [str(column.title) for column in grid.columns]
-    if len(grid.columns) > max(_TIGHT):
-        heads += [str(row[0]) for row in grid.rows]
-    full = {head: task_label(head) for head in heads}
-    short = {head: SHORT_NAMES[name] for head, name in full.items() if name in SHORT_NAMES}
-    if not short:
-        return grid
-    names = ", ".join(f"{name}: {head}" for head, name in short.items())
-    return replace(
-        grid,
-        columns=[replace(c, title=short.get(str(c.title), c.title)) for c in grid.columns],
-        rows=[[short.get(str(first), first), *rest] for first, *rest in grid.rows],
-        caption=f"{grid.caption.rstrip('.')}. {names}." if grid.caption else f"{names}.",
-    )
 
 
 def _latex_rows(grid: Grid) -> Iterator[str]:
@@ -254,11 +234,14 @@ _LATEX = {
     **{"‘": "`", "’": "'", "“": "``", "”": "''"},
 }
 _GREEK = re.compile(r"GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)")
-_GREEK_LETTERS = (
-    *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"),
-    *("lambda", "mu", "nu", "xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi"),
-    *("omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi"),
-    "Omega",
+#: Letters that LaTeX sets; the other capitals look as Latin ones do.
+_CAPITALS = (
+    *("Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi"),
+    *("Sigma", "Upsilon", "Phi", "Psi", "Omega"),
+)
+_SMALL = (
+    *("Alpha", "Beta", "Epsilon", "Zeta", "Eta", "Iota", "Kappa", "Mu", "Nu", "Rho", "Tau", "Chi"),
+    *_CAPITALS,
 )
 
 
@@ -268,8 +251,9 @@ def _latex_character(character: str) -> str:
     if character.isascii() or "À" <= character <= "ÿ":
         return character
     if greek := _GREEK.fullmatch(unicodedata.name(character, "")):
-        name = greek[2].replace("LAMDA", "LAMBDA")
-        name = name.title() if greek[1] == "CAPITAL" else name.lower()
-        return f"$\\{name}$" if name in _GREEK_LETTERS else name[0]
+        name = greek[2].replace("LAMDA", "LAMBDA").title()
+        if greek[1] == "SMALL":
+            return f"$\\{name.lower()}$" if name in _SMALL else name[0].lower()
+        return f"$\\{name}$" if name in _CAPITALS else name[0]
     simple = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
     return "".join(_LATEX.get(each, each) for each in simple) if simple else "?"

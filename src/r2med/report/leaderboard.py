@@ -18,6 +18,7 @@ from r2med.report.table import (
     Paper,
     SystemName,
     dollars,
+    explained,
     plural,
     points,
     print_fitting,
@@ -94,8 +95,9 @@ def _cited(row: Standing) -> SystemName:
 def _layouts(board: Leaderboard) -> Iterator[_Layout]:
     """Tasks by name, by short name, with one digit, then families, then only the mean."""
     yield _task_columns(board, 2, short=False), 2, 2, None
+    short = explained("", (task.source for task in board.tasks)) or None
     for digits, gap in ((2, 2), (2, 1), (1, 1)):
-        yield _task_columns(board, digits), digits, gap, None
+        yield _task_columns(board, digits), digits, gap, short
     families = dict.fromkeys(task.family for task in board.tasks)
     if len(families) > 1:
         columns = [_family_column(family) for family in families]
@@ -106,7 +108,9 @@ def _layouts(board: Leaderboard) -> Iterator[_Layout]:
 
 def _task_columns(board: Leaderboard, digits: int, *, short: bool = True) -> list[Column]:
     def column(name: str, title: str) -> Column:
-        return Column(title, best=True, cell=lambda row: points(row.values.get(name), digits))
+        return Column(
+            SystemName(title), best=True, cell=lambda row: points(row.values.get(name), digits)
+        )
 
     return [
         column(task.name, SHORT_NAMES.get(task.source, task.source) if short else task.name)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.text import Text
 
 from r2med.errors import R2MedError
@@ -21,6 +21,7 @@ from r2med.report.table import (
     Paper,
     SystemName,
     age,
+    explained,
     file_size,
     mean_of,
     pairs,
@@ -30,7 +31,7 @@ from r2med.report.table import (
     signed,
     task_label,
 )
-from r2med.results.evaluation import MARK, Evaluation, Listing, size
+from r2med.results.evaluation import Evaluation, Listing, size
 from r2med.results.protocols import works_beside
 from r2med.results.record import Result
 from r2med.tasks.registry import find_suite, find_task
@@ -75,18 +76,17 @@ def draw(value: Evaluation | Listing, out: Paper, *, by: Grouping = "task") -> N
     if isinstance(value, Listing):
         _draw_listing(value, out)
         return
-    if not isinstance(out, Console):  # a page outlives this run, so it says nothing of it
-        value = replace(value, results=[replace(each, reused=False) for each in value.results])
     for layouts in score_layouts(value.results, value.asked, by=by):
         print_fitting(layouts, out)
         out.print()
-    for note in (
-        *reused_notes(value.results),
-        *truncation_notes(value.results),
-        *reranking_notes(value.results, value.metrics),
-        *index_notes(value.results),
+    results = value.results
+    for notes in (
+        truncation_notes(results),
+        reranking_notes(results, value.metrics),
+        index_notes(results),
     ):
-        out.print(note)
+        for note in notes:
+            out.print(note)
 
 
 def score_layouts(
@@ -104,7 +104,9 @@ def score_layouts(
         if len(own.systems) == 1:
             yield [_one_system(own, label, by)]
         elif len(own.tasks) == 1:
-            yield [_one_task(own, label)]
+            (task,) = own.tasks
+            figures = [_Figure.of(own, _heading(name), name, [task]) for name in own.metrics]
+            yield [_by_system(own, figures, f"{task} · {label}", _caption(figures))]
         else:
             for metric in asked or HEADLINE[:1]:
                 yield list(_many(own, metric, label, by))
@@ -122,32 +124,31 @@ def _suite_order(result: Result) -> int:
 def _one_system(own: Evaluation, label: str, by: Grouping) -> Grid:
     """One row per task under its family, or one per group; then the mean over the tasks."""
     (system,) = own.systems
-    columns = [own.column(system, metric) for metric in own.metrics]
-    headings = [_heading(metric) for metric in own.metrics]
+    columns = {_heading(metric): own.column(system, metric) for metric in own.metrics}
     if own.reranked(system):
-        columns.insert(1, own.column(system, own.metrics[0], ceiling=True))
-        headings.insert(1, _CEILING)
+        first, *others = columns.items()
+        ceiling = own.column(system, own.metrics[0], ceiling=True)
+        columns = dict([first, (_CEILING, ceiling), *others])
+
+    def row(name: str | SystemName, tasks: Sequence[str]) -> list[Cell]:
+        return [name, *(points(mean_of(map(each.get, tasks))) for each in columns.values())]
+
     rows: list[list[Cell]] = []
     ends: list[int] = []
     if by == "task":
         for family, tasks in groupby(own.tasks, key=lambda task: _group(task, "family")):
-            if family:
-                rows.append([Text(family, style="italic")])
-            for task in tasks:
-                name = SystemName(" " * bool(family) + task, own.mark(task=task))
-                rows.append([name, *(points(column[task]) for column in columns)])
+            rows += [[Text(family, style="italic")]] if family else []
+            rows += [row(SystemName(" " * bool(family) + task), [task]) for task in tasks]
             ends.append(len(rows) - 1)
     else:
         for group, members in _groups(own.tasks, by).items():
-            means = (points(mean_of(column[task] for task in members)) for column in columns)
             many = f" (mean of {len(members)})" if len(members) > 1 else ""
-            rows.append([group + many, *means])
+            rows.append(row(group + many, members))
         ends.append(len(rows) - 1)
     if len(own.tasks) > 1:
-        means = (points(mean_of(column.values())) for column in columns)
-        rows.append([f"mean of {len(own.tasks)} tasks", *means])
+        rows.append(row(f"mean of {len(own.tasks)} tasks", own.tasks))
     return Grid(
-        [Column("task", right=False), *map(Column, headings)],
+        [Column("task", right=False), *map(Column, columns)],
         rows,
         ends=frozenset(ends),
         title=f"{system} · {label}",
@@ -155,86 +156,76 @@ def _one_system(own: Evaluation, label: str, by: Grouping) -> Grid:
     )
 
 
-def _one_task(own: Evaluation, label: str) -> Grid:
-    """One row per system, one column per metric."""
-    (task,) = own.tasks
+@dataclass(frozen=True)
+class _Figure:
+    """A column of a table of systems: the mean of a metric over some tasks."""
+
+    title: str
+    metric: str
+    tasks: Sequence[str]
+    behind: frozenset[str]
+    """The systems that the best one beats."""
+
+    @classmethod
+    def of(cls, own: Evaluation, title: str, metric: str, tasks: Sequence[str]) -> _Figure:
+        """The figure with its test."""
+        return cls(title, metric, tasks, own.behind(tasks, metric))
+
+    def cell(self, own: Evaluation, system: str, digits: int, *, ceiling: bool = False) -> Cell:
+        """A score with its star; a space keeps the digits even where others have one."""
+        column = own.column(system, self.metric, ceiling=ceiling)
+        text = points(mean_of(map(column.get, self.tasks)), digits, "dim" if ceiling else "")
+        if text is not None and self.behind and not ceiling:
+            text.append("*" if system in self.behind else " ")
+        return text
+
+
+def _by_system(
+    own: Evaluation,
+    figures: Sequence[_Figure],
+    title: str,
+    caption: str,
+    titles: Mapping[str, str | SystemName] | None = None,
+    digits: int = 2,
+    gap: int = 2,
+) -> Grid:
+    """One row per system, and below a reranker its ceiling; the mean keeps two digits."""
     rows: list[list[Cell]] = []
-    behind = {metric: own.behind([task], metric) for metric in own.metrics}
+    exact = [2 if figure.title == "mean" else digits for figure in figures]
     for system in own.systems:
-        values = {metric: own.column(system, metric)[task] for metric in own.metrics}
-        cells = (_marked(value, behind[name], system, 2) for name, value in values.items())
-        rows.append([SystemName(system, own.mark(system=system)), *cells])
+        pair = list(zip(figures, exact, strict=True))
+        rows.append([SystemName(system), *(each.cell(own, system, at) for each, at in pair)])
         if own.reranked(system):
-            best = (own.column(system, metric, ceiling=True)[task] for metric in own.metrics)
-            rows.append([_ceiling(), *(points(value, style="dim") for value in best)])
-    metrics = (Column(_heading(metric), best=_has_best(metric)) for metric in own.metrics)
-    return Grid(
-        [Column("system", right=False), *metrics],
-        rows,
-        title=f"{task} · {label}",
-        caption=_caption(*behind.values()),
-    )
+            best = (each.cell(own, system, at, ceiling=True) for each, at in pair)
+            rows.append([Text(f"  {_CEILING}", style="dim"), *best])
+    columns = [Column("system", right=False)]
+    for figure in figures:
+        # How much was judged is no quality.
+        best_is_bold = parse_metric(figure.metric).kind != "judged"
+        columns.append(Column((titles or {}).get(figure.title, figure.title), best=best_is_bold))
+    return Grid(columns, rows, gap=gap, title=title, caption=caption)
 
 
 def _many(own: Evaluation, metric: str, label: str, by: Grouping) -> Iterator[Grid]:
     """One row per system, its mean first, then one column per task or group of tasks."""
     groups = {task: [task] for task in own.tasks} if by == "task" else _groups(own.tasks, by)
-    behind = {name: own.behind(tasks, metric) for name, tasks in groups.items()}
-    overall = own.behind(own.tasks, metric)
+    figures = [_Figure.of(own, "mean", metric, own.tasks)]
+    figures += [_Figure.of(own, name, metric, tasks) for name, tasks in groups.items()]
     names = {name: task_label(name) for name in groups}
-    short = {name: SHORT_NAMES.get(title, title) for name, title in names.items()}
-    means = _mean_caption(own.tasks, groups)
-    for titles, digits, gap in ((names, 2, 2), (short, 2, 2), (short, 2, 1), (short, 1, 1)):
-        rows: list[list[Cell]] = []
-        for system in own.systems:
-            column = own.column(system, metric)
-            cells = [
-                _marked(mean_of(column[task] for task in tasks), behind[name], system, digits)
-                for name, tasks in groups.items()
-            ]
-            mean = _marked(mean_of(column.values()), overall, system, 2)
-            rows.append([SystemName(system, own.mark(system=system)), mean, *cells])
-            if own.reranked(system):
-                best = own.column(system, metric, ceiling=True)
-                values = [mean_of(best[task] for task in tasks) for tasks in groups.values()]
-                dim = (points(value, digits, "dim") for value in values)
-                rows.append([_ceiling(), points(mean_of(best.values()), style="dim"), *dim])
-        best_is_bold = _has_best(metric)
-        columns = [Column("system", right=False), Column("mean", best=best_is_bold)]
-        columns += [Column(title, best=best_is_bold) for title in titles.values()]
-        yield Grid(
-            columns,
-            rows,
-            gap=gap,
-            title=f"{metric} · {label}",
-            caption=f"{means}; {_caption(overall, *behind.values())}",
-        )
-
-
-def _has_best(metric: str) -> bool:
-    """Whether more is better; how much was judged is no quality."""
-    return parse_metric(metric).kind != "judged"
-
-
-def _marked(value: float | None, behind: frozenset[str], system: str, digits: int) -> Cell:
-    """A score with its star; where others of its column have one, a space keeps the digits even."""
-    text = points(value, digits)
-    if text is not None and behind:
-        text.append("*" if system in behind else " ")
-    return text
-
-
-def _ceiling() -> Text:
-    return Text(f"  {_CEILING}", style="dim")
-
-
-def _caption(*behind: frozenset[str]) -> str:
-    return f"{_SCALE}; {_BEHIND}" if any(behind) else _SCALE
-
-
-def _mean_caption(tasks: Sequence[str], groups: Mapping[str, Sequence[str]]) -> str:
+    whole = {name: SystemName(title) for name, title in names.items()}
+    short = {name: SystemName(SHORT_NAMES.get(title, title)) for name, title in names.items()}
     counts = ", ".join(f"{name} of {len(own)}" for name, own in groups.items() if len(own) > 1)
-    return f"mean of {len(tasks)} tasks" + (f" ({counts})" if counts else "")
+    means = f"mean of {len(own.tasks)} tasks" + (f" ({counts})" if counts else "")
+    caption = f"{means}; {_caption(figures)}"
+    legend = explained(caption, names.values())
+    title = f"{metric} · {label}"
+    yield _by_system(own, figures, title, caption, whole)
+    for digits, gap in ((2, 2), (2, 1), (1, 1)):
+        yield _by_system(own, figures, title, legend, short, digits, gap)
+
+
+def _caption(figures: Sequence[_Figure]) -> str:
+    return f"{_SCALE}; {_BEHIND}" if any(figure.behind for figure in figures) else _SCALE
 
 
 def _groups(tasks: Sequence[str], by: Grouping) -> dict[str, list[str]]:
@@ -259,19 +250,17 @@ def _heading(metric: str) -> str:
     return f"{_SHORT[kind]}{at}{cutoff}" if kind in _SHORT else metric
 
 
-def reused_notes(results: Sequence[Result]) -> Iterator[str]:
-    """Which results were not run now but stored before, and how long ago."""
+def reused_note(results: Sequence[Result]) -> str:
+    """Which results were not run now but stored before, and how long ago; empty for none."""
     stored = [result for result in results if result.reused]
     if not stored:
-        return
-    ages = [age(each.record.created) for each in sorted(stored, key=lambda r: r.record.created)]
-    when = ages[-1] if ages[0] == ages[-1] else f"{ages[-1]} to {ages[0]}"
-    ago = f"{when}{'' if when.endswith('now') else ' ago'}".replace("now", "just now")
-    every = len(stored) == len(results)
-    which = f"{MARK}: {len(stored)} of {len(results)} results were"
-    if every:
-        which = "All results were" if len(stored) > 1 else "The result was"
-    yield f"{which} stored before ({ago}) and not run now; --force runs again."
+        return ""
+    systems = ", ".join(dict.fromkeys(result.name for result in stored))
+    oldest = age(min(result.record.created for result in stored))
+    return (
+        f"stored before and not run now: {len(stored)} of {len(results)} results ({systems}), up "
+        f"to {oldest} ago. --force runs again."
+    )
 
 
 def truncation_notes(results: Sequence[Result]) -> Iterator[str]:
@@ -300,12 +289,10 @@ def reranking_notes(results: Sequence[Result], metrics: Sequence[str]) -> Iterat
     name = metrics[0] if metrics else ""
     for result in results:
         if (safeguard := result.record.safeguard) is not None:
-            count = safeguard.queries
-            queries = "1 query has a positive" if count == 1 else f"{count} queries have one"
             yield (
-                f"{result.task}, {result.name}: safeguard on, {queries} put at rank 101; without "
-                f"it {name} is {100 * safeguard.metrics_without[name]:.2f}, "
-                f"not {100 * result.metrics[name]:.2f}."
+                f"{result.task}, {result.name}: safeguard on, positives put at rank 101: "
+                f"{safeguard.queries}; without it {name} is "
+                f"{points(safeguard.metrics_without[name])}, not {points(result.metrics[name])}."
             )
 
 

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 #: Where a name may be broken, the best places first.
 _BREAKS = tuple(
-    re.compile(f"[^{marks}]*[{marks}]*[|+]?\\s*") for marks in (r"|+", r"\s,", r"\[\]=:/", r"_.-")
+    re.compile(f"[^{marks}]*[{marks}]*[|+]?\\s*") for marks in (r"|+", r"\s,", r"\[:/", r"=_.-")
 )
 #: A name column is at least this wide before a layout with fewer columns is taken.
 _NAME_WIDTH = 24
 _WIDEST_NAME = 40
+#: A name that heads a column of figures takes no more than this on a line.
+_HEADING = 16
 #: Short forms of the eight tasks, for columns of four characters.
 SHORT_NAMES = {
     "Biology": "Biol",
@@ -68,7 +70,7 @@ class SystemName:
     @property
     def least(self) -> int:
         """The width below which a word of it would be cut."""
-        return max(len(part.rstrip()) for part in self._parts(_NAME_WIDTH))
+        return max(len(part.rstrip()) for part in self._parts(_HEADING))
 
     def _parts(self, width: int, text: str | None = None, level: int = 0) -> Iterator[str]:
         whole = str(self) if text is None else text
@@ -119,7 +121,7 @@ class Grid:
 
     @property
     def width(self) -> int:
-        """What every cell takes on one line; a name that is much longer than others may wrap."""
+        """What every cell takes on one line, but for long names, which may be broken."""
         return sum(map(self._comfortable, range(len(self.columns)))) + self._gaps
 
     @cached_property
@@ -164,12 +166,16 @@ class Grid:
         return max([_least(column.title), *cells])
 
     def _comfortable(self, place: int) -> int:
-        names = sorted(len(str(c)) for c in self._cells(place) if isinstance(c, SystemName))
-        if len(names) < 2:
-            return self._natural(place)
-        usual = names[-1 - max(1, len(names) // 10)]
-        wanted = max(min(max(usual, _NAME_WIDTH), _WIDEST_NAME), self._least(place))
-        return min(wanted, self._natural(place))
+        """A width at which few names are broken, and only long ones."""
+        title, cells = self.columns[place].title, self._cells(place)
+        names = sorted(len(str(cell)) for cell in cells if isinstance(cell, SystemName))
+        wanted = self._natural(place)
+        if len(names) > 1:
+            usual = names[-1 - max(1, len(names) // 10)]
+            wanted = min(max(usual, _NAME_WIDTH), _WIDEST_NAME)
+        elif isinstance(title, SystemName):
+            wanted = max([min(_cell_width(title), _HEADING), *map(_cell_width, cells)])
+        return min(max(wanted, self._least(place)), self._natural(place))
 
     def _widths(self, available: int) -> list[int]:
         """A width for each column, the widest made narrower first, as far as no word is cut."""
@@ -288,6 +294,12 @@ def task_label(name: str) -> str:
     return entry.source if entry.name == name else name
 
 
+def explained(caption: str, labels: Iterable[str]) -> str:
+    """A caption that also says which tasks the short names of a layout stand for."""
+    names = [f"{SHORT_NAMES[label]}: {label}" for label in labels if label in SHORT_NAMES]
+    return ". ".join(filter(None, [caption, ", ".join(names)])) + "." * bool(names)
+
+
 def mean_of(values: Iterable[float | None]) -> float | None:
     """The mean; None where a value is missing, or there is none."""
     known = list(values)
@@ -338,7 +350,7 @@ def age(created: str) -> str:
     for unit, factor in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= factor:
             return f"{seconds / factor:.0f} {unit}"
-    return "now"
+    return f"{seconds:.0f} s"
 
 
 def _drawn(cell: Cell, width: int) -> Text:

@@ -19,9 +19,6 @@ from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
 from r2med.tabular import Tabular, table_of
 
-#: Marks what was stored before and not run now.
-MARK = "°"
-
 
 @dataclass(frozen=True, eq=False)
 class Evaluation(Tabular):
@@ -51,7 +48,7 @@ class Evaluation(Tabular):
     def column(self, system: str, metric: str, *, ceiling: bool = False) -> dict[str, float | None]:
         """By task what a system scored, or what a perfect reranker of its candidates would."""
         column: dict[str, float | None] = dict.fromkeys(self.tasks)
-        for result in self.results:
+        for result in reversed(self.results):  # of one name the newest, which stands first
             reranking = result.record.reranking
             values = (reranking.ceiling if reranking else {}) if ceiling else result.metrics
             if result.name == system:
@@ -62,41 +59,33 @@ class Evaluation(Tabular):
         """Whether a system has a ceiling on any task."""
         return any(each.name == system and each.record.reranking for each in self.results)
 
-    def mark(self, system: str | None = None, task: str | None = None) -> str:
-        """What follows the name of a system or task whose results were partly not run now.
-
-        Nothing where that is so of all results: a sentence says it better.
-        """
-        own = [r for r in self.results if r.name == system or r.task == task]
-        every = all(result.reused for result in self.results)
-        return f" {MARK}" if not every and any(result.reused for result in own) else ""
-
     def behind(self, tasks: Sequence[str], metric: str) -> frozenset[str]:
-        """The systems that the best one beats by the task mean; none where queries differ.
+        """The systems that the best one beats by the task mean, of those that have all the tasks.
 
-        By the paired randomisation test, Holm's correction over the systems. Nobody is behind in
-        how much was judged, which is no quality.
+        By the paired randomisation test, Holm's correction over the systems; none where queries
+        differ. Nobody is behind in how much was judged, which is no quality.
         """
         if parse_metric(metric).kind == "judged":
             return frozenset()
-        scores = [self._matrix(task, metric) for task in tasks]
+        columns = {system: self.column(system, metric) for system in self.systems}
+        systems = [name for name, own in columns.items() if None not in map(own.get, tasks)]
+        scores = [self._matrix(task, metric, systems) for task in tasks]
         whole = [matrix for matrix in scores if matrix is not None and len(matrix)]
-        if len(self.systems) < 2 or len(whole) < len(scores):
+        if len(systems) < 2 or len(whole) < len(scores):
             return frozenset()
         best = int(np.argmax(np.mean([matrix.mean(axis=0) for matrix in whole], axis=0)))
-        others = [place for place in range(len(self.systems)) if place != best]
+        others = [place for place in range(len(systems)) if place != best]
         p_values = pairwise_p(whole, "task", resamples=draws_for(len(others)))[best]
         corrected = holm([float(p_values[place]) for place in others])
         below = zip(others, corrected, strict=True)
-        return frozenset(self.systems[place] for place, p in below if p < SIGNIFICANT)
+        return frozenset(systems[place] for place, p in below if p < SIGNIFICANT)
 
-    def _matrix(self, task: str, metric: str) -> Matrix | None:
-        """Queries by systems; None where a system lacks the task, the metric or a query."""
-        by_system = {each.name: each.scores for each in self.results if each.task == task}
-        tables = [by_system[system] for system in self.systems if system in by_system]
+    def _matrix(self, task: str, metric: str, systems: Sequence[str]) -> Matrix | None:
+        """Queries by systems that have the task; None where queries differ."""
+        by_system = {r.name: r.scores for r in reversed(self.results) if r.task == task}
+        tables = [by_system[system] for system in systems]
         queries = {frozenset(table.query_ids.to_pylist()) for table in tables}
-        whole = len(tables) == len(self.systems) and len(queries) == 1
-        if not whole or any(metric not in table for table in tables):
+        if len(queries) != 1 or any(metric not in table for table in tables):
             return None
         return np.column_stack([table.at(tables[0].query_ids)[metric] for table in tables])
 

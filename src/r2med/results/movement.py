@@ -116,17 +116,15 @@ def what_moved(
         raise UsageError(f"what moved is between two systems, A and B; {len(systems)} are given.")
     name, folder = str(parse_metric(metric)), Path(results)
     stored = stored_results(folder, tell)
-    aligning = task is None
     if task is None:
-        shared = aligned(systems, metric=name, results=results, root=root, tell=tell)
+        shared = aligned(systems, metric=name, results=results, root=root, tell=lambda note: None)
         task = ",".join(shared.tasks)
     tasks = []
     for loaded in load_tasks(task, root=root, own=own_tasks(folder)):
         a, b = (quiet_ranking(str(each), stored, loaded, folder, tell) for each in systems)
         tasks.append((a, b, loaded))
-    if not aligning:  # which has said it
-        tell_versions((a.versions for a, _, _ in tasks), tell)
-        tell_versions((b.versions for _, b, _ in tasks), tell)
+    tell_versions((a.versions for a, _, _ in tasks), tell)
+    tell_versions((b.versions for _, b, _ in tasks), tell)
     return movement(tasks, name)
 
 
