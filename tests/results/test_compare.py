@@ -63,6 +63,18 @@ def test_the_newest_data_that_both_ran_on_is_compared() -> None:
     assert found.tasks["demo/biology"].tolist() == [[1.0, 1.0]]
 
 
+def test_newest_is_the_data_of_the_newest_result_whenever_it_was_first_seen() -> None:
+    for day, data, rank in ((1, "one", 1), (2, "two", 2), (3, "one", 1)):
+        for system in ("bm25", "bm25-nano"):
+            first = store(ROOT, system, "demo/biology", ranks(rank), data=data)
+            identity = replace(first.record.system, identity={"day": day})
+            record = replace(first.record, system=identity, created=f"2026-01-0{day}")
+            Store(ROOT).write(record, first.run, first.scores)
+            shutil.rmtree(first.folder)
+
+    assert met("bm25", "bm25-nano").tasks["demo/biology"].tolist() == [[1.0, 1.0]]
+
+
 def test_different_data_is_never_paired() -> None:
     store(ROOT, "bm25", "demo/biology", ranks(1), data="one")
     store(ROOT, "bm25-nano", "demo/biology", ranks(1), data="two")
@@ -256,6 +268,13 @@ def test_labels_of_one_text_name_the_results_that_carry_them() -> None:
     assert found.systems == ("v2", "v1")
     assert found.tasks["demo/biology"][0].tolist() == pytest.approx([1.0, 1 / np.log2(3)])
     assert newest.tasks["demo/biology"][0].tolist() == [1.0, 0.0]
+
+
+def test_a_text_and_a_label_of_the_same_result_are_refused() -> None:
+    retrained("demo/biology")
+
+    with pytest.raises(UsageError, match=r"given twice: v2 and dense:\./model are"):
+        met("v2", "dense:./model")
 
 
 @pytest.mark.parametrize("task", [None, "demo/biology,demo/medqa-diag"])

@@ -12,10 +12,9 @@ import r2med
 from r2med.errors import UsageError
 from r2med.report.formats import Page
 from r2med.report.leaderboard import draw
-from r2med.results.entrants import Separation
 from r2med.results.leaderboard import GAIN_TITLES, Leaderboard, leaderboard
 from r2med.results.record import Result
-from r2med.results.standings import Standing
+from r2med.results.standings import Separation, Standing
 from r2med.tasks.registry import find_suite
 from tests.results.storing import ranks, store
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import MissingError
-from r2med.results.lookup import find_named, is_run_file, newest
+from r2med.results.lookup import find_named, is_run_file, newest_by_system, told_apart
 from r2med.results.record import Result
 from r2med.results.store import Store
 from tests.results.storing import ranks, store
@@ -57,7 +57,7 @@ def test_the_newest_of_systems_that_share_a_name_is_not_taken_silently(tmp_path:
     newer = variant(tmp_path, first, "2026-01-03", k1=1.2, prompts="a")
     told: list[str] = []
 
-    assert newest([newer, older], told.append) is newer
+    assert newest_by_system([newer, older], told.append) == {"bm25": newer}
     assert "2 stored systems share this name" in told[0]
     assert "They differ in settings.k1 (1.2 and 0.9)." in told[0]
     assert str(newer.folder) in told[0]
@@ -67,5 +67,17 @@ def test_one_system_stored_twice_needs_no_word(tmp_path: Path) -> None:
     result = store(tmp_path, "bm25", TASK, ranks(1))
     told: list[str] = []
 
-    assert newest([result, result], told.append) is result
+    assert newest_by_system([result, result], told.append) == {"bm25": result}
     assert told == []
+
+
+def test_results_of_one_text_stand_apart_by_label_or_by_what_differs(tmp_path: Path) -> None:
+    first = store(tmp_path, "bm25", TASK, ranks(1, 0))
+    older = variant(tmp_path, first, "2026-01-02", k1=0.9, prompts="a")
+    newer = variant(tmp_path, first, "2026-01-03", k1=1.2, prompts="a")
+    system = replace(older.record.system, label="before")
+    labelled = replace(older, record=replace(older.record, system=system))
+
+    assert [each.name for each in told_apart([newer, older])] == ["bm25", "bm25 (settings.k1 0.9)"]
+    assert [each.name for each in told_apart([newer, labelled])] == ["bm25", "before"]
+    assert told_apart([newer, newer]) == [newer]

@@ -69,10 +69,8 @@ def write_bundle(
         )
     for damaged in shelf.damaged:
         tell(f"{damaged.folder}: left out. {damaged.problem}")
-    if shelf.older:
-        tell(f"Results of an older version are left out: {shelf.older}; see r2med results.")
     with atomic_folder(target) as draft:
-        shown = replace(shelf, damaged=(), older=0, texts=texts, public=True)
+        shown = replace(shelf, damaged=(), texts=texts, public=True)
         site = _Site(draft, shown, tell)
         site.write()
         size = sum(file.stat().st_size for file in draft.rglob("*") if file.is_file())

@@ -100,9 +100,8 @@ class Shelf:
 
     library: Library
     results: tuple[Result, ...] = ()
-    """Newest first; those of an older version are left out, as in every table."""
+    """Newest first."""
     damaged: tuple[Damaged, ...] = ()
-    older: int = 0
     audits: tuple[StoredAudit, ...] = ()
     damaged_audits: tuple[str, ...] = ()
     state: int = hash(())
@@ -297,14 +296,12 @@ class Library:
     ) -> Shelf:
         results = [each for each in read if isinstance(each, Result)]
         results.sort(key=lambda result: result.record.created, reverse=True)
-        current = tuple(result for result in results if not result.record.older)
         problems: list[str] = []
         audits = tuple(stored_audits(self.folder, problems.append))
         return Shelf(
             self,
-            current,
+            tuple(results),
             tuple(each for each in read if isinstance(each, Damaged)),
-            len(results) - len(current),
             audits,
             tuple(problems),
             state,

@@ -25,7 +25,7 @@ from r2med.report.plots.theme import check_libraries
 from r2med.results.compare import Comparison, compare
 from r2med.results.cost import Cost, cost_of
 from r2med.results.leaderboard import Leaderboard, leaderboard
-from r2med.results.lookup import find_named, newest_by_system, stored_results
+from r2med.results.lookup import find_named, stored_results, told_apart
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER, LOCAL
 from r2med.retrieve.conditions import Tell, log
@@ -97,7 +97,7 @@ def report_page(
     """The text of a report."""
     name = str(parse_metric(metric))
     chosen = _chosen(systems, task, Path(results), tell)
-    order = list(dict.fromkeys(each.system for each in chosen))
+    order = list(dict.fromkeys(map(_called, chosen)))
     boards = {suite: _board(suite, chosen, name) for suite in dict.fromkeys(map(_suite, chosen))}
     link = _embedding(boards)
     sheets = [_sheet(board, chosen, link) for board in boards.values()]
@@ -117,18 +117,15 @@ def report_page(
 
 
 def _chosen(systems: Sequence[str], task: str | None, folder: Path, tell: Tell) -> list[Result]:
-    """The newest result of every system and task, systems in the order in which they are named."""
+    """Newest results by system and task, systems in the order in which they are named."""
     stored = stored_results(folder, tell)
-    places = {entry.name: place for place, entry in enumerate(all_entries())}
+    published = {entry.name: place for place, entry in enumerate(all_entries())}
     tasks = task_names(resolve(task)) if task else sorted({each.task for each in stored})
-    tasks.sort(key=lambda name: places.get(name, len(places)))
+    tasks.sort(key=lambda name: published.get(name, len(published)))
     named = [find_named(text, stored, folder) for text in systems]
     kept = [each for one in named for each in one.results] if systems else stored
-    chosen = [
-        result
-        for name in tasks
-        for result in newest_by_system([each for each in kept if each.task == name], tell).values()
-    ]
+    apart = told_apart(kept)
+    chosen = [each for name in tasks for each in apart if each.task == name]
     if not chosen:
         where = f" on {task}" if task else ""
         raise MissingError(
@@ -136,7 +133,13 @@ def _chosen(systems: Sequence[str], task: str | None, folder: Path, tell: Tell) 
             "Make one first: r2med eval bm25 --task demo"
         )
     order = {one.name: place for place, one in enumerate(named)}
-    return sorted(chosen, key=lambda each: (order.get(each.system, len(order)), each.system))
+    places = {each: order.get(each.name, order.get(each.system, len(order))) for each in chosen}
+    return sorted(chosen, key=lambda each: (places[each], _called(each)))
+
+
+def _called(result: Result) -> str:
+    """A system's text, or what tells it apart from a newer one of the same text."""
+    return result.alias or result.system
 
 
 def _suite(result: Result) -> str:
@@ -172,7 +175,7 @@ def _versus(results: Sequence[Result], metric: str) -> Comparison | None:
     """The systems that ran on the same data as the first one, each against it."""
     data: dict[str, set[str]] = {}
     for each in results:
-        data.setdefault(each.system, set()).add(each.record.task.hash)
+        data.setdefault(_called(each), set()).add(each.record.task.hash)
     baseline, shared = next(iter(data.items()))
     [_, *others] = [name for name, own in data.items() if own >= shared]
     if not others:
@@ -184,7 +187,7 @@ def _versus(results: Sequence[Result], metric: str) -> Comparison | None:
 def _runs(results: Sequence[Result]) -> list[SystemRuns]:
     by_system: dict[str, list[Result]] = {}
     for each in results:
-        by_system.setdefault(each.system, []).append(each)
+        by_system.setdefault(_called(each), []).append(each)
     return [SystemRuns(name, tuple(own), cost_of(own)) for name, own in by_system.items()]
 
 

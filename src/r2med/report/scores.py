@@ -65,10 +65,6 @@ _BEHIND = (
     f"*: below the best of its column, p < {SIGNIFICANT} (paired randomisation test, Holm's "
     "correction over the systems; each column is tested by itself, not corrected over tasks)"
 )
-_OLDER = (
-    "older: stored by an older version that did not record all settings; tables and comparisons "
-    "leave these out. `r2med eval` runs them again."
-)
 
 
 def draw(value: Evaluation | Listing, out: Paper, *, by: Grouping = "task") -> None:
@@ -338,18 +334,11 @@ def _draw_listing(listing: Listing, out: Paper) -> None:
         Column("system", right=False, cell=lambda result: SystemName(result.name)),
         Column("nDCG@10", cell=lambda result: points(result.metrics.get("ndcg@10"))),
         Column("size", cell=lambda result: file_size(size(result))),
-        Column(
-            "age",
-            cell=lambda result: (
-                age(result.record.created) + (" (older)" if result.record.older else "")
-            ),
-        ),
+        Column("age", cell=lambda result: age(result.record.created)),
     ]
     out.print(Grid.of(columns, listing.results))
     for note in listing.notes:
         out.print(note)
-    if any(result.record.older for result in listing.results):
-        out.print(_OLDER)
 
 
 def result_details(result: Result) -> Group:

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -152,15 +152,29 @@ def aligned(
     loaded = list(islice(load_tasks(task, root=root, own=own), 2)) if task and needed else []
     folder = Path(results) if isinstance(results, str | Path) else Path("the results given")
     stored = stored_results(results, tell)
-    sides = _told_apart([_side(each, stored, loaded, metric, folder, tell) for each in systems])
-    names = [side.name for side in sides]
-    if len(set(names)) < len(names):
-        twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise UsageError(f"compare: the same system is given twice, {twice}.")
+    sides = [_side(each, stored, loaded, metric, folder, tell) for each in systems]
+    holders = Counter(side.name for side in sides)
+    names = [
+        f"{side.name} ({side.trials[0].key})"
+        if holders[side.name] > 1 and len(side.trials) == 1
+        else side.name
+        for side in sides
+    ]
     wanted = task_names(resolve(task, own), own) if task else _common_tasks(sides)
     trials = {name: _same_data(sides, name) for name in wanted}
+    for group in trials.values():
+        for (one, a), (other, b) in combinations(zip(systems, group, strict=True), 2):
+            if (a.folder, a.key) == (b.folder, b.key):
+                raise UsageError(
+                    f"compare: the same system is given twice: {one} and {other} are {a.key}."
+                )
     for place, side in enumerate(sides):
-        tell_versions((_versions(side, group[place]) for group in trials.values()), tell)
+        taken = [(group[place].task, group[place].data) for group in trials.values()]
+        stored_trials = [each for each in side.trials if isinstance(each, Result)]
+        tell_versions(
+            ([each for each in stored_trials if (each.task, each.data) == one] for one in taken),
+            tell,
+        )
     suites = {trial.suite for group in trials.values() for trial in group}
     if len(suites) > 1:
         kinds = " and ".join(sorted(suite or "your data" for suite in suites))
@@ -176,6 +190,8 @@ def aligned(
 class _FileTrial:
     """The scores of a run file, with what a `Result` says of itself."""
 
+    folder: Path
+    key: str
     task: str
     suite: str | None
     data: str
@@ -188,18 +204,6 @@ class _Side:
 
     name: str
     trials: Sequence[Result | _FileTrial]
-
-
-def _told_apart(sides: Sequence[_Side]) -> list[_Side]:
-    """Sides whose name another has too, with the key of their one result."""
-    holders = Counter(side.name for side in sides)
-    apart = []
-    for side in sides:
-        first, name = side.trials[0], side.name
-        if holders[name] > 1 and len(side.trials) == 1 and isinstance(first, Result):
-            name = f"{name} ({first.key})"
-        apart.append(_Side(name, side.trials))
-    return apart
 
 
 def _side(
@@ -222,7 +226,9 @@ def _side(
         )
     [task] = loaded
     scores = measure(file_run(named.file, task, tell), task.judgements, [metric])
-    return _Side(named.name, [_FileTrial(task.name, task.suite, task.hash, scores)])
+    return _Side(
+        named.name, [_FileTrial(named.file, named.name, task.name, task.suite, task.hash, scores)]
+    )
 
 
 def _common_tasks(sides: Sequence[_Side]) -> list[str]:
@@ -243,19 +249,22 @@ def _common_tasks(sides: Sequence[_Side]) -> list[str]:
 
 def _same_data(sides: Sequence[_Side], task: str) -> list[Result | _FileTrial]:
     """Each side's trial on the newest data that all of them ran on."""
-    by_data: list[dict[str, Result | _FileTrial]] = []
+    by_data = []
     for side in sides:
-        own = {trial.data: trial for trial in reversed(side.trials) if trial.task == task}
+        own: dict[str, Result | _FileTrial] = {}
+        for trial in side.trials:
+            if trial.task == task:
+                own.setdefault(trial.data, trial)
         if not own:
             raise MissingError(
                 f"{side.name!r} has no stored result on {task}.\n"
                 f"Run it first: r2med eval {quote(side.name)} --task {quote(task)}"
             )
         by_data.append(own)
-    shared = [data for data in reversed(by_data[0]) if all(data in own for own in by_data)]
+    shared = [data for data in by_data[0] if all(data in own for own in by_data)]
     if not shared:
         lines = "\n".join(
-            f"  {side.name}: data {next(reversed(own))[:12]}"
+            f"  {side.name}: data {next(iter(own))[:12]}"
             for side, own in zip(sides, by_data, strict=True)
         )
         raise DataError(
@@ -263,12 +272,6 @@ def _same_data(sides: Sequence[_Side], task: str) -> list[Result | _FileTrial]:
             "Run all of them on the same files with r2med eval."
         )
     return [own[shared[0]] for own in by_data]
-
-
-def _versions(side: _Side, taken: Result | _FileTrial) -> list[Result]:
-    """The stored results of a side on the data of the one taken, which is the first of them."""
-    stored = [each for each in side.trials if isinstance(each, Result)]
-    return [each for each in stored if (each.task, each.data) == (taken.task, taken.data)]
 
 
 def _scores(trials: Sequence[Result | _FileTrial], sides: Sequence[_Side], metric: str) -> Matrix:

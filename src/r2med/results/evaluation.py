@@ -164,7 +164,6 @@ _LISTED = {
     "ndcg@10": float,
     "bytes": int,
     "created": str,
-    "older": bool,
     "result": str,
 }
 
@@ -188,7 +187,6 @@ def _row(result: Result) -> dict[str, Any]:
         "seconds": sum(result.seconds.values()),
         "reused": result.reused,
         "created": record.created,
-        "older": record.older,
         "key": record.key,
         "result": str(result.folder),
     }

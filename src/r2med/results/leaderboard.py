@@ -20,12 +20,18 @@ from r2med.errors import UsageError, nearest
 from r2med.measure import parse_metric
 from r2med.measure.intervals import Averaging
 from r2med.results.cost import Cost
-from r2med.results.entrants import Separation, entrants, separated
 from r2med.results.lookup import own_tasks, stored_results
 from r2med.results.overlap import StoredAudit, flags_of, stored_audits
 from r2med.results.published import METRIC, is_micro, later_rows, model_named, works
 from r2med.results.record import Result
-from r2med.results.standings import Frame, Standing, ranked, with_gains
+from r2med.results.standings import (
+    Frame,
+    Separation,
+    Standing,
+    ranked,
+    separated,
+    with_gains,
+)
 from r2med.results.store import DEFAULT_FOLDER, LOCAL
 from r2med.retrieve.conditions import Tell, log
 from r2med.systems.registry import KIND_TITLES, KINDS, parts_of, registered
@@ -42,6 +48,8 @@ GAIN_TITLES: Mapping[str, str] = {
     "prompted": "language models prompted to rerank",
     "reranker": "other rerankers",
 }
+#: What data says of a work.
+_CITED = ("id", "name", "short", "revision", "table", "date")
 #: So many rows that hold a text are offered where none has it as its name.
 _OFFERED = 4
 
@@ -89,21 +97,12 @@ def leaderboard(
     if without_flagged:
         frame = _without_flagged(frame, own)
     rows, notes = frame.printed()
-    measured, passed_over = entrants(own, [each.name for each in frame.tasks])
-    known = {entrant.system: entrant for entrant in measured}
-    rows = with_gains([*rows, *(frame.measured(entrant) for entrant in measured)])
-    rows = [frame.on_fewer_tasks(row, rows) for row in ranked(rows)]
+    measured, passed_over = frame.measured(own)
+    rows = ranked(with_gains([*rows, *measured]))
+    rows = [frame.on_fewer_tasks(row, rows) for row in rows]
     chosen = _chosen_rows(rows, kind, method, llm, first_stage, only)
-    placed = [
-        frame.with_doubt(row, known[row.system], ties, root) if row.origin == "measured" else row
-        for row in chosen
-    ]
-    able = [known[row.system] for row in placed if row.interval is not None]
-    names, separation = separated(able, name, averaging)
-    placed = [
-        replace(row, letters=names[row.system]) if row.interval and row.system in names else row
-        for row in placed
-    ]
+    placed = [frame.with_doubt(row, ties, root) for row in chosen]
+    placed, separation = separated(placed, name, averaging)
     return Leaderboard(
         suite=whole,
         metric=name,
@@ -236,8 +235,11 @@ class Leaderboard(Tabular):
 
     def _row(self, row: Standing) -> dict[str, Any]:
         """A row as JSON."""
-        data, means = asdict(replace(row, others=())), row.aggregates
+        data = asdict(replace(row, others=(), sources=(), results={}))
+        del data["results"]
+        means = row.aggregates
         data["others"] = [self._row(other) for other in row.others]
+        data["sources"] = [{name: getattr(each, name) for name in _CITED} for each in row.sources]
         data |= {"task_mean": means.task_mean, self.weighted_name: means.weighted_mean}
         data |= {"families": data.pop("aggregates")["families"], "queries": means.queries}
         data["tie_bounds"] = data.pop("ties")
@@ -253,7 +255,7 @@ class Leaderboard(Tabular):
         return {
             **data,
             "queries": row.aggregates.queries,
-            "works": "; ".join(source.work for source in row.sources),
+            "works": "; ".join(source.id for source in row.sources),
             "flags": "; ".join(map(str, row.flags)),
             "lowest": row.spread.low if row.spread else None,
             "highest": row.spread.high if row.spread else None,

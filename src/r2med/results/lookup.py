@@ -25,15 +25,14 @@ from r2med.tasks.task import SAMPLE, Task
 
 _RUN_ENDINGS = (".trec", ".run", ".txt", ".res", ".gz", ".parquet")
 _KEY = re.compile(r"[0-9a-f]{8,64}")
-#: Differences of two identities that a note lists; the rest is counted.
+#: So many differences of two identities are named.
 _LISTED = 3
 
 
 def all_results(folder: Path, tell: Tell, *, suite: str | None = None) -> list[Result]:
     """Every readable result under a results folder, or of one suite in it, newest first.
 
-    A damaged one is named and left out. Results of an older version are among them: see
-    `Record.older`.
+    A damaged one is named and left out.
     """
     results = []
     for place in Store(folder).folders(suite):
@@ -49,20 +48,12 @@ def stored_results(
 ) -> list[Result]:
     """The results that tables and comparisons read, newest first: of a folder, or these.
 
-    Of a folder, samples of queries are left out, and results of an older version: their identities
-    do not tell all settings, so a system could have been given the result of another.
+    Of a folder, samples of queries are left out.
     """
     if not isinstance(results, str | Path):
         return _newest_first(results)
     stored = all_results(Path(results), tell, suite=suite)
-    older = sum(result.record.older for result in stored)
-    if older:
-        tell(
-            f"{results}: {older} result(s) of an older version are left out, because they do "
-            "not say all of their settings. `r2med results` lists them; `r2med eval` runs them "
-            "again."
-        )
-    return [each for each in stored if not each.record.older and each.suite != SAMPLE]
+    return [each for each in stored if each.suite != SAMPLE]
 
 
 def _newest_first(results: Iterable[Result]) -> list[Result]:
@@ -132,7 +123,7 @@ def of_system(text: str, results: Sequence[Result]) -> tuple[Result, ...]:
     label = text.strip().strip('"')
     if _KEY.fullmatch(label) and (own := [r for r in results if r.record.key.startswith(label)]):
         return tuple(own)
-    labelled = tuple(result for result in results if result.record.system.label == label)
+    labelled = tuple(r for r in results if label == (r.alias or r.record.system.label))
     meant = {result.system for result in labelled}
     if len(meant) > 1:
         raise UsageError(
@@ -209,12 +200,6 @@ def is_run_file(text: str) -> bool:
     return _is_file(Path(text))
 
 
-def newest(results: Sequence[Result], tell: Tell) -> Result:
-    """The first of one system's results on the same data, newest first; the choice is told."""
-    tell_versions([results], tell)
-    return results[0]
-
-
 def tell_versions(groups: Iterable[Sequence[Result]], tell: Tell) -> None:
     """Say once of one system's results, by task and newest first, that others share the name.
 
@@ -239,7 +224,29 @@ def newest_by_system(results: Sequence[Result], tell: Tell) -> dict[str, Result]
     by_system: dict[str, list[Result]] = {}
     for result in results:
         by_system.setdefault(result.system, []).append(result)
-    return {system: newest(own, tell) for system, own in by_system.items()}
+    for own in by_system.values():
+        tell_versions([own], tell)
+    return {system: own[0] for system, own in by_system.items()}
+
+
+def told_apart(results: Sequence[Result]) -> list[Result]:
+    """The newest result of every system on every task, and older ones that ran something else.
+
+    The results are newest first. An older one counts on the data of the newest; it is called by
+    its label, or by what differs.
+    """
+    newest: dict[tuple[str, str], Result] = {}
+    apart: dict[tuple[str, str, str], Result] = {}
+    for result in results:
+        first = newest.setdefault((result.system, result.task), result)
+        if result.data != first.data:
+            continue
+        if result.record.key != first.record.key:
+            theirs = (f"{name} {value}" for name, (_, value) in _differing(first, result).items())
+            other = f"{result.name} ({', '.join(theirs) or 'another order of ties'})"
+            result = replace(result, alias=other if result.name == first.name else result.name)
+        apart.setdefault((result.system, result.task, result.alias), result)
+    return list(apart.values())
 
 
 def shared_names(results: Sequence[Result]) -> list[str]:
@@ -282,16 +289,15 @@ def other_data(result: Result) -> str | None:
 
 def difference(first: Result, other: Result) -> str:
     """What sets apart two systems that share a name, as a sentence."""
+    values = [f"{name} ({a} and {b})" for name, (a, b) in _differing(first, other).items()]
+    return f"They differ in {', '.join(values) or 'the order of ties'}."
+
+
+def _differing(first: Result, other: Result) -> dict[str, tuple[str, str]]:
+    """The first settings in which two systems differ, with the value of each."""
     ours, theirs = (dict(leaves(each.record.system.identity)) for each in (first, other))
-    differing = [
-        f"{name} ({_value(ours, name)} and {_value(theirs, name)})"
-        for name in ours | theirs
-        if ours.get(name) != theirs.get(name)
-    ]
-    if not differing:
-        return "They differ in the order of ties."
-    more = f" and {len(differing) - _LISTED} more" if len(differing) > _LISTED else ""
-    return f"They differ in {', '.join(differing[:_LISTED])}{more}."
+    names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
+    return {name: (_value(ours, name), _value(theirs, name)) for name in names[:_LISTED]}
 
 
 def _is_file(path: Path) -> bool:

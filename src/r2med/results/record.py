@@ -21,7 +21,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 
 import pyarrow.parquet as pq
 
-from r2med.atomic import SEAL, seal, unseal
+from r2med.atomic import seal, unseal
 from r2med.errors import DamagedError
 from r2med.measure.metrics import HEADLINE
 from r2med.measure.scores import Scores
@@ -31,8 +31,6 @@ from r2med.runs.run import TieOrder, ordered
 from r2med.tabular import html_table
 
 SCHEMA = 2
-#: Records of schema 1 have no checksum, and identities that lack some settings.
-_OLDER = 1
 _LIBRARIES = ("r2med", "numpy", "pyarrow", "scipy")
 
 RECORD_FILE = "result.json"
@@ -122,11 +120,6 @@ class Record:
         """The address of the result."""
         return result_key(self.task.hash, self.system.identity, self.system.ties)
 
-    @property
-    def older(self) -> bool:
-        """Whether an older version stored it, whose identities did not tell all settings."""
-        return self.schema == _OLDER
-
     def to_json(self) -> str:
         """The text of result.json, with a checksum of its content."""
         return seal(asdict(self), indent=2)
@@ -135,12 +128,10 @@ class Record:
     def from_json(cls, text: str, path: Path) -> Record:
         """Read result.json back; DamagedError says what is wrong with it."""
         try:
-            raw = json.loads(text)
-            older = isinstance(raw, dict) and SEAL not in raw and raw.get("schema") == _OLDER
-            record: Record = _typed(cls, raw if older else unseal(text, path), "the record")
-        except (ValueError, RecursionError) as problem:
+            record: Record = _typed(cls, unseal(text, path), "the record")
+        except ValueError as problem:
             raise DamagedError(f"{path}: not a readable result ({problem}).") from None
-        if record.schema not in (_OLDER, SCHEMA):
+        if record.schema != SCHEMA:
             raise DamagedError(
                 f"{path}: a result of schema {record.schema}, expected {SCHEMA}. Another version "
                 "of r2med stored it."
@@ -156,6 +147,8 @@ class Result:
     record: Record
     reused: bool = False
     """True when the result was already there and nothing was run."""
+    alias: str = ""
+    """What it is called beside a newer result of the same system's text: see `told_apart`."""
     held: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """Tables that were read with the record; others are read and checked when first asked for."""
 
@@ -167,7 +160,7 @@ class Result:
     @property
     def name(self) -> str:
         """What tables, plots and exports call the system: its label, or its text."""
-        return self.record.system.label or self.system
+        return self.alias or self.record.system.label or self.system
 
     @property
     def key(self) -> str:

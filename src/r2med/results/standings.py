@@ -6,37 +6,43 @@ at two decimals have several sources, figures that differ are `others` of the ro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from r2med.errors import R2MedError
-from r2med.measure.intervals import Averaging, Interval, pooled_interval
+import numpy as np
+
+from r2med.errors import R2MedError, UsageError
+from r2med.measure.intervals import Averaging, Column, Interval, pooled_interval
 from r2med.measure.scores import Aggregates, aggregate
+from r2med.measure.significance import SIGNIFICANT, draws_for, holm, letters, pairwise_p
 from r2med.results.cost import Cost, cost_of
-from r2med.results.entrants import Entrant
-from r2med.results.lookup import own_tasks
+from r2med.results.lookup import other_data, own_tasks
 from r2med.results.overlap import Flag, StoredAudit, flags_of
 from r2med.results.protocols import works_beside
 from r2med.results.published import (
     METRIC,
-    Printed,
     RerankerClass,
+    Work,
     is_micro,
     models,
     printed_figures,
     published_systems,
 )
+from r2med.results.record import Result
 from r2med.results.reproduction import Bounds, measured_value, tie_range
-from r2med.systems.registry import Kind, entries, first_stage
+from r2med.systems.registry import Kind, entries, first_stage, kind_of
 from r2med.systems.spec import Unit, parse
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import Suite, TaskEntry
 
 Origin = Literal["published", "later", "measured"]
 """R2MED's or NanoR2MED's own figures, those of other works, and results stored here."""
+#: Works of R2MED's and NanoR2MED's authors.
+_OWN_WORKS = ("r2med", "page", "nano")
 #: Classes of rerankers by their engine, for those of which models.toml says nothing.
 _CLASSES: Mapping[str, RerankerClass] = {
     "cross-encoder": "classical",
@@ -48,19 +54,6 @@ _CLASSES: Mapping[str, RerankerClass] = {
     "setwise": "reasoning",
     "groupwise": "reasoning",
 }
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a figure was printed: the part of a `Work` that a row carries."""
-
-    work: str
-    name: str
-    short: str
-    revision: str
-    table: str
-    date: str
-    """As far as it is known: 2025-08; empty where it is not."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +79,7 @@ class Standing:
     mean: float | None
     """The mean that ranks: None when a task is missing."""
     rank: int | None = None
-    sources: tuple[Source, ...] = ()
+    sources: tuple[Work, ...] = ()
     """The works that print these figures; none for a measured row."""
     variant: str = ""
     """How the model was run, where a work reports it in more than one way."""
@@ -116,6 +109,8 @@ class Standing:
     """Of a measured row the works whose figures have the same protocol, as far as it is known."""
     cost: Cost | None = None
     label: str | None = None
+    results: Mapping[str, Result] = field(default_factory=dict, repr=False)
+    """Of a measured row its newest result on each task."""
 
     @property
     def name(self) -> str:
@@ -132,6 +127,11 @@ class Standing:
         entry = entries().get(name)
         by_engine = _CLASSES.get(entry.engine if entry else "", "reranker")
         return str(models().get(name, {}).get("reranker", by_engine))
+
+    def columns(self, metric: str) -> list[Column]:
+        """Scores of a measured row's queries, one column per task, in the order of the tasks."""
+        tables = [result.scores for result in self.results.values()]
+        return [table.at(table.query_ids.sort())[metric] for table in tables]
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,19 @@ class Frame:
             return [], []
         rows = []
         for figures in printed_figures(self.suite.name, self.metric).values():
-            first, *others = (self._printed(each) for each in figures)
+            first, *others = (
+                self._standing(
+                    each.system,
+                    each.kind,
+                    "; ".join(map(str, each.works)),
+                    each.values,
+                    origin="published" if each.works[0].id in _OWN_WORKS else "later",
+                    sources=each.works,
+                    variant=each.variant,
+                    date=each.works[0].date,
+                )
+                for each in figures
+            )
             means = [row.mean for row in (first, *others) if row.mean is not None]
             spread = Spread(min(means), max(means), len(means)) if len(means) > 1 else None
             rows.append(replace(first, others=tuple(others), spread=spread))
@@ -170,49 +182,80 @@ class Frame:
             notes.append(f"Later works report {METRIC} only, so none of them stands here.")
         return rows, notes
 
-    def _printed(self, figures: Printed) -> Standing:
-        work = figures.works[0]
-        origin: Origin = "published" if work.id in ("r2med", "page", "nano") else "later"
-        cited = "; ".join(map(str, figures.works))
-        row = self._standing(figures.system, figures.kind, origin, cited, figures.values)
-        sources = [
-            Source(each.id, each.name, each.short, each.revision, each.table, each.date)
-            for each in figures.works
+    def measured(self, results: Sequence[Result]) -> tuple[list[Standing], list[str]]:
+        """The rows of measured systems, and notes on results (newest first) that are not shown."""
+        chosen: dict[tuple[str, str], dict[str, Result]] = {}
+        older: Counter[str] = Counter()
+        tasks = [task.name for task in self.tasks]
+        for result in results:
+            if result.task in tasks:
+                by_task = chosen.setdefault((result.system, result.alias), {})
+                older[result.system] += result.task in by_task
+                by_task.setdefault(result.task, result)
+        proper = _proper_data(each for by_task in chosen.values() for each in by_task.values())
+        rows, notes = [], []
+        for by_task in chosen.values():
+            own = {task: by_task[task] for task in tasks if task in by_task}
+            try:
+                rows.append(self._measured(own, proper))
+            except UsageError:
+                first = next(iter(own.values()))
+                notes.append(f"{first.folder}: {first.system!r} is no system's text; not shown.")
+        holders = Counter(row.label for row in rows)
+        rows = [
+            replace(row, label=f"{row.label}: {row.system}")
+            if row.label and holders[row.label] > 1
+            else row
+            for row in rows
         ]
-        return replace(row, sources=tuple(sources), variant=figures.variant, date=work.date)
+        notes += [
+            f"{system}: {count} older result(s) of other data or settings are not shown."
+            for system, count in older.items()
+            if count
+        ]
+        return rows, notes
 
-    def measured(self, entrant: Entrant) -> Standing:
-        """The row of a measured system, marked where its data is not the suite's."""
+    def _measured(self, own: Mapping[str, Result], proper: Mapping[str, str]) -> Standing:
+        """The row of one system's results by task, marked where their data is not the suite's."""
+        first = next(iter(own.values()))
         values = {
             task: value
-            for task, result in entrant.results.items()
+            for task, result in own.items()
             if (value := measured_value(result, self.metric)) is not None
         }
-        results = entrant.results.values()
-        source = str(Path(*next(iter(results)).folder.parts[:-3]))
-        row = self._standing(
-            entrant.system, entrant.kind, "measured", source, values, entrant.queries
-        )
+        marks = []
+        for task, result in own.items():
+            mark = other_data(result) if result.suite else None
+            if mark is None and result.data != proper[task]:
+                mark = f"ran on other data of {task} than the other measured rows"
+            marks += [mark] if mark else []
+        labels = (each.name for each in own.values() if each.name != each.system)
         comparable = self.suite.name == "full" and self.metric == METRIC
-        return replace(
-            row,
-            marks=entrant.marks,
-            cost=cost_of(results),
-            date=max(result.record.created for result in results)[:10],
-            beside=works_beside(entrant.system) if comparable else (),
-            label=entrant.label,
+        return self._standing(
+            first.system,
+            kind_of(parse(first.system)),
+            str(first.root),
+            values,
+            _judged_queries(own),
+            origin="measured",
+            marks=tuple(dict.fromkeys(marks)),
+            cost=cost_of(own.values()),
+            date=max(result.record.created for result in own.values())[:10],
+            beside=works_beside(first.system) if comparable else (),
+            label=next(labels, None),
+            results=own,
         )
 
     def _standing(
         self,
         system: str,
         kind: Kind,
-        origin: Origin,
         source: str,
         values: Mapping[str, float],
         queries: Mapping[str, int] | None = None,
+        **more: Any,
     ) -> Standing:
-        """A row with its means; `queries` are the counts of measured tasks."""
+        """A row with its means; `queries` are the counts of measured tasks, `more` fields of it."""
         flags = flags_of(system, self.tasks, self.audits)
         flagged = {flag.task for flag in flags}
         left = replace(self, tasks=tuple(each for each in self.tasks if each.name not in flagged))
@@ -220,7 +263,6 @@ class Frame:
         return Standing(
             system=system,
             kind=kind,
-            origin=origin,
             source=source,
             values={task.name: values[task.name] for task in self.tasks if task.name in values},
             aggregates=self._aggregates(values, queries),
@@ -229,6 +271,7 @@ class Frame:
             depth=depth,
             flags=flags,
             clean=left._mean(values, queries) if flags and left.tasks else None,
+            **more,
         )
 
     def _aggregates(
@@ -247,27 +290,28 @@ class Frame:
         means = self._aggregates(values, queries)
         return means.task_mean if self.averaging == "task" else means.weighted_mean
 
-    def with_doubt(
-        self, row: Standing, entrant: Entrant, ties: bool, root: str | Path | None
-    ) -> Standing:
-        """A measured row with its interval, which micro recall has not, and if asked tie bounds."""
-        if row.mean is None:
+    def with_doubt(self, row: Standing, ties: bool, root: str | Path | None) -> Standing:
+        """A measured row with its interval, which micro recall has not, and if asked tie bounds.
+
+        Bounds are the means by worst and best order; None where a task's judgements are not here.
+        """
+        if row.mean is None or row.origin != "measured":
             return row
         if not self.is_micro:
-            columns = entrant.columns(self.metric)
-            row = replace(row, interval=pooled_interval(columns, by=self.averaging))
-        return replace(row, ties=self._tie_bounds(entrant, root)) if ties else row
-
-    def _tie_bounds(self, entrant: Entrant, root: str | Path | None) -> Bounds | None:
-        """The means by worst and best order; None where a task's judgements are not here."""
-        worst, best = {}, {}
-        for name, result in entrant.results.items():
+            interval = pooled_interval(row.columns(self.metric), by=self.averaging)
+            row = replace(row, interval=interval)
+        if not ties:
+            return row
+        bounds: tuple[dict[str, float], dict[str, float]] = {}, {}
+        for name, result in row.results.items():
             with suppress(R2MedError):
                 task = load_task(own_tasks([result]).get(name, name), root=root)
                 if task.hash == result.data:
-                    worst[name], best[name] = tie_range(result, task.judgements, self.metric)
-        low, high = (self._mean(values, entrant.queries) for values in (worst, best))
-        return None if low is None or high is None else (low, high)
+                    bounds[0][name], bounds[1][name] = tie_range(
+                        result, task.judgements, self.metric
+                    )
+        low, high = (self._mean(values, _judged_queries(row.results)) for values in bounds)
+        return row if low is None or high is None else replace(row, ties=(low, high))
 
     def on_fewer_tasks(self, row: Standing, rows: Iterable[Standing]) -> Standing:
         """A measured row that lacks tasks, marked with where it stands on those it has."""
@@ -287,6 +331,19 @@ class Frame:
         return replace(row, marks=(*row.marks, few))
 
 
+def _judged_queries(results: Mapping[str, Result]) -> dict[str, int]:
+    return {task: result.record.task.judged_queries for task, result in results.items()}
+
+
+def _proper_data(results: Iterable[Result]) -> Mapping[str, str]:
+    """By task the hash of the data that conforms to its manifest, if it has one; the usual one."""
+    hashes: dict[str, Counter[str]] = {}
+    for result in results:
+        if result.suite is None or other_data(result) is None:
+            hashes.setdefault(result.task, Counter())[result.data] += 1
+    return {task: counts.most_common(1)[0][0] for task, counts in hashes.items()}
+
+
 def _below(system: str, kind: Kind) -> tuple[str, int | None]:
     """What the outermost stage stands on, and how deep a reranker goes."""
     if kind == "base":
@@ -299,7 +356,7 @@ def _below(system: str, kind: Kind) -> tuple[str, int | None]:
 def with_gains(rows: Sequence[Standing]) -> list[Standing]:
     """Rows with their gains over their own first stages, never across works unless said."""
     printed = {row.system: row for row in rows if row.origin != "measured"}
-    measured = {row.system: row for row in rows if row.origin == "measured"}
+    measured = {row.system: row for row in reversed(rows) if row.origin == "measured"}
     return [
         _over_measured(row, measured, printed)
         if row.origin == "measured"
@@ -316,9 +373,9 @@ def _over_printed(row: Standing, printed: Mapping[str, Standing]) -> Standing:
     below = printed.get(row.first_stage)
     if below is None or row.mean is None:
         return row
-    own = {source.work for source in row.sources}
+    own = {source.id for source in row.sources}
     for figure in (below, *below.others):
-        if figure.mean is not None and own & {source.work for source in figure.sources}:
+        if figure.mean is not None and own & {source.id for source in figure.sources}:
             return replace(row, gain=row.mean - figure.mean, gain_over=below.system)
     return row
 
@@ -347,3 +404,46 @@ def ranked(rows: Sequence[Standing]) -> list[Standing]:
         tied = placed and placed[-1].mean == row.mean
         placed.append(replace(row, rank=placed[-1].rank if tied else place))
     return [*placed, *(row for row in rows if row.mean is None)]
+
+
+@dataclass(frozen=True)
+class Separation:
+    """The tests behind the letters: how many rows and pairs, and how many pairs differ."""
+
+    rows: int
+    pairs: int
+    different: int
+
+
+def separated(
+    rows: Sequence[Standing], metric: str, averaging: Averaging
+) -> tuple[list[Standing], Separation | None]:
+    """Rows (best first) with letters: two share one exactly when no test separates them.
+
+    Every pair on one form of the data is tested, with Holm's correction over all pairs; of several
+    forms the one that conforms to the manifest counts, or that most systems share. Rows on other
+    data have no letter.
+    """
+    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for place, row in enumerate(rows):
+        if row.interval is not None:
+            data = tuple((task, result.data) for task, result in row.results.items())
+            groups.setdefault(data, []).append(place)
+    tested = max(groups.values(), key=lambda group: _weight(rows, group), default=[])
+    if len(tested) < 2:
+        return list(rows), None
+    columns = [rows[place].columns(metric) for place in tested]
+    tasks = [np.column_stack(task) for task in zip(*columns, strict=True)]
+    upper = np.triu_indices(len(tested), 1)
+    p_values = pairwise_p(tasks, averaging, resamples=draws_for(len(upper[0])))
+    different = np.zeros((len(tested), len(tested)), dtype=bool)
+    different[upper] = np.array(holm(list(p_values[upper]))) < SIGNIFICANT
+    names = dict(zip(tested, letters(different | different.T), strict=True))
+    lettered = [replace(row, letters=names.get(place, "")) for place, row in enumerate(rows)]
+    return lettered, Separation(len(tested), len(upper[0]), int(different.sum()))
+
+
+def _weight(rows: Sequence[Standing], group: Sequence[int]) -> tuple[bool, int]:
+    """Whether the data of a group conforms to the manifest, and how many share it."""
+    results = rows[group[0]].results.values()
+    return all(other_data(result) is None for result in results), len(group)

@@ -117,7 +117,7 @@ def leaderboard_page(shelf: Shelf, view: View, link: Link) -> str:
         headline=headline(board),
         **table_of(board, view),
         gain_titles=GAIN_TITLES,
-        works={source.work: source.name for row in board.rows for source in row.sources},
+        works={source.id: source.name for row in board.rows for source in row.sources},
         suites=shelf.suites,
         families=list(dict.fromkeys(task.family for task in board.suite.entries)),
         kinds=KIND_TITLES,
@@ -230,7 +230,7 @@ def shown_rows(board: Leaderboard, view: View) -> list[Standing]:
         row
         for row in board.rows
         if view.origin in (None, row.origin)
-        and (view.source is None or view.source in {each.work for each in row.sources})
+        and (view.source is None or view.source in {each.id for each in row.sources})
         and all(word in f"{row.name} {row.system}".lower() for word in words)
     ]
     if view.sort == "system":
