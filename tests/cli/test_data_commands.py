@@ -154,19 +154,6 @@ def test_verify_without_any_data_says_how_to_get_some(small_registry: None) -> N
     assert outcome.code == 1 and "r2med fetch" in outcome.err
 
 
-def test_cache_names_embeddings_that_only_an_older_version_used() -> None:
-    folder = shelf("embeddings") / "0123456789abcdef"
-    folder.mkdir(parents=True)
-    model = {"library": "transformers", "backend": "onnx", "weights": "int8"}
-    record = {"schema": 1, "label": "org/model", "model": model, "storage": "float32"}
-    (folder / "model.json").write_text(json.dumps(record))
-
-    (shown,) = json.loads(run("cache", "--json").out)["embeddings"]
-
-    assert (shown["model"], shown["older"]) == ("org/model", True)
-    assert "of an older version: not used" in run("cache").out
-
-
 def test_cache_shows_the_size_of_each_shelf() -> None:
     write(shelf("data"), {"full/Biology/corpus.jsonl": b"x" * 2_500_000})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -230,54 +229,6 @@ def test_the_catalogue_lists_models_with_their_size(tmp_path: Path) -> None:
 
     assert (model.name, model.texts(), model.storage) == ("test model", 2, "float32")
     assert model.bytes > 0
-    assert not model.older
-
-
-def earlier(root: Path, model: dict[str, object], text: str = "a") -> Path:
-    """A folder as the first version of the store left it, with one vector and how it was seen."""
-    shelf = open_shelf("embeddings", model, root=root, label="earlier", tell=print)
-    keep(shelf, [text])
-    assert shelf.folder is not None
-    shelf.remember(Form().addresses([text])[0].tobytes(), "[CLS] a")
-    record = {"schema": 1, "label": "earlier", "model": model, "storage": "float32"}
-    (shelf.folder / "model.json").write_text(json.dumps(record))
-    (shown,) = shelf.folder.glob("seen/*.json")
-    shown.unlink()
-    shown.with_suffix(".txt").write_text("[CLS] a")
-    return shelf.folder
-
-
-TRANSFORMER = {"library": "transformers", "checkpoint": "abc", "dtype": "float32"}
-
-
-def test_vectors_of_the_first_version_are_taken_over(tmp_path: Path) -> None:
-    folder = earlier(tmp_path, {**TRANSFORMER, "backend": "torch", "weights": "float"})
-
-    shelf = open_shelf("embeddings", TRANSFORMER, root=tmp_path, label="now", tell=print)
-
-    address = Form().addresses(["a"])
-    assert shelf.find(address).tolist() == [0]
-    assert shelf.seen(address[0].tobytes()) == "[CLS] a"
-    assert not folder.exists()
-    assert [model.older for model in stored_models(tmp_path)] == [False]
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        {**TRANSFORMER, "backend": "onnx", "weights": "int8"},
-        {"library": "sentence-transformers/SentenceTransformer", "checkpoint": "abc"},
-    ],
-)
-def test_vectors_that_no_system_asks_for_any_more_are_named_as_older(
-    tmp_path: Path, model: dict[str, object]
-) -> None:
-    earlier(tmp_path, model)
-    open_shelf("embeddings", TRANSFORMER, root=tmp_path, label="now", tell=print)
-
-    states = {stored.name: stored.older for stored in stored_models(tmp_path)}
-
-    assert states == {"earlier": True, "now": False}
 
 
 def test_a_shelf_whose_record_is_damaged_is_still_found(tmp_path: Path) -> None:

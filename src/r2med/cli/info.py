@@ -97,20 +97,10 @@ def show_cache(as_json: options.Json = False) -> None:
     shelves = [{"shelf": n, "bytes": sizes[n], "folder": str(shelf(n))} for n in SHELVES]
     embeddings, rows = [], []
     for model in sorted(stored_models(), key=lambda model: (model.name, model.folder.name)):
-        texts, precision = model.texts(), model.storage
-        embeddings.append(
-            {
-                "model": model.name,
-                "texts": texts,
-                "bytes": model.bytes,
-                "folder": str(model.folder),
-                "older": model.older,
-            }
-        )
-        if model.older:
-            precision += ", of an older version: not used"
-        folder = f"{model.folder.name[:8]}…"
-        rows.append([model.name, folder, f"{texts:,}", file_size(model.bytes), precision])
+        shown = {"model": model.name, "texts": model.texts(), "bytes": model.bytes}
+        embeddings.append({**shown, "folder": str(model.folder)})
+        folder, size = f"{model.folder.name[:8]}…", file_size(model.bytes)
+        rows.append([model.name, folder, f"{shown['texts']:,}", size, model.storage])
     held = [[name, file_size(sizes[name]), holds] for name, holds in SHELVES.items()]
     parts: list[object] = [str(home()), Grid(columns_of("shelf", ">size", "holds"), held)]
     if rows:

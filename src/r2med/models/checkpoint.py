@@ -213,61 +213,49 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool) -> Any:
 
 def load_encoder(folder: Path, *, dtype: str, trust_remote_code: bool) -> Any:
     """A checkpoint's encoder; of an encoder-decoder, the encoder alone."""
-    from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
+    from transformers import AutoConfig
 
     with named_failures(folder), quiet_loading():
         config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
-        # Of some models with a decoder only the encoder was saved.
-        saved = getattr(config, "architectures", None) or []
-        decodes = config.is_encoder_decoder or any(name.endswith("EncoderModel") for name in saved)
-        loader = AutoModelForTextEncoding if decodes else AutoModel
-    model, absent = _pretrained(loader, folder, dtype=dtype, trust_remote_code=trust_remote_code)
-    _refuse_random(folder, [key for key in absent if not key.startswith(_UNUSED)])
-    return model
+    # Of some models with a decoder only the encoder was saved.
+    saved = getattr(config, "architectures", None) or []
+    decodes = config.is_encoder_decoder or any(name.endswith("EncoderModel") for name in saved)
+    loader = "AutoModelForTextEncoding" if decodes else "AutoModel"
+    return _loaded(loader, folder, _UNUSED, dtype=dtype, trust_remote_code=trust_remote_code)
 
 
 def load_classifier(
     folder: Path, *, dtype: str, trust_remote_code: bool, labels: int | None = None
 ) -> Any:
     """A checkpoint as a sequence classifier; with `labels`, one that an adapter gives its head."""
-    from transformers import AutoModelForSequenceClassification
-
-    options = {"dtype": dtype, "trust_remote_code": trust_remote_code}
-    if labels is not None:
-        options["num_labels"] = labels
-    model, absent = _pretrained(AutoModelForSequenceClassification, folder, **options)
-    if absent and labels is None:
-        raise DataError(
-            f"{folder}: the checkpoint lacks {absent[0]}, which would start at random in "
-            f"{type(model).__name__}, so it is no reranker."
-        )
-    return model
+    options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust_remote_code}
+    if labels is None:
+        return _loaded("AutoModelForSequenceClassification", folder, (), **options)
+    return _loaded(
+        "AutoModelForSequenceClassification", folder, ("",), num_labels=labels, **options
+    )
 
 
 def load_causal(folder: Path, *, dtype: str, trust_remote_code: bool) -> Any:
     """A checkpoint as a language model that predicts the next token."""
-    from transformers import AutoModelForCausalLM
-
-    model, absent = _pretrained(
-        AutoModelForCausalLM, folder, dtype=dtype, trust_remote_code=trust_remote_code
-    )
-    _refuse_random(folder, absent)
-    return model
+    options = {"dtype": dtype, "trust_remote_code": trust_remote_code}
+    return _loaded("AutoModelForCausalLM", folder, (), **options)
 
 
-def _pretrained(loader: Any, folder: Path, **options: Any) -> tuple[Any, list[str]]:
-    """A model, and the weights that its files lack."""
+def _loaded(loader: str, folder: Path, spare: tuple[str, ...], **options: Any) -> Any:
+    """A model by a class of transformers; its files must hold all weights but the `spare` ones."""
+    import transformers
+
     with named_failures(folder), quiet_loading():
-        model, info = loader.from_pretrained(folder, output_loading_info=True, **options)
-    return model, sorted(info["missing_keys"])
-
-
-def _refuse_random(folder: Path, absent: list[str]) -> None:
+        build = getattr(transformers, loader).from_pretrained
+        model, info = build(folder, output_loading_info=True, **options)
+    absent = [key for key in sorted(info["missing_keys"]) if not key.startswith(spare)]
     if absent:
         raise DataError(
-            f"{folder}: the checkpoint lacks {len(absent)} of the model's weights, such as "
-            f"{absent[0]}; they would be random."
+            f"{folder}: the checkpoint lacks {len(absent)} of the model's weights as a "
+            f"{type(model).__name__}, such as {absent[0]}; they would be random."
         )
+    return model
 
 
 def position_limit(model: Any) -> int | None:

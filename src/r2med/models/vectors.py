@@ -128,7 +128,7 @@ class Shelf:
                 elif item.vectors.dtype == self.dtype:
                     fresh.append(item)
         if fresh:
-            self._replace(fresh + self._blocks)
+            self._blocks, self._index = fresh + self._blocks, None
 
     def close(self) -> None:
         """Bring this process's shard to the disk itself; the next batch opens a new one."""
@@ -146,7 +146,8 @@ class Shelf:
             for block in damaged:
                 assert block.place is not None
                 self._discard(block.place, f"{len(block.addresses)} {self._what} fail")
-            self._replace([block for block in self._blocks if block not in damaged])
+            self._blocks = [block for block in self._blocks if block not in damaged]
+            self._index = None
 
     def gather(self, places: Rows) -> NDArray[np.float32]:
         """The vectors at places that `find` gave, as one float32 matrix."""
@@ -187,9 +188,6 @@ class Shelf:
                 return str(unseal(path.read_bytes(), path)["seen"])
         return None
 
-    def _replace(self, blocks: list[Block]) -> None:
-        self._blocks, self._index = blocks, None
-
     def _owners(self, places: Rows) -> Rows:
         return np.searchsorted(self._starts, places, side="right") - 1
 
@@ -228,7 +226,6 @@ def open_shelf(
     folder = root / hashlib.sha256(name.encode()).hexdigest()[:32]
     record = {"schema": _SCHEMA, "label": label, "model": dict(identity), "storage": storage}
     if _record(folder).get("schema") != _SCHEMA:
-        _take_over(root, folder, record)
         with atomic_file(folder / _MODEL_FILE) as draft:
             draft.write_text(seal(record), encoding="utf-8")
     return Shelf(storage, folder, tell, what)
@@ -332,8 +329,6 @@ class StoredModel:
     storage: str
     folder: Path
     bytes: int
-    older: bool
-    """Whether it was made by an earlier version in a way that no system asks for any more."""
 
     def texts(self) -> int:
         """Vectors held, damaged blocks left out; reads the shards' headers."""
@@ -355,52 +350,15 @@ def stored_models(root: Path | None = None) -> Iterator[StoredModel]:
             storage=str(record.get("storage", "unreadable")),
             folder=file.parent,
             bytes=sum(path.stat().st_size for path in file.parent.rglob("*") if path.is_file()),
-            older=record.get("schema") == 1 and _present_identity(record) is None,
         )
 
 
 def _record(folder: Path) -> dict[str, Any]:
-    """What the folder of a model says of itself; nothing where that cannot be read.
-
-    Records of the first schema had no checksum.
-    """
+    """What the folder of a model says of itself; nothing where that cannot be read."""
     path = folder / _MODEL_FILE
     with suppress(OSError, DamagedError):
         return unseal(path.read_bytes(), path)
-    with suppress(OSError, ValueError, AttributeError):
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if record.get("schema") == 1 and isinstance(record.get("model"), dict):
-            return record
     return {}
-
-
-def _take_over(root: Path, folder: Path, record: Mapping[str, object]) -> None:
-    """Give a model the folder that an earlier version filled with the same vectors."""
-    for file in [] if folder.exists() else root.glob(f"*/{_MODEL_FILE}"):
-        earlier = _record(file.parent)
-        same = earlier.get("schema") == 1 and earlier.get("storage") == record["storage"]
-        if same and _present_identity(earlier) == record["model"]:
-            with suppress(OSError):
-                file.parent.rename(folder)
-                break
-    for shown in folder.glob("seen/*.txt"):
-        with suppress(OSError, UnicodeDecodeError):
-            seen = shown.read_text(encoding="utf-8", errors="surrogatepass")
-            with atomic_file(shown.with_suffix(".json")) as draft:
-                draft.write_text(seal({"seen": seen}, indent=None), encoding="utf-8")
-            shown.unlink()
-
-
-def _present_identity(record: Mapping[str, Any]) -> dict[str, object] | None:
-    """Under which identity the vectors of a record of schema 1 are used now; None: under none.
-
-    Exported models are gone, and models that sentence-transformers runs may have cut documents at
-    the limit that queries had.
-    """
-    model = dict(record["model"])
-    exported = (model.pop("backend", "torch"), model.pop("weights", "float")) != ("torch", "float")
-    sticky = model.get("library") == "sentence-transformers/SentenceTransformer"
-    return None if exported or sticky else model
 
 
 def _column(addresses: Addresses) -> pa.Array:
