@@ -127,14 +127,9 @@ class TokenInputs:
         )
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def tokens(self) -> NDArray[np.int64]:
         """Tokens of each text."""
         return np.diff(self.offsets)
-
-    @property
-    def tokens(self) -> NDArray[np.int64]:
-        """The same: every token is known."""
-        return self.lengths
 
     def seen(self, row: int) -> str:
         """The tokens as text again, special ones included."""
@@ -145,7 +140,7 @@ class TokenInputs:
 
     def features(self, rows: Rows, *, left: bool = False) -> Features:
         """A padded batch: models see the mask, so the side only says where a text ends."""
-        lengths = self.lengths[rows]
+        lengths = self.tokens[rows]
         shape = (len(rows), max(1, int(lengths.max())))
         inside = np.arange(shape[1]) < lengths[:, None]
         if left:

@@ -145,12 +145,12 @@ class PairModel(ABC):
         if self._first_seen is None and pairs:
             self._first_seen = inputs.seen(0)
         batches = self._batches.run(
-            inputs.lengths,
+            inputs.tokens,
             lambda rows: self.forward(inputs, rows),
             lambda row: f"{self.checkpoint.name}: the pair of query {pairs[row][0][:80]!r}",
         )
         for rows, scores in batches:
-            yield Computed(rows, scores[:, None], inputs.lengths[rows], inputs.truncated[rows])
+            yield Computed(rows, scores[:, None], inputs.tokens[rows], inputs.truncated[rows])
 
     def facts(self) -> Mapping[str, object]:
         """Where the weights came from, and the first pair as the model saw it."""

@@ -7,7 +7,6 @@ OpenAI-compatible servers and Voyage share.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,15 @@ from r2med.remote.budget import Budget, Cost, Estimate, Price, Tokens, most_toke
 from r2med.remote.requests import Failure, Job, Reply, Session
 from r2med.remote.server import Home, Server, find_server
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import SIDES, Encoder, Form, Inputs, Side, document_texts
+from r2med.retrieve.dense.embed import (
+    SIDES,
+    Encoder,
+    Form,
+    Inputs,
+    Side,
+    TextInputs,
+    document_texts,
+)
 from r2med.retrieve.dense.retriever import DenseRetriever, Search, Similarity, worded
 from r2med.settings import setting
 from r2med.tasks.task import Task
@@ -85,13 +92,6 @@ class ApiSettings:
     def input_type(self, side: Side) -> str:
         """What the server is told about a side; empty is nothing."""
         return self.query_input_type if side == "query" else self.document_input_type
-
-    @property
-    def priced(self) -> str:
-        """Where its price comes from, as the end of a sentence; nothing where none is known."""
-        if not self.price or not self.price_source:
-            return ""
-        return f"; price of {self.price_date or 'no date'} ({self.price_source})"
 
     def known_price(self) -> Price | None:
         """Dollars per million tokens, where they are known."""
@@ -166,9 +166,12 @@ class ApiRetriever(DenseRetriever):
             calls += len(encoder.planned(inputs))
             held += len(distinct) - len(missing)
             tokens += int(inputs.tokens.sum())
-            most += sum(most_tokens_of(text) + _SPARE for text in inputs.sent)
-        basis = f"4 characters per token; long texts are counted{encoder.settings.priced}"
-        return encoder.settings.estimate(calls, tokens, most, basis, cached=held)
+            most += sum(most_tokens_of(text) + _SPARE for text in inputs.texts)
+        settings = encoder.settings
+        basis = "4 characters per token; long texts are counted"
+        if settings.price and settings.price_source:
+            basis += f"; price of {settings.price_date} ({settings.price_source})"
+        return settings.estimate(calls, tokens, most, basis, cached=held)
 
     def estimate_generated(self, count: int, tokens: int, most: int | None) -> Estimate:
         """What so many texts would use that a model has not written yet."""
@@ -211,7 +214,7 @@ class ApiEncoder:
             "tokenizer": self.settings.tokenizer if self.settings.max_length else "",
         }
 
-    def inputs(self, texts: Sequence[str], form: Form) -> ApiInputs:
+    def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
         """The texts as they are sent."""
         return put(texts, form, quoted=self.settings.quoted, tokenizer=self.settings.tokenizer)
 
@@ -221,7 +224,7 @@ class ApiEncoder:
         A request that the server finds too large is cut in half; what is under way when one
         fails for good, or a limit is met, still arrives and is handed over before the error.
         """
-        ready = cast("ApiInputs", inputs)
+        ready = cast("TextInputs", inputs)
         settings, price = self.settings, self.settings.known_price()
         session = Session(self.server, self.budget, name=settings.model, price=price)
         try:
@@ -246,7 +249,7 @@ class ApiEncoder:
         """What was sent where."""
         return {"backend": "api", "model": self.settings.model, "url": self.server.url}
 
-    def planned(self, inputs: ApiInputs) -> list[Rows]:
+    def planned(self, inputs: TextInputs) -> list[Rows]:
         """Requests within the limits of texts and tokens, texts of like length together."""
         batches: list[list[int]] = []
         weight = 0
@@ -260,18 +263,18 @@ class ApiEncoder:
             weight += tokens
         return [np.array(batch, dtype=np.int64) for batch in batches]
 
-    def _job(self, inputs: ApiInputs, batch: Rows) -> Job:
-        texts = inputs.texts(batch)
+    def _job(self, inputs: TextInputs, batch: Rows) -> Job:
+        texts = [inputs.texts[row] for row in batch]
         most = sum(most_tokens_of(text) + _SPARE for text in texts)
         return Job(body(self.settings, self.side, texts), Tokens(most))
 
     def _asked(
-        self, session: Session, inputs: ApiInputs, batches: Sequence[Rows]
+        self, session: Session, inputs: TextInputs, batches: Sequence[Rows]
     ) -> Generator[tuple[Rows, Vectors], None, list[Rows]]:
         """Ask for some batches, and return those that proved too large."""
 
         def read(place: int, answer: dict[str, Any], _: float) -> tuple[Vectors, int]:
-            texts = inputs.texts(batches[place])
+            texts = [inputs.texts[row] for row in batches[place]]
             return vectors_of(answer, len(texts)), billed(answer, texts)
 
         failures: list[Failure] = []
@@ -293,12 +296,12 @@ class ApiEncoder:
         return too_large
 
     def _error(
-        self, failures: Sequence[Failure], inputs: ApiInputs, batches: Sequence[Rows]
+        self, failures: Sequence[Failure], inputs: TextInputs, batches: Sequence[Rows]
     ) -> Exception:
         first = failures[0]
         where = f"{self.settings.model} at {self.server.url}"
         if first.status in _UNFIT:
-            begins = inputs.texts(batches[first.place])[0][:80]
+            begins = inputs.texts[batches[first.place][0]][:80]
             return DataError(
                 f"{where} does not take a text: {first.why}.\nThe text begins {begins!r}. "
                 "Every vector that arrived is kept."
@@ -329,33 +332,22 @@ def vectors_of(answer: dict[str, Any], count: int) -> Vectors:
     if not isinstance(rows, list) or len(rows) != count:
         held = len(rows) if isinstance(rows, list) else "no"
         raise ValueError(f"it holds {held} embeddings for {count} texts")
-    placed: dict[int, Vectors] = {}
-    for place, row in enumerate(rows):
-        if not isinstance(row, dict):
-            raise ValueError("an embedding is not an object")
-        index = row.get("index", place)
-        if not isinstance(index, int) or not 0 <= index < count or index in placed:
-            raise ValueError(f"it holds an embedding for place {index!r} of {count}")
-        placed[index] = _vector(row.get("embedding"))
-    if len({vector.shape for vector in placed.values()}) != 1:
-        raise ValueError("its embeddings differ in width")
-    return np.stack([placed[index] for index in range(count)])
+    try:
+        placed = {
+            row.get("index", place): _vector(row["embedding"]) for place, row in enumerate(rows)
+        }
+        vectors = np.stack([placed[index] for index in range(count)])
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        vectors = np.empty(0, dtype=np.float32)
+    if vectors.ndim != 2 or not vectors.size:
+        raise ValueError("its embeddings are not one list of numbers for each text, all as long")
+    return vectors
 
 
 def _vector(embedding: object) -> Vectors:
     if isinstance(embedding, str):
-        try:
-            vector = np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")
-        except (binascii.Error, ValueError):
-            raise ValueError("an embedding is not base64 of float32") from None
-    else:
-        try:
-            vector = np.array(embedding, dtype=np.float32)
-        except (TypeError, ValueError, OverflowError):
-            raise ValueError("an embedding is not a list of numbers") from None
-    if vector.ndim != 1 or not vector.size:
-        raise ValueError("an embedding is empty or not a list of numbers")
-    return vector
+        return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")
+    return np.array(embedding, dtype=np.float32)
 
 
 def billed(answer: dict[str, Any], texts: Sequence[str]) -> int:
@@ -368,25 +360,7 @@ def billed(answer: dict[str, Any], texts: Sequence[str]) -> int:
     return sum(tokens_of(text) for text in texts)
 
 
-@dataclass(frozen=True, eq=False)
-class ApiInputs:
-    """Texts ready to be sent."""
-
-    sent: Sequence[str]
-    tokens: NDArray[np.int64]
-    """Counted where a text had to be measured, a quarter of the characters elsewhere."""
-    truncated: NDArray[np.bool_]
-
-    def texts(self, rows: Rows) -> list[str]:
-        """Some of the texts, as they are sent."""
-        return [self.sent[row] for row in rows.tolist()]
-
-    def seen(self, row: int) -> str:
-        """What is sent, character by character."""
-        return self.sent[row]
-
-
-def put(texts: Sequence[str], form: Form, *, quoted: bool, tokenizer: str) -> ApiInputs:
+def put(texts: Sequence[str], form: Form, *, quoted: bool, tokenizer: str) -> TextInputs:
     """Put the instruction before each text, cut it, then quote it; an empty one is a space."""
     sent, tokens, truncated = [], [], []
     for text in texts:
@@ -399,7 +373,8 @@ def put(texts: Sequence[str], form: Form, *, quoted: bool, tokenizer: str) -> Ap
         truncated.append(bool(measured and count > limit))
         tokens.append(min(count, limit) if measured else count)
         sent.append(json.dumps(kept.replace("\n", " ")) if quoted else kept or " ")
-    return ApiInputs(sent, np.array(tokens, np.int64), np.array(truncated, np.bool_))
+    # Whatever the form says is in the texts already.
+    return TextInputs(sent, Form(), np.array(tokens, np.int64), np.array(truncated, np.bool_))
 
 
 @cache

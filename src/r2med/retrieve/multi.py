@@ -26,12 +26,11 @@ from r2med.retrieve.dense.embed import (
     SIDES,
     Encoded,
     Encoder,
+    Encoding,
     Form,
     Inputs,
     Side,
-    Work,
     document_texts,
-    encode,
 )
 from r2med.retrieve.dense.foreign import LibraryEncoder, LibraryModel
 from r2med.retrieve.dense.retriever import Precision, costs
@@ -121,11 +120,19 @@ class MultiRetriever:
         """The rows of some texts."""
         settings, encoder = self.settings, self.encoders[side]
         form = Form(max_length=self.length(side)) if settings.head == "bge-m3" else Form()
-        work = Work(encoder, form, side, texts, lambda row: f"{side} {row + 1}", ragged=True)
         shelf = open_shelf(
             "embeddings", encoder.identity, label=settings.checkpoint, tell=self.conditions.tell
         )
-        return encode(work, shelf, self.conditions)
+        return Encoding(
+            encoder=encoder,
+            form=form,
+            side=side,
+            texts=texts,
+            name=lambda row: f"{side} {row + 1}",
+            shelf=shelf,
+            conditions=self.conditions,
+            ragged=True,
+        ).run()
 
 
 @dataclass(eq=False)

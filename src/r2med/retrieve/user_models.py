@@ -120,7 +120,7 @@ class UserEncoder:
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
         """The texts as they are; the model batches and tokenises by itself."""
-        return TextInputs(texts, form)
+        return TextInputs.of(texts, form)
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
         """Call the model, and take whatever array it gives as float32."""

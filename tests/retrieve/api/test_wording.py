@@ -33,7 +33,7 @@ def words(tmp_path: Path) -> str:
 def test_a_long_text_is_cut_at_a_token(words: str) -> None:
     inputs = worded(["one two three four"], Form(max_length=2), quoted=False, tokenizer=words)
 
-    assert inputs.sent == ["one two"]
+    assert inputs.texts == ["one two"]
     assert inputs.tokens.tolist() == [2]
     assert inputs.truncated.tolist() == [True]
 
@@ -41,7 +41,7 @@ def test_a_long_text_is_cut_at_a_token(words: str) -> None:
 def test_it_is_cut_before_it_is_quoted(words: str) -> None:
     inputs = worded(['a "b"\nc d'], Form(max_length=3), quoted=True, tokenizer=words)
 
-    assert json.loads(inputs.sent[0]) == 'a "b" c'
+    assert json.loads(inputs.texts[0]) == 'a "b" c'
 
 
 def test_a_text_that_cannot_be_too_long_needs_no_tokenizer() -> None:
@@ -65,7 +65,7 @@ def test_tiktoken_counts_and_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
 
     inputs = worded(["ab" * 20], Form(max_length=12), quoted=False, tokenizer="tiktoken:tiny")
 
-    assert inputs.sent == ["ab" * 12]
+    assert inputs.texts == ["ab" * 12]
     assert inputs.truncated.tolist() == [True]
 
 
@@ -74,5 +74,5 @@ def test_the_instruction_counts(words: str) -> None:
 
     inputs = worded(["one two three"], form, quoted=False, tokenizer=words)
 
-    assert inputs.sent == ["find: one"]
+    assert inputs.texts == ["find: one"]
     assert inputs.seen(0) == "find: one"

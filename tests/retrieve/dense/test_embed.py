@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -12,20 +12,7 @@ from numpy.typing import NDArray
 from r2med.errors import DataError, MissingError
 from r2med.models.vectors import Shelf
 from r2med.retrieve.conditions import Conditions, Progress
-from r2med.retrieve.dense.embed import Form, Inputs, TextInputs, Work, encode
-
-
-@dataclass(frozen=True)
-class WordInputs(TextInputs):
-    """A word is a token."""
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        return np.array([len(text.split()) for text in self.texts], dtype=np.int64)
-
-    @property
-    def tokens(self) -> NDArray[np.int64]:
-        return self.lengths
+from r2med.retrieve.dense.embed import Encoded, Encoding, Form, Inputs, TextInputs
 
 
 @dataclass
@@ -36,12 +23,14 @@ class Counting:
     batches: list[list[str]] = field(default_factory=list)
     identity: Mapping[str, object] | None = None
 
-    def inputs(self, texts: Sequence[str], form: Form) -> WordInputs:
-        return WordInputs(texts, form)
+    def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
+        """A word is a token."""
+        words = np.array([len(text.split()) for text in texts], dtype=np.int64)
+        return TextInputs(texts, form, words, words < 0)
 
     def encode(self, inputs: Inputs, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        assert isinstance(inputs, WordInputs)
-        if len(rows) * inputs.lengths[rows].max() > self.memory:
+        assert isinstance(inputs, TextInputs)
+        if len(rows) * inputs.tokens[rows].max() > self.memory:
             raise RuntimeError("CUDA out of memory. Tried to allocate too much.")
         texts = [inputs.texts[row] for row in rows]
         self.batches.append(texts)
@@ -51,8 +40,18 @@ class Counting:
         return {}
 
 
-def work(encoder: Counting, texts: Sequence[str]) -> Work:
-    return Work(encoder, Form(), "document", texts, lambda row: f"document d{row}")
+def work(encoder: Counting, texts: Sequence[str]) -> Callable[[Shelf, Conditions], Encoding]:
+    def made(shelf: Shelf, conditions: Conditions) -> Encoding:
+        name = "document d{}".format
+        return Encoding(encoder, Form(), "document", texts, name, shelf, conditions)
+
+    return made
+
+
+def encode(
+    made: Callable[[Shelf, Conditions], Encoding], shelf: Shelf, conditions: Conditions
+) -> Encoded:
+    return made(shelf, conditions).run()
 
 
 TEXTS = ["one", "two words", "", "three words here", "two words", "a b c d e f g h"]
@@ -173,6 +172,7 @@ def test_a_failed_run_keeps_the_batches_it_finished() -> None:
 
 
 def test_the_first_text_is_shown_as_the_model_saw_it() -> None:
-    told = replace(work(Counting(), TEXTS), form=Form(instruction="Query: "))
+    encoding = work(Counting(), TEXTS)(Shelf(), Conditions())
+    encoding.form = Form(instruction="Query: ")
 
-    assert encode(told, Shelf(), Conditions()).facts["first"] == "Query: one"
+    assert encoding.run().facts["first"] == "Query: one"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 
@@ -64,23 +64,24 @@ class Inputs(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TextInputs:
-    """Whole texts, for a model that tokenises by itself; their tokens may be counted beforehand."""
+    """Whole texts, for a model that tokenises by itself."""
 
     texts: Sequence[str]
     form: Form
+    tokens: NDArray[np.int64]
+    truncated: NDArray[np.bool_]
     counted: TokenInputs | None = None
+    """The texts as the model will tokenise them, where that is known beforehand."""
 
-    @property
-    def tokens(self) -> NDArray[np.int64]:
-        """Tokens of each text, or 0."""
-        return self.counted.lengths if self.counted else np.zeros(len(self.texts), dtype=np.int64)
-
-    @property
-    def truncated(self) -> NDArray[np.bool_]:
-        """Which texts are longer than the model's limit, as far as is known."""
-        return self.counted.truncated if self.counted else self.tokens > 0
+    @classmethod
+    def of(cls, texts: Sequence[str], form: Form, counted: TokenInputs | None = None) -> TextInputs:
+        """Texts with their tokens, or without any count."""
+        if counted:
+            return cls(texts, form, counted.tokens, counted.truncated, counted)
+        none = np.zeros(len(texts), dtype=np.int64)
+        return cls(texts, form, none, none > 0)
 
     def seen(self, row: int) -> str:
         """The tokens as text again, or the text as it is handed over."""
@@ -125,20 +126,6 @@ class StreamingEncoder(Encoder, Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Work:
-    """One side of one task, to be encoded."""
-
-    encoder: Encoder
-    form: Form
-    side: Side
-    texts: Sequence[str]
-    name: Callable[[int], str]
-    """What to call the text of a row in an error."""
-    ragged: bool = False
-    """Whether rows may differ in width from batch to batch, as those of token vectors do."""
-
-
 @dataclass(frozen=True, eq=False)
 class Encoded:
     """Where the vectors of some texts are: equal texts share a place."""
@@ -175,23 +162,6 @@ def document_texts(task: Task) -> list[str]:
     corpus = task.corpus
     texts: list[str] = corpus.texts.take(pa.array(corpus.last_rows)).fill_null("").to_pylist()
     return texts
-
-
-def encode(work: Work, shelf: Shelf, conditions: Conditions) -> Encoded:
-    """Make sure the shelf holds every text, and say where; the first text's input is kept too."""
-    addresses, firsts, inside = distinct(work.form.addresses(work.texts))
-    sizes = np.array([len(work.texts[row]) for row in firsts], dtype=np.int64)
-    encoding = _Encoding(work, shelf, addresses, firsts, conditions)
-
-    def progress(done: int, total: int, seconds: float) -> None:
-        conditions.progress(Progress(f"encoding {_PLURALS[work.side]}", done, total, seconds))
-
-    cut = not isinstance(work.encoder, StreamingEncoder)
-    start = time.perf_counter()
-    count = fill(shelf, addresses, sizes, encoding.run, progress=progress, cut=cut)
-    seconds = time.perf_counter() - start
-    places = shelf.find(addresses)
-    return Encoded(shelf, places, inside, encoding.facts(places, count, seconds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,23 +255,44 @@ def _quoted(piece: Piece, row: int) -> str:
 
 
 @dataclass(eq=False)
-class _Encoding:
-    """The missing texts on their way through the model, with what they cost."""
+class Encoding:
+    """One side of one task on its way to a shelf, and what the missing texts cost."""
 
-    work: Work
+    encoder: Encoder
+    form: Form
+    side: Side
+    texts: Sequence[str]
+    name: Callable[[int], str]
+    """What to call the text of a row in an error."""
     shelf: Shelf
-    addresses: Addresses
-    firsts: Rows
     conditions: Conditions
+    ragged: bool = False
+    """Whether rows may differ in width from batch to batch, as those of token vectors do."""
     width: int | None = None
     tokens: int = 0
     model_seconds: float = 0.0
     tokeniser_seconds: float = 0.0
     ran: dict[str, object] = field(default_factory=dict)
 
-    def run(self, parts: Iterator[Rows]) -> Iterator[tuple[Rows, Computed]]:
+    def run(self) -> Encoded:
+        """Make sure the shelf holds every text, and say where."""
+        self.addresses, self.firsts, inside = distinct(self.form.addresses(self.texts))
+        sizes = np.array([len(self.texts[row]) for row in self.firsts], dtype=np.int64)
+
+        def progress(done: int, total: int, seconds: float) -> None:
+            what = f"encoding {_PLURALS[self.side]}"
+            self.conditions.progress(Progress(what, done, total, seconds))
+
+        cut = not isinstance(self.encoder, StreamingEncoder)
+        start = time.perf_counter()
+        count = fill(self.shelf, self.addresses, sizes, self._computed, progress=progress, cut=cut)
+        seconds = time.perf_counter() - start
+        places = self.shelf.find(self.addresses)
+        return Encoded(self.shelf, places, inside, self._facts(places, count, seconds))
+
+    def _computed(self, parts: Iterator[Rows]) -> Iterator[tuple[Rows, Computed]]:
         """The vectors of some distinct texts, batch by batch: on workers where there are any."""
-        conditions, encoder = self.conditions, self.work.encoder
+        conditions, encoder = self.conditions, self.encoder
         workers, recipe = conditions.workers, conditions.recipe
         if workers is None or recipe is None or isinstance(encoder, StreamingEncoder):
             embedding = Embedding(encoder, conditions.batch_tokens, conditions.tell)
@@ -309,30 +300,56 @@ class _Encoding:
                 (chosen, batch) for chosen in parts for batch in embedding.run(self._piece(chosen))
             )
         else:
-            depot, side, tokens = self.shelf.depot, self.work.side, conditions.batch_tokens
+            opener = partial(_embedding, self.side, conditions.batch_tokens)
             outcomes = workers.each(
-                recipe.source(side, partial(_embedding, side, tokens), encoder.identity),
+                recipe.source(self.side, opener, encoder.identity),
                 Embedding.run,
-                ((chosen, replace(self._piece(chosen), depot=depot)) for chosen in parts),
+                ((chosen, self._piece(chosen, self.shelf.depot)) for chosen in parts),
             )
             self.ran["engine"] = workers.name
         for chosen, batch in outcomes:
             self._book(chosen, batch)
             yield chosen, batch.computed
 
-    def facts(self, places: Rows, count: int, seconds: float) -> dict[str, object]:
+    def _piece(self, chosen: Rows, depot: Depot | None = None) -> Piece:
+        rows = self.firsts[chosen].tolist()
+        return Piece(
+            texts=[self.texts[row] for row in rows],
+            names=[self.name(row) for row in rows],
+            form=self.form,
+            addresses=self.addresses[chosen],
+            depot=depot,
+            shown=rows.index(0) if 0 in rows else None,
+        )
+
+    def _book(self, chosen: Rows, batch: Batch) -> None:
+        rows = chosen[batch.computed.rows]
+        if not self.ragged and self.width not in (None, batch.width):
+            raise DataError(
+                f"the encoder gave vectors of {batch.width} numbers after vectors of "
+                f"{self.width}.\nThe batch began with {self.name(int(self.firsts[rows[0]]))}."
+            )
+        self.width = batch.width
+        self.tokens += int(batch.computed.tokens.sum())
+        self.model_seconds += batch.model_seconds
+        self.tokeniser_seconds += batch.tokeniser_seconds
+        if batch.seen is not None:
+            self.shelf.remember(self.addresses[0].tobytes(), batch.seen)
+        if "engine" in self.ran:
+            self.ran |= {key: batch.facts[key] for key in ("device", "dtype") if key in batch.facts}
+
+    def _facts(self, places: Rows, count: int, seconds: float) -> dict[str, object]:
         """For the record, once everything is on the shelf: `count` texts took so many seconds."""
-        work = self.work
         tokens, truncated = self.shelf.tokens(places)
         facts: dict[str, object] = {
-            "texts": len(work.texts),
+            "texts": len(self.texts),
             "distinct": len(places),
             "tokens": int(tokens.sum()) or None,
             "truncated": round(float(truncated.mean()), 6) if tokens.any() else None,
         }
         if len(places):
             seen = self.shelf.seen(self.addresses[0].tobytes())
-            facts["first"] = seen or work.form.instruction + work.texts[0]
+            facts["first"] = seen or self.form.instruction + self.texts[0]
         facts["reused"] = len(places) - count
         if count:
             facts |= {
@@ -343,37 +360,9 @@ class _Encoding:
                 "texts_per_second": round(count / seconds, 1) if seconds else None,
                 **self.ran,
             }
-        if isinstance(work.encoder, StreamingEncoder):
-            facts |= work.encoder.bill()
+        if isinstance(self.encoder, StreamingEncoder):
+            facts |= self.encoder.bill()
         return facts
-
-    def _piece(self, chosen: Rows) -> Piece:
-        work, rows = self.work, self.firsts[chosen].tolist()
-        return Piece(
-            texts=[work.texts[row] for row in rows],
-            names=[work.name(row) for row in rows],
-            form=work.form,
-            addresses=self.addresses[chosen],
-            depot=None,
-            shown=rows.index(0) if 0 in rows else None,
-        )
-
-    def _book(self, chosen: Rows, batch: Batch) -> None:
-        rows = chosen[batch.computed.rows]
-        if not self.work.ragged and self.width not in (None, batch.width):
-            name = self.work.name(int(self.firsts[rows[0]]))
-            raise DataError(
-                f"the encoder gave vectors of {batch.width} numbers after vectors of "
-                f"{self.width}.\nThe batch began with {name}."
-            )
-        self.width = batch.width
-        self.tokens += int(batch.computed.tokens.sum())
-        self.model_seconds += batch.model_seconds
-        self.tokeniser_seconds += batch.tokeniser_seconds
-        if batch.seen is not None:
-            self.shelf.remember(self.addresses[0].tobytes(), batch.seen)
-        if "engine" in self.ran:
-            self.ran |= {key: batch.facts[key] for key in ("device", "dtype") if key in batch.facts}
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

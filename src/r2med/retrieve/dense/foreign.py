@@ -140,9 +140,9 @@ class LibraryEncoder:
         """The texts, with their tokens counted where the library's tokeniser allows it."""
         tokenizer = getattr(self.library.model, "tokenizer", None)
         if not callable(tokenizer):
-            return TextInputs(texts, form)
+            return TextInputs.of(texts, form)
         limit = form.max_length or self.library.own_limit or 0
-        return TextInputs(texts, form, tokenise(tokenizer, texts, form, limit=limit))
+        return TextInputs.of(texts, form, tokenise(tokenizer, texts, form, limit=limit))
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
         """One batch, by the library's own `encode`."""
@@ -205,9 +205,8 @@ class MethodEncoder(TransformerEncoder):
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
         """The texts, counted by the checkpoint's tokeniser; an end token of the model's is not."""
-        return TextInputs(
-            texts, form, tokenise(self._tokenizer, texts, form, limit=form.max_length)
-        )
+        counted = tokenise(self._tokenizer, texts, form, limit=form.max_length)
+        return TextInputs.of(texts, form, counted)
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
         """One batch, in float32 and normalised where the settings say so."""

@@ -23,11 +23,10 @@ from r2med.retrieve.dense.embed import (
     SIDES,
     Encoded,
     Encoder,
+    Encoding,
     Form,
     Side,
-    Work,
     document_texts,
-    encode,
     unit,
 )
 from r2med.retrieve.dense.milvus import Milvus, MilvusIndex
@@ -263,8 +262,15 @@ class DenseRetriever:
         form = self.form(task, side)
         if not instructed:
             form = replace(form, instruction="")
-        work = Work(encoder, form, side, texts, name or (lambda row: f"{side} {row + 1}"))
-        encoded = encode(work, self.shelf(encoder), self.conditions)
+        encoded = Encoding(
+            encoder=encoder,
+            form=form,
+            side=side,
+            texts=texts,
+            name=name or (lambda row: f"{side} {row + 1}"),
+            shelf=self.shelf(encoder),
+            conditions=self.conditions,
+        ).run()
         if same := encoded.sameness():
             shared = same == "equal" and side == "query"
             ranking = "the same for every query" if shared else "the corpus order"

@@ -74,7 +74,7 @@ class StaticEncoder:
         """Means of token vectors; a text without tokens is the zero vector."""
         assert isinstance(inputs, TokenInputs)
         vectors = np.zeros((len(rows), self._table.shape[1]), dtype=np.float32)
-        lengths = inputs.lengths[rows]
+        lengths = inputs.tokens[rows]
         filled = np.flatnonzero(lengths)
         if len(filled):
             spans = [inputs.ids[inputs.offsets[row] : inputs.offsets[row + 1]] for row in rows]

@@ -148,7 +148,7 @@ class TransformerEncoder:
             if recipe.normalize:
                 pooled = torch.nn.functional.normalize(pooled, dim=-1)
             vectors: NDArray[np.float32] = pooled.cpu().numpy().copy()
-        vectors[inputs.lengths[rows] == 0] = 0
+        vectors[inputs.tokens[rows] == 0] = 0
         return vectors
 
     def facts(self) -> Mapping[str, object]:
