@@ -284,9 +284,9 @@ def test_unknown_queries_and_documents_are_counted_and_dropped(
     told = [message.split(": ", 2)[2] for message in told_by(f"run:{path}", task)]
 
     assert told == [
-        "2 queries not in this task, dropped; the first is '9'.",
-        "1 entry for documents that are not in the corpus, dropped; the first is 'nope'.",
-        "2 queries of the task without any document; they score zero.",
+        "queries not in this task: 2, such as '9'; dropped.",
+        "entries for documents not in the corpus: 1, such as 'nope'; dropped.",
+        "queries of the task without any document: 2; they score zero.",
     ]
 
 

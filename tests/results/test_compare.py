@@ -157,8 +157,8 @@ def test_a_run_that_lacks_queries_is_told(tmp_path: Path) -> None:
 
     compare("short.trec", result.folder, task=str(tmp_path / "task"), tell=told.append)
 
-    assert any("2 queries of the task without any document" in note for note in told)
-    assert any("1 query not in this task" in note for note in told)
+    assert any("queries of the task without any document: 2" in note for note in told)
+    assert any("queries not in this task: 1" in note for note in told)
 
 
 def test_a_comparison_prints_as_on_the_command_line_and_is_a_table() -> None:

@@ -12,7 +12,6 @@ asked for.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -22,9 +21,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from r2med.atomic import SEAL, unseal
+from r2med.atomic import unseal
 from r2med.errors import DamagedError, DataError, MissingError, UsageError, nearest
 from r2med.home import user_path
 from r2med.runs import Run
@@ -46,24 +44,21 @@ _EXPECTED = (
     "candidates have the columns query-id (an id) and corpus-ids (a list of document ids, best "
     "first)."
 )
-_PLURALS = {"query": "queries", "entry": "entries", "list": "lists"}
-#: For each count of `Findings`: what it counts, and what is said of it.
+#: What is said of each count of `Findings`, in a sentence that is right for any number.
 _NOTICES = {
-    "unknown_queries": ("query", "not in this task, dropped; the first is {unknown_query!r}."),
+    "unknown_queries": "queries not in this task: {count:,}, such as {unknown_query!r}; dropped.",
     "unknown_documents": (
-        "entry",
-        "for documents that are not in the corpus, dropped; the first is {unknown_document!r}.",
+        "entries for documents not in the corpus: {count:,}, such as {unknown_document!r}; dropped."
     ),
-    "missing_queries": ("query", "of the task without any document; they score zero."),
+    "missing_queries": "queries of the task without any document: {count:,}; they score zero.",
     "repeated_documents": (
-        "entry",
-        "for a document that the list of its query holds already; the {repeats} one counts.",
+        "entries for a document that the list of its query holds already: {count:,}; the {repeats} "
+        "one counts."
     ),
     "unsorted_queries": (
-        "list",
-        "whose ranks contradict the scores; scores decide, as in trec_eval.",
+        "lists whose ranks contradict the scores: {count:,}; scores decide, as in trec_eval."
     ),
-    "repeated_ranks": ("list", "with a rank given twice; {decides} decide."),
+    "repeated_ranks": "lists with a rank given twice: {count:,}; {decides} decide.",
 }
 
 
@@ -108,36 +103,26 @@ class RunFile:
 
 
 def locate_run(text: str, repeats: Repeats = "refuse") -> RunFile:
-    """Find what `run:TEXT` means: a run file, or the folder of a stored result."""
+    """Find what `run:TEXT` means: a run file, or the folder of a stored result.
+
+    The run of a stored result is measured in the tie order that its record says.
+    """
     path = user_path(text)
-    if path.is_dir():
-        if not (path / _RUN_FILE).is_file():
-            raise MissingError(
-                f"run {text!r}: the folder holds no {_RUN_FILE}, expected the folder of a stored "
-                "result (`r2med results --json` lists them) or a run file."
-            )
-        return _of_result(path, repeats)
-    if not path.is_file():
+    run = path / _RUN_FILE if path.is_dir() else path
+    if not run.is_file():
+        state = f"the folder holds no {_RUN_FILE}" if path.is_dir() else "no such file"
         raise MissingError(
-            f"run {text!r}: no such file, expected a TREC run file (plain or .gz), a Parquet "
-            "file with query_id, document_id and score, or the folder of a stored result."
+            f"run {text!r}: {state}, expected a TREC run file (plain or .gz), a Parquet "
+            "file with query_id, document_id and score, or the folder of a stored result "
+            "(`r2med results --json` lists them)."
         )
-    return RunFile(path, repeats=repeats)
-
-
-def _of_result(folder: Path, repeats: Repeats) -> RunFile:
-    """The run of a stored result, in the tie order that its record says."""
-    record = folder / _RECORD_FILE
+    record = path / _RECORD_FILE
     if not record.is_file():
-        return RunFile(folder / _RUN_FILE, repeats=repeats)
+        return RunFile(run, repeats=repeats)
     try:
-        text = record.read_text(encoding="utf-8")
-        content = json.loads(text)
-        if SEAL in content:
-            content = unseal(text, record)
-        ties, sums = content["system"]["ties"], content["files"]
-        return RunFile(folder / _RUN_FILE, str(ties), repeats, str(sums[_RUN_FILE]))
-    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+        content = unseal(record.read_text(encoding="utf-8"), record)
+        return RunFile(run, str(content["system"]["ties"]), repeats, content["files"][_RUN_FILE])
+    except (ValueError, KeyError, TypeError) as problem:
         raise DamagedError(f"{record}: not a readable result ({problem}).") from None
 
 
@@ -162,19 +147,16 @@ def fitted(run: Run, task: Task, findings: Findings, source: str) -> tuple[Run, 
             f"{source}: none of its {len(run.documents):,} entries is for a query and a document "
             f"of {task.name}, so there is nothing to measure. Was the run made on another task?"
         )
+    unknown = run.query_ids.filter(pa.array(queries < 0)).to_pylist()
+    places = run.documents[lost]
     return fit, replace(
         findings,
-        unknown_queries=int((queries < 0).sum()),
-        unknown_query=_first(run.query_ids, queries < 0),
-        unknown_documents=int(lost.sum()),
-        unknown_document=_first(run.document_ids.take(pa.array(run.documents)), lost),
+        unknown_queries=len(unknown),
+        unknown_query=unknown[0] if unknown else "",
+        unknown_documents=len(places),
+        unknown_document=run.document_ids[int(places[0])].as_py() if len(places) else "",
         missing_queries=int((fit.lengths == 0).sum()),
     )
-
-
-def _first(names: pa.Array, chosen: NDArray[np.bool_]) -> str:
-    places = np.flatnonzero(chosen)
-    return str(names[int(places[0])].as_py()) if len(places) else ""
 
 
 @dataclass(frozen=True)
@@ -199,31 +181,24 @@ class Findings:
             facts.pop("repeats")
         return facts
 
-    def notices(self) -> list[str]:
-        """A sentence for each, with what follows from it."""
+    def notices(self, *names: str) -> list[str]:
+        """A sentence for each, or for each of these, with what follows from it."""
         values = {**asdict(self), "decides": "lines" if self.without_scores else "scores"}
         sentences = [
-            f"{count:,} {one if count == 1 else _PLURALS[one]} {sentence.format(**values)}"
-            for name, (one, sentence) in _NOTICES.items()
-            if (count := values[name])
+            _NOTICES[name].format(count=values[name], **values)
+            for name in names or _NOTICES
+            if values[name]
         ]
-        return sentences + (["no scores; the ranks decide."] if self.without_scores else [])
+        unscored = self.without_scores and not names
+        return [*sentences, "no scores; the ranks decide."] if unscored else sentences
 
     def check_strict(self, source: str) -> None:
         """Fail where the ranking names something that is not there."""
-        for count, what, example in (
-            (self.unknown_queries, "queries that are not in this task", self.unknown_query),
-            (
-                self.unknown_documents,
-                "entries for documents that are not in the corpus",
-                self.unknown_document,
-            ),
-        ):
-            if count:
-                raise DataError(
-                    f"{source}: {count:,} {what}; the first is {example!r}.\n"
-                    "Was the run made on other data? Without --strict they are dropped and counted."
-                )
+        for notice in self.notices("unknown_queries", "unknown_documents"):
+            raise DataError(
+                f"{source}: {notice.removesuffix('; dropped.')}.\n"
+                "Was the run made on other data? Without --strict they are dropped and counted."
+            )
 
 
 @dataclass(frozen=True)
@@ -317,20 +292,16 @@ def _read(file: Path) -> Iterator[tuple[str, list[str]]]:
     known = set()
     rows = zip(*(table[column].to_pylist() for column in _COLUMNS), strict=True)
     for row, (query, documents) in enumerate(rows, start=1):
-        where = f"{file}, row {row}"
-        if query is None:
-            raise DataError(f"{where}: 'query-id' holds a null; {_EXPECTED}")
-        if documents is None or None in documents:
-            raise DataError(f"{where}: 'corpus-ids' holds a null; {_EXPECTED}")
-        if query in known:
-            raise DataError(
-                f"{where}: the query '{query}' has a list already; expected one row for each query."
-            )
+        problem = ""
+        if query is None or documents is None or None in documents:
+            column = _COLUMNS[0] if query is None else _COLUMNS[1]
+            problem = f"{column!r} holds a null; {_EXPECTED}"
+        elif query in known:
+            problem = f"the query '{query}' has a list already; expected one row for each query."
+        elif len(set(documents)) < len(documents):
+            twice = Counter(documents).most_common(1)[0][0]
+            problem = f"the document '{twice}' is listed twice; expected each document once."
+        if problem:
+            raise DataError(f"{file}, row {row}: {problem}")
         known.add(query)
-        twice = [name for name, count in Counter(documents).items() if count > 1]
-        if twice:
-            raise DataError(
-                f"{where}: the document '{twice[0]}' is listed twice; expected each document once "
-                "in a list."
-            )
         yield str(query), [str(document) for document in documents]

@@ -35,16 +35,12 @@ from r2med.retrieve.dense.embed import (
 from r2med.retrieve.dense.foreign import LibraryEncoder, LibraryModel
 from r2med.retrieve.dense.retriever import Precision, costs
 from r2med.retrieve.dense.transformer import Recipe, TransformerEncoder, load_linear
-from r2med.retrieve.topk import Matrix, best_places, run_of, spread_over, top_scored
+from r2med.retrieve.topk import Matrix, Score, run_of, spread_over, top_scored
 from r2med.runs import Run
 from r2med.runs.run import offsets_of
 from r2med.settings import setting
 from r2med.tasks.task import Queries, Task
 
-Ranked = tuple[NDArray[np.int64], Matrix]
-"""For every query the best distinct texts and their scores, best first."""
-
-_SPARSE_QUERIES = 256
 _DOCUMENT_TOKENS = 256
 """Tokens of a full document, to plan blocks by."""
 
@@ -70,11 +66,6 @@ class LateSettings(_Settings):
 
     query_max_length: int = setting(least=0)
     document_max_length: int = setting(least=0)
-
-
-def build(settings: SparseSettings | LateSettings, conditions: Conditions) -> MultiRetriever:
-    """A retriever as its entry describes it; nothing is loaded yet."""
-    return MultiRetriever(settings, conditions)
 
 
 @dataclass(frozen=True)
@@ -104,8 +95,7 @@ class MultiRetriever:
         """Tokens of a text of one side; 0 leaves it to the model."""
         if isinstance(self.settings, SparseSettings):
             return self.settings.max_length
-        query = side == "query"
-        return self.settings.query_max_length if query else self.settings.document_max_length
+        return int(getattr(self.settings, f"{side}_max_length"))
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -135,6 +125,10 @@ class MultiRetriever:
         ).run()
 
 
+#: A retriever as its entry describes it; nothing is loaded yet.
+build = MultiRetriever
+
+
 @dataclass(eq=False)
 class MultiSearcher:
     """A task's documents as stored rows."""
@@ -150,9 +144,14 @@ class MultiSearcher:
         encoded = self.retriever.encode(queries.texts.fill_null("").to_pylist(), "query")
         self.queries = {"queries": encoded.facts}
         sparse = isinstance(self.retriever.settings, SparseSettings)
-        best = _best_by_words if sparse else _best_by_tokens
-        memory = self.retriever.conditions.memory
-        texts, scores = best(encoded, self.documents, depth + 1, memory)
+        score, numbers = (_by_words if sparse else _by_tokens)(encoded, self.documents)
+        texts, scores = top_scored(
+            score,
+            (len(encoded.places), len(self.documents.places)),
+            depth=depth + 1,
+            block=max(16, self.retriever.conditions.memory // (4 * max(1, numbers))),
+        )
+        texts, scores = texts[encoded.distinct], scores[encoded.distinct]
         documents, spread = spread_over(self.documents.distinct, texts, scores, depth + 1)
         return run_of(queries.ids, self.task, documents, spread, depth)
 
@@ -166,15 +165,14 @@ class MultiSearcher:
 def _sparse_encoder(model: LibraryModel, side: Side) -> LibraryEncoder:
     """Encodes texts of one side as words with weights."""
 
-    def run(model: Any, texts: list[str], form: Form) -> Matrix:
-        dense = _method(model, side)(
-            texts,
-            batch_size=len(texts),
-            show_progress_bar=False,
-            save_to_cpu=True,
-            convert_to_tensor=True,
-            convert_to_sparse_tensor=False,
-        )
+    def run(loaded: Any, texts: list[str], form: Form) -> Matrix:
+        encode = getattr(loaded, f"encode_{side}")
+        options = {
+            "save_to_cpu": True,
+            "convert_to_tensor": True,
+            "convert_to_sparse_tensor": False,
+        }
+        dense = encode(texts, batch_size=len(texts), show_progress_bar=False, **options)
         return packed_words(sp.csr_matrix(dense.float().numpy()))
 
     return LibraryEncoder(model, run, {"side": side})
@@ -186,17 +184,11 @@ def _late_encoder(model: LibraryModel, side: Side, tokens: int) -> LibraryEncode
     def run(loaded: Any, texts: list[str], form: Form) -> Matrix:
         if tokens:
             _limit(loaded[0], side, tokens)
-        return packed_tokens(
-            _method(loaded, side)(
-                texts, batch_size=len(texts), show_progress_bar=False, convert_to_numpy=True
-            )
-        )
+        encode = getattr(loaded, f"encode_{side}")
+        options = {"show_progress_bar": False, "convert_to_numpy": True}
+        return packed_tokens(encode(texts, batch_size=len(texts), **options))
 
     return LibraryEncoder(model, run, {"side": side} | ({"tokens": tokens} if tokens else {}))
-
-
-def _method(model: Any, side: Side) -> Any:
-    return model.encode_query if side == "query" else model.encode_document
 
 
 def _limit(transformer: Any, side: Side, tokens: int) -> None:
@@ -302,19 +294,13 @@ def _unpacked_words(encoded: Encoded) -> sp.csr_matrix:
     return sp.csr_matrix((np.concatenate(weights), indices, np.cumsum(lengths)), shape=shape)
 
 
-def _best_by_words(queries: Encoded, documents: Encoded, depth: int, memory: int) -> Ranked:
-    """By dot products over shared words."""
-    asked, held = _unpacked_words(queries)[queries.distinct], _unpacked_words(documents)
+def _by_words(queries: Encoded, documents: Encoded) -> tuple[Score, int]:
+    """Dot products over shared words, and how many numbers those with one document are."""
+    asked, held = _unpacked_words(queries), _unpacked_words(documents)
     width = max(asked.shape[1], held.shape[1])
     asked.resize(asked.shape[0], width)
     held.resize(held.shape[0], width)
-    words = held.T.tocsr()
-    ranked = []
-    for start in range(0, asked.shape[0], _SPARSE_QUERIES):
-        scores = (asked[start : start + _SPARSE_QUERIES] @ words).toarray()
-        best = np.array([best_places(row, depth) for row in scores], dtype=np.int64)
-        ranked.append((best, np.take_along_axis(scores, best, 1)))
-    return np.concatenate([texts for texts, _ in ranked]), np.concatenate([s for _, s in ranked])
+    return lambda start, stop: (asked @ held[start:stop].T).toarray(), asked.shape[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -350,16 +336,13 @@ def _unpacked_tokens(encoded: Encoded, start: int = 0, stop: int | None = None) 
     return Tokens(vectors, np.cumsum(lengths))
 
 
-def _best_by_tokens(queries: Encoded, documents: Encoded, depth: int, memory: int) -> Ranked:
-    """By MaxSim: sums over the query's tokens of the best product with any of the document's."""
+def _by_tokens(queries: Encoded, documents: Encoded) -> tuple[Score, int]:
+    """MaxSim: sums over the query's tokens of the best product with any of the document's."""
     asked = _unpacked_tokens(queries)
-    texts, scores = top_scored(
+    return (
         lambda start, stop: maxsim(asked, _unpacked_tokens(documents, start, stop)),
-        (len(asked), len(documents.places)),
-        depth=depth,
-        block=max(16, memory // (_DOCUMENT_TOKENS * 4 * max(1, len(asked.vectors)))),
+        _DOCUMENT_TOKENS * len(asked.vectors),
     )
-    return texts[queries.distinct], scores[queries.distinct]
 
 
 def maxsim(queries: Tokens, documents: Tokens) -> Matrix:

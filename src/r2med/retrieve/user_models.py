@@ -173,15 +173,9 @@ def _corpus_call(model: Any) -> Encode:
         try:
             return model.encode_corpus([{"text": text} for text in texts])
         except (TypeError, AttributeError, KeyError, ValueError) as problem:
-            try:
+            what = f"{_called(model, 'encode_corpus')} failed on dicts {described(problem)}\nand it"
+            with running(f"{what}, called with plain texts,"):
                 vectors = model.encode_corpus(texts)
-            except R2MedError:
-                raise
-            except Exception as other:
-                raise DataError(
-                    f"{_called(model, 'encode_corpus')} failed on dicts with a text "
-                    f"{described(problem)}\nand on plain texts {described(other)}"
-                ) from other
             plain = True
             return vectors
 
