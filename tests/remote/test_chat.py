@@ -363,7 +363,9 @@ def test_limits_may_come_from_the_environment(
     monkeypatch.setenv("R2MED_LLM_TOKENS", "1000")
     monkeypatch.setenv("R2MED_LLM_CONCURRENCY", "many")
 
-    with pytest.raises(UsageError, match="R2MED_LLM_CONCURRENCY='many': expected a number"):
+    with pytest.raises(
+        UsageError, match="R2MED_LLM_\\*\\[concurrency=many\\]: expected a whole number from 1"
+    ):
         Limits.from_environment()
 
 

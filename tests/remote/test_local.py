@@ -9,6 +9,8 @@ import sys
 import time
 from dataclasses import replace
 from importlib.util import find_spec
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 
@@ -29,12 +31,11 @@ def test_it_answers_and_stops_with_the_chat() -> None:
     with open_chat("smollm2") as chat:
         assert isinstance(chat._server, LocalServer)
         answers = chat.complete(requests)
-        pid = chat._server.pid
+        assert chat._server.running
 
     assert all(answer.text and answer.completion_tokens <= 8 for answer in answers)
     assert chat.usage.money == 0
-    assert pid is not None
-    assert not alive(pid)
+    assert not chat._server.running
 
 
 def test_nothing_starts_for_answers_on_disk() -> None:
@@ -45,9 +46,8 @@ def test_nothing_starts_for_answers_on_disk() -> None:
     with open_chat("smollm2") as chat:
         assert isinstance(chat._server, LocalServer)
         again = chat.complete([request])
-        pid = chat._server.pid
+        assert not chat._server.running
 
-    assert pid is None
     assert again[0].text == made[0].text
 
 
@@ -59,29 +59,32 @@ def test_a_prompt_that_does_not_fit_is_an_answer_that_says_so() -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_the_server_ends_with_its_parent_however_that_ends(how: signal.Signals) -> None:
+def test_the_server_ends_with_its_process_however_that_ends(how: signal.Signals) -> None:
     code = (
-        "import time; from r2med.remote.server import LocalServer\n"
-        "from r2med.remote.registry import find_llm\n"
-        "server = LocalServer(find_llm('smollm2')); server.url()\n"
-        "print(server.pid, flush=True); time.sleep(600)"
+        "import time; from tests.remote.asking import ask, open_chat\n"
+        "with open_chat('smollm2') as chat:\n"
+        "    print(chat._server.url(), flush=True)\n"
+        "    chat.complete([ask('Write a long story.')])"
     )
     paths = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    parent = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=os.environ | paths,
     )
-    assert parent.stdout is not None
-    pid = int(parent.stdout.readline())
-    parent.stdout.close()
-    assert alive(pid)
+    assert process.stdout is not None
+    url = process.stdout.readline().decode().strip()
+    time.sleep(0.5)
 
-    parent.send_signal(how)
-    parent.wait()
+    process.send_signal(how)
+    printed = process.stdout.read()
+    process.wait(30)
+    process.stdout.close()
 
-    assert ends(pid)
+    assert not printed
+    with pytest.raises(URLError):
+        urlopen(f"{url}/models")
 
 
 def test_weights_that_are_not_the_ones_expected_are_refused() -> None:
@@ -105,20 +108,3 @@ def test_another_server_can_take_its_place() -> None:
         "kind": "openai-compatible",
         "url": "http://localhost:1/v1",
     }
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
-        return file.read().rpartition(")")[2].split()[0] != "Z"
-
-
-def ends(pid: int) -> bool:
-    for _ in range(200):
-        if not alive(pid):
-            return True
-        time.sleep(0.1)
-    return False

@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 from r2med.errors import MissingError, UsageError
-from r2med.remote.server import Home, find_server
+from r2med.remote.server import find_server
 
-VENDOR = Home("https://api.vendor.example/v1", "VENDOR_KEY", "R2MED_LLM")
-NOWHERE = Home("", "", "R2MED_LLM")
+VENDOR = {
+    "own_url": "https://api.vendor.example/v1",
+    "own_key_env": "VENDOR_KEY",
+    "environment": "R2MED_LLM",
+}
+NOWHERE = {"own_url": "", "own_key_env": "", "environment": "R2MED_LLM"}
 
 
 @pytest.mark.parametrize(
@@ -23,19 +27,19 @@ NOWHERE = Home("", "", "R2MED_LLM")
     ],
 )
 def test_addresses_as_people_write_them(given: str) -> None:
-    assert find_server("m", NOWHERE, url=given).url == "http://host:8000/v1"
+    assert find_server("m", **NOWHERE, url=given).url == "http://host:8000/v1"
 
 
 @pytest.mark.parametrize("given", ["ftp://host/v1", "http://", "http:///v1", "http://[x/v1"])
 def test_what_is_no_address_is_an_error(given: str) -> None:
     with pytest.raises(UsageError, match="expected one like http://localhost:8000/v1"):
-        find_server("m", NOWHERE, url=given)
+        find_server("m", **NOWHERE, url=given)
 
 
 @pytest.mark.parametrize("given", ["http://me:secret@host/v1", "http://host/v1?key=secret"])
 def test_a_key_in_an_address_is_refused_and_not_repeated(given: str) -> None:
     with pytest.raises(UsageError, match="environment variable") as caught:
-        find_server("m", NOWHERE, url=given)
+        find_server("m", **NOWHERE, url=given)
 
     assert "secret" not in str(caught.value)
 
@@ -44,9 +48,9 @@ def test_a_vendors_key_goes_to_the_vendor_only(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("VENDOR_KEY", "v")
     monkeypatch.setenv("R2MED_LLM_KEY", "mine")
 
-    at_vendor = find_server("m", VENDOR)
-    elsewhere = find_server("m", VENDOR, url="http://host:1")
-    look_alike = find_server("m", VENDOR, url="https://api.vendor.example.evil.example/v1")
+    at_vendor = find_server("m", **VENDOR)
+    elsewhere = find_server("m", **VENDOR, url="http://host:1")
+    look_alike = find_server("m", **VENDOR, url="https://api.vendor.example.evil.example/v1")
 
     assert at_vendor.headers() == {"Authorization": "Bearer v"}
     assert elsewhere.headers() == look_alike.headers() == {"Authorization": "Bearer mine"}
@@ -55,14 +59,14 @@ def test_a_vendors_key_goes_to_the_vendor_only(monkeypatch: pytest.MonkeyPatch) 
 def test_the_environments_server_comes_before_the_vendors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("R2MED_LLM_URL", "http://proxy:1/v1")
 
-    assert find_server("m", VENDOR).url == "http://proxy:1/v1"
+    assert find_server("m", **VENDOR).url == "http://proxy:1/v1"
 
 
 def test_a_key_is_missed_when_something_is_sent_and_not_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("VENDOR_KEY", raising=False)
-    server = find_server("m", VENDOR)
+    server = find_server("m", **VENDOR)
 
     with pytest.raises(MissingError, match="VENDOR_KEY"):
         server.headers()
@@ -70,7 +74,7 @@ def test_a_key_is_missed_when_something_is_sent_and_not_before(
 
 def test_a_server_never_shows_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VENDOR_KEY", "sk-secret")
-    server = find_server("m", VENDOR)
+    server = find_server("m", **VENDOR)
 
     assert "sk-secret" not in repr(server)
     assert server.shown("wrong key sk-secret!") == "wrong key ***!"

@@ -7,7 +7,7 @@ locked, so that processes and threads which ask the same share the work.
 
 from __future__ import annotations
 
-import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -16,29 +16,22 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from r2med.append import AppendFile
 from r2med.atomic import atomic_file
 from r2med.remote.completions import ChatAnswer
 
-try:
-    import fcntl
-except ImportError:  # Windows: processes that ask the same at the same time ask twice there
-    fcntl = None  # type: ignore[assignment]
-
 SUFFIX = ".calls"
 MODEL_FILE = "model.json"
 #: Seconds after which written answers are brought to the disk itself, against a power cut.
 _SYNC_EVERY = 0.5
-#: How every line begins after its checksum.
-_HEAD = re.compile(rb'\{"key": "([^"\\]*)", "written": ([0-9.e+]+), ')
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(NamedTuple):
     path: Path
     start: int
     size: int
@@ -64,7 +57,6 @@ class Answers:
         self._read: dict[Path, int] = {}
         self._file = AppendFile(self.folder, SUFFIX, what="answers")
         self._synced = 0.0
-        self._own, self._others = 0, -1
         self._guard = threading.RLock()
 
     def get(self, key: str, *, since: float = 0.0) -> ChatAnswer | None:
@@ -75,11 +67,11 @@ class Answers:
                 return None
             with line.path.open("rb") as file:
                 file.seek(line.start)
-                answer = _answer(file.read(line.size))
-            if answer is None:
-                self._name_damage(line.path, line.start)
+                row = self._row(file.read(line.size), line.path, line.start)
+            if row is None:
                 del self._lines[key]
-            return answer
+                return None
+            return ChatAnswer(**row["answer"], cached=True)
 
     def put(self, key: str, answer: ChatAnswer) -> None:
         """Append an answer; once this returns, no end of the process loses it."""
@@ -90,30 +82,26 @@ class Answers:
         data = row.encode("utf-8", "replace")
         line = b"%08x %s\n" % (zlib.crc32(data), data)
         with self._guard:
-            if not self._read:
-                self._say_which_model()
+            if not self._read and not (self.folder / MODEL_FILE).exists():
+                with atomic_file(self.folder / MODEL_FILE) as draft:
+                    draft.write_text(json.dumps(self._identity, indent=2) + "\n", encoding="utf-8")
             path, start = self._file.append(line)
             self._lines[key] = _Line(path, start, len(line), now)
             self._read[path] = start + len(line)
-            self._asking.count_answer()
-            self._own += 1
 
     def reserve(self, key: str) -> bool:
         """Whether to ask now: nobody else, in this process or another one, is asking.
 
         Look for the answer again afterwards: who was asking may just have finished.
         """
-        asking = self._asking
-        if not asking.add(key):
-            return False
-        if (others := asking.answers() - self._own) != self._others:
-            self._others = others
+        reserved = _asking(self.folder).add(key)
+        if reserved:
             self.refresh()
-        return True
+        return reserved
 
     def release(self, key: str) -> None:
         """Let others ask."""
-        self._asking.discard(key)
+        _asking(self.folder).discard(key)
 
     def sync(self, *, at_once: bool = False) -> None:
         """Bring what was written to the disk itself, unless that was just done."""
@@ -134,37 +122,30 @@ class Answers:
                 if path.stat().st_size > start:
                     self._learn(path, start)
 
-    @property
-    def _asking(self) -> _Asking:
-        return _asking(self.folder, os.getpid())
-
     def _learn(self, path: Path, start: int) -> None:
         with path.open("rb") as file:
             file.seek(start)
             for line in file:
                 if not line.endswith(b"\n"):
                     break
-                head = _head(line)
-                if head is None:
-                    self._name_damage(path, start)
-                else:
-                    key, written = head
-                    known = self._lines.get(key)
-                    if known is None or known.written <= written:
-                        self._lines[key] = _Line(path, start, len(line), written)
+                row = self._row(line, path, start)
+                if row is not None:
+                    known = self._lines.get(row["key"])
+                    if known is None or known.written <= row["written"]:
+                        self._lines[row["key"]] = _Line(path, start, len(line), row["written"])
                 start += len(line)
         self._read[path] = start
 
-    def _name_damage(self, path: Path, start: int) -> None:
+    def _row(self, line: bytes, path: Path, start: int) -> dict[str, Any] | None:
+        """What a line holds; None, and a word about it, where it is not what was written."""
+        checksum, _, data = line.rstrip(b"\n").partition(b" ")
+        if checksum == b"%08x" % zlib.crc32(data):
+            row: dict[str, Any] = json.loads(data)
+            return row
         self._tell(
             f"{path}, byte {start}: a stored answer fails its checksum; it is asked for again."
         )
-
-    def _say_which_model(self) -> None:
-        path = self.folder / MODEL_FILE
-        if not path.exists():
-            with atomic_file(path) as draft:
-                draft.write_text(json.dumps(self._identity, indent=2) + "\n", encoding="utf-8")
+        return None
 
 
 class _Asking:
@@ -172,78 +153,47 @@ class _Asking:
 
     Each is a byte of one file that its process has locked; the system drops the locks of a process
     that ends. They belong to the process as a whole and go when it closes the file anywhere, so
-    there is one such object per folder (see `_asking`), which stays. The file grows by a byte with
-    every answer, which tells the others that there is something to read.
+    there is one such object per folder (see `_asking`), which stays.
     """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o666)
+        self._handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
         self._keys: set[str] = set()
         self._guard = threading.Lock()
 
     def add(self, key: str) -> bool:
-        """Whether nobody was asking."""
+        """Whether nobody was asking; a disk without locks knows of this process alone."""
         with self._guard:
-            if key in self._keys or not self._lock(key, ask=True):
+            if key in self._keys:
                 return False
+            with suppress(OSError):
+                try:
+                    fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(key))
+                except (BlockingIOError, PermissionError):
+                    return False
             self._keys.add(key)
             return True
 
     def discard(self, key: str) -> None:
-        with self._guard:
+        with self._guard, suppress(OSError):
             if key in self._keys:
                 self._keys.remove(key)
-                self._lock(key, ask=False)
+                fcntl.lockf(self._handle, fcntl.LOCK_UN, 1, _byte(key))
 
-    def count_answer(self) -> None:
-        """Let others know that an answer was written."""
-        os.write(self._handle, b".")
 
-    def answers(self) -> int:
-        """How many answers were written, by whomever."""
-        return os.fstat(self._handle).st_size
-
-    def _lock(self, key: str, *, ask: bool) -> bool:
-        if fcntl is None:
-            return True
-        how = fcntl.LOCK_EX | fcntl.LOCK_NB if ask else fcntl.LOCK_UN
-        try:
-            fcntl.lockf(self._handle, how, 1, zlib.crc32(key.encode()))
-        except OSError as problem:
-            return problem.errno not in (errno.EACCES, errno.EAGAIN)
-        return True
+def _byte(key: str) -> int:
+    return zlib.crc32(key.encode())
 
 
 #: What this process is asking, by folder and process: a forked child has no part in it.
 _UNDER_WAY: dict[tuple[Path, int], _Asking] = {}
 
 
-def _asking(folder: Path, process: int) -> _Asking:
+def _asking(folder: Path) -> _Asking:
     """The one object of a folder: threads that make two at once both get the one that is kept.
 
     The file of the other stays open, since closing it would drop the locks of the process.
     """
-    known = _UNDER_WAY.get((folder, process))
-    return known or _UNDER_WAY.setdefault((folder, process), _Asking(folder / "asking.lock"))
-
-
-def _data(line: bytes) -> bytes | None:
-    """The JSON of a line; None where it is not what was written."""
-    checksum, _, data = line.rstrip(b"\n").partition(b" ")
-    return data if checksum == b"%08x" % zlib.crc32(data) else None
-
-
-def _head(line: bytes) -> tuple[str, float] | None:
-    data = _data(line)
-    head = _HEAD.match(data) if data is not None else None
-    return (head[1].decode("utf-8", "replace"), float(head[2])) if head else None
-
-
-def _answer(line: bytes) -> ChatAnswer | None:
-    data = _data(line)
-    if data is None:
-        return None
-    values: dict[str, Any] = json.loads(data)["answer"]
-    known = {field.name for field in fields(ChatAnswer)}
-    return ChatAnswer(**{k: v for k, v in values.items() if k in known} | {"cached": True})
+    key = (folder, os.getpid())
+    return _UNDER_WAY.get(key) or _UNDER_WAY.setdefault(key, _Asking(folder / "asking.lock"))

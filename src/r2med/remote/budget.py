@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple, TypeVar
 
 from r2med.errors import LimitError, UsageError
+from r2med.settings import read, setting
 
 #: Characters of English text in a token, the rule of thumb of every vendor.
 CHARACTERS_PER_TOKEN = 4
@@ -20,50 +21,34 @@ CHARACTERS_PER_TOKEN = 4
 class Limits:
     """How much a command may use and how hard it may push a server; None is no limit."""
 
-    tokens: int | None = None
+    tokens: int | None = setting(default=None, least=1)
     """Prompt and completion tokens together."""
-    money: float | None = None
+    money: float | None = setting(default=None, least=0)
     """US dollars; needs a known price."""
-    concurrency: int = 16
+    concurrency: int = setting(default=16, least=1)
     """Requests under way at once."""
-    timeout: float = 600.0
+    timeout: float = setting(default=600.0, least=0.001)
     """Seconds for one answer."""
-    attempts: int = 6
+    attempts: int = setting(default=6, least=1)
     """Times one request is tried before it counts as failed."""
-    answer_bytes: int = 32_000_000
+    answer_bytes: int = setting(default=32_000_000, least=1)
     """Size of one answer, unpacked; a larger one is not read."""
-    backoff: float = 0.5
+    backoff: float = setting(default=0.5, least=0)
     """Seconds before the first retry; doubled each time, and varied."""
 
     def __post_init__(self) -> None:
-        for name, (_, least) in _SET.items():
-            value = getattr(self, name)
+        for field in fields(self):
+            value, least = getattr(self, field.name), field.metadata["least"]
             if value is not None and not least <= value < math.inf:
-                raise UsageError(f"the limit of {name} is {value}, expected {least} or more.")
+                raise UsageError(f"the limit of {field.name} is {value}, expected {least} or more.")
 
     @classmethod
     def from_environment(cls) -> Limits:
         """`R2MED_LLM_TOKENS`, `_MONEY`, `_CONCURRENCY` and so on, where they are set."""
-        values: dict[str, Any] = {}
-        for name, (read, _) in _SET.items():
-            variable = f"R2MED_LLM_{name.upper()}"
-            if text := os.environ.get(variable):
-                try:
-                    values[name] = read(text)
-                except ValueError:
-                    raise UsageError(f"{variable}={text!r}: expected a number.") from None
-        return cls(**values)
-
-
-#: The limits that may be set from outside: how a text is read, and the least there may be.
-_SET: Mapping[str, tuple[Callable[[str], float], float]] = {
-    "tokens": (int, 1),
-    "money": (float, 0.0),
-    "concurrency": (int, 1),
-    "timeout": (float, 0.001),
-    "attempts": (int, 1),
-    "answer_bytes": (int, 1),
-}
+        names = [field.name for field in fields(cls)]
+        texts = {name: os.environ.get(f"R2MED_LLM_{name.upper()}") for name in names}
+        named = {name: text for name, text in texts.items() if text}
+        return read(cls, named, name="R2MED_LLM_*")
 
 
 class Tokens(NamedTuple):
@@ -71,9 +56,6 @@ class Tokens(NamedTuple):
 
     prompt: int = 0
     completion: int = 0
-
-
-NO_TOKENS = Tokens()
 
 
 @dataclass(frozen=True)
@@ -199,20 +181,13 @@ class Budget:
         )
         if self._within(needed):
             return
-        limits, figures = self.limits, []
-        if limits.tokens is not None and needed.tokens > limits.tokens:
-            figures.append(f"--max-tokens {needed.tokens} (R2MED_LLM_TOKENS)")
-        if limits.money is not None and needed.money > limits.money:
-            figures.append(f"--max-cost {_dollars(needed.money)} (R2MED_LLM_MONEY)")
-        problem = (
+        options = f"--max-tokens {needed.tokens}", f"--max-cost {_dollars(needed.money)}"
+        error = LimitError if self.spent.tokens else UsageError
+        raise error(
             f"{name}: one request may use up to {self._figures(needed, ' or ')}, more than the "
-            f"limit of {self._limit()}.\nGive at least {' and '.join(figures)}, or let {smaller}. "
-            f"All {len(most):,} requests together may use up to "
-            f"{sum(cost.tokens for cost in most):,} tokens."
+            f"limit of {self._limit()}; used: {self._used()}.\nGive at least "
+            f"{self._of_limits(*options)}, or let {smaller}. Everything that arrived is kept."
         )
-        if self.spent == Cost():
-            raise UsageError(problem)
-        raise LimitError(f"{problem}\nUsed: {self._used()}. Everything that arrived is kept.")
 
     def claim(self, claim: object, most: Cost) -> Future[None] | bool:
         """Set aside the most a request may cost: True when it may be sent.
@@ -251,12 +226,13 @@ class Budget:
         return tokens and (limits.money is None or cost.money <= limits.money)
 
     def _limit(self) -> str:
-        parts = []
-        if self.limits.tokens is not None:
-            parts.append(f"{self.limits.tokens:,} tokens")
-        if self.limits.money is not None:
-            parts.append(f"${_dollars(self.limits.money)}")
-        return " and ".join(parts)
+        tokens, money = self.limits.tokens, self.limits.money
+        return self._of_limits(f"{tokens or 0:,} tokens", f"${_dollars(money or 0)}")
+
+    def _of_limits(self, tokens: str, money: str) -> str:
+        """Words about the limits that are set."""
+        limits = ((self.limits.tokens, tokens), (self.limits.money, money))
+        return " and ".join(words for limit, words in limits if limit is not None)
 
     def _figures(self, cost: Cost, joint: str) -> str:
         """A cost in words; money only where it has a limit."""
@@ -279,7 +255,5 @@ def _unsettled() -> Future[None]:
 
 def _dollars(money: float) -> str:
     """Dollars to three digits, rounded up, so that a figure that is offered as a limit suffices."""
-    if money <= 0:
-        return "0.00"
-    decimals = max(2, 2 - math.floor(math.log10(money)))
+    decimals = max(2, 2 - math.floor(math.log10(money))) if money > 0 else 2
     return f"{math.ceil(money * 10**decimals) / 10**decimals:.{decimals}f}"

@@ -26,7 +26,7 @@ from r2med.remote.completions import (
 )
 from r2med.remote.registry import LLM, find_llm
 from r2med.remote.requests import Failure, Job, Reply, Session
-from r2med.remote.server import Home, LocalServer, Server, find_server
+from r2med.remote.server import LocalServer, Server, find_server
 
 _ENVIRONMENT = "R2MED_LLM"
 #: Seconds between two looks for answers that another process is asking for.
@@ -361,9 +361,14 @@ class Remote:
             if llm.local and not self.url:
                 server = LocalServer(llm)
             else:
-                home = Home(llm.url, llm.key_env, _ENVIRONMENT)
-                key_env = options.get("key_env", "")
-                server = find_server(llm.name, home, url=self.url, key_env=key_env)
+                server = find_server(
+                    llm.name,
+                    own_url=llm.url,
+                    own_key_env=llm.key_env,
+                    environment=_ENVIRONMENT,
+                    url=self.url,
+                    key_env=options.get("key_env", ""),
+                )
             self._chats[key] = Chat(llm, server, self.budget, fresh=self.fresh, tell=self._tell)
         return self._chats[key]
 

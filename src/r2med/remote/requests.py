@@ -20,10 +20,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from r2med.errors import MissingError
-from r2med.remote.budget import NO_TOKENS, Budget, Cost, Limits, Price, Tokens
+from r2med.remote.budget import Budget, Cost, Limits, Price, Tokens
 from r2med.remote.server import Server
 
 if TYPE_CHECKING:
@@ -46,12 +46,11 @@ _GIVEN_UP = 3
 _KEEP_ALIVE = 4.0
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """A request to be made, and the most tokens it may use, where there is a limit to keep."""
 
     body: Mapping[str, object]
-    most: Tokens = NO_TOKENS
+    most: Tokens = Tokens()
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import os
 import re
-import subprocess
-import sys
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from r2med.errors import DamagedError, MissingError, UsageError
@@ -21,6 +18,8 @@ from r2med.remote.registry import LLM
 
 #: Characters of a server's words that an error repeats.
 _SHOWN = 500
+#: Requests that the local server works on at once.
+_SLOTS = 2
 _ENDPOINTS = re.compile(r"/(chat/completions|completions|embeddings|models)$")
 
 
@@ -72,37 +71,34 @@ class Server:
         return proxy if separator else f"http://{proxy}"
 
 
-@dataclass(frozen=True)
-class Home:
-    """Where a registry entry says that its model is served."""
-
-    url: str
-    key_env: str
-    environment: str
-    """Prefix of the variables that name another server: `<prefix>_URL` and `<prefix>_KEY`."""
-    option: str = "--llm-url"
-    """How a user names another server on the spot."""
-
-
-def find_server(name: str, home: Home, *, url: str | None = None, key_env: str = "") -> Server:
+def find_server(
+    name: str,
+    *,
+    own_url: str,
+    own_key_env: str,
+    environment: str,
+    option: str = "--llm-url",
+    url: str | None = None,
+    key_env: str = "",
+) -> Server:
     """The server of a model: the caller's, else the environment's, else the entry's own.
 
-    The entry's own key only ever goes to the entry's own address; another server gets
-    `<prefix>_KEY`, or the variable that the user names.
+    `environment` is the prefix of the variables that name another server, `<prefix>_URL` and
+    `<prefix>_KEY`. The entry's own key only ever goes to the entry's own address; another server
+    gets `<prefix>_KEY`, or the variable that the user names.
     """
-    other = url or os.environ.get(f"{home.environment}_URL")
-    chosen = _normalised(other) if other else home.url
+    other = url or os.environ.get(f"{environment}_URL")
+    chosen = _normalised(other) if other else own_url
     if not chosen:
         raise MissingError(
             f"{name} needs a server. Give the address of any OpenAI-compatible one (vLLM, "
-            f"llama.cpp, SGLang, a hosted API) with {home.option} or {home.environment}_URL, as in "
+            f"llama.cpp, SGLang, a hosted API) with {option} or {environment}_URL, as in "
             "http://localhost:8000/v1; see docs/llms.md."
         )
-    if home.url and urlsplit(chosen)[:2] == urlsplit(home.url)[:2]:  # scheme and host
-        variable = key_env or home.key_env
-        return Server(chosen, _key(variable), needs=variable)
-    variable = key_env or f"{home.environment}_KEY"
-    return Server(chosen, _key(variable), needs=key_env)
+    at_home = own_url and urlsplit(chosen)[:2] == urlsplit(own_url)[:2]  # scheme and host
+    variable = key_env or (own_key_env if at_home else f"{environment}_KEY")
+    key = os.environ.get(variable, "").strip() or None
+    return Server(chosen, key, needs=variable if at_home else key_env)
 
 
 def _normalised(url: str) -> str:
@@ -125,97 +121,52 @@ def _normalised(url: str) -> str:
 def _is_loopback(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    try:
+    with suppress(ValueError):
         address = ip_address(host)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback or address.is_unspecified
-
-
-def _key(variable: str) -> str | None:
-    """The key in an environment variable, without the line break that files often end with."""
-    return os.environ.get(variable, "").strip() or None
-
-
-_SCRIPT = Path(__file__).with_name("llama_server.py")
-_SLOTS = 2
-_PATIENCE = 10.0
+        mapped = getattr(address, "ipv4_mapped", None)
+        return (mapped or address).is_loopback or address.is_unspecified
+    return False
 
 
 class LocalServer:
-    """A llama.cpp server on a free loopback port, started when its address is first needed.
-
-    Its standard input is a pipe that only we hold: when this process ends, in whatever way, the
-    pipe closes and the server ends too. It has a session of its own, so that Ctrl-C reaches us
-    and not it.
-    """
+    """A llama.cpp server on threads of this process, started when its address is first needed."""
 
     def __init__(self, llm: LLM) -> None:
         self._llm = llm
-        self._process: subprocess.Popen[bytes] | None = None
-        self._url = ""
-
-    @property
-    def pid(self) -> int | None:
-        """The server's process, while it runs."""
-        return self._process.pid if self._process else None
+        self.running: Any = None
 
     def url(self) -> str:
-        """The server's address; starts it."""
-        self._url = self._url or f"{self._start()}/v1"
-        return self._url
+        """The server's address on loopback, at a free port; starts it."""
+        if self.running is None:
+            self.running = self._start()
+        return f"{self.running.listening_address}/v1"
 
     def stop(self) -> None:
-        """End the server and wait until it is gone."""
-        if self._process is None:
-            return
-        with suppress(OSError):
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe is not None:
-                    pipe.close()
-        try:
-            self._process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process, self._url = None, ""
+        """End the server."""
+        self.running = None
 
-    def _start(self) -> str:
-        llm = self._llm
-        weights = _weights(llm)
-        if importlib.util.find_spec("xllamacpp") is None:
-            raise MissingError(_install(llm, "xllamacpp"))
-        settings = {
-            "weights": str(weights),
-            "model": llm.model,
-            "context": llm.local_context,
-            "slots": _SLOTS,
-            "parent": os.getpid(),
-        }
-        with tempfile.TemporaryFile() as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", str(_SCRIPT), json.dumps(settings)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-            )
-            try:
-                line = self._process.stdout.readline() if self._process.stdout else b""
-            except BaseException:
-                self.stop()
-                raise
-            if line:
-                return str(json.loads(line)["url"])
-            code = self._process.wait()
-            self.stop()
-            log.seek(0)
-            words = log.read().decode("utf-8", "replace").strip()[-600:]
-        raise MissingError(
-            f"the local server of {llm.name} ended before it was ready (exit {code})"
-            + (f":\n{words}" if words else ".")
-        )
+    def _start(self) -> Any:
+        llm, weights = self._llm, _weights(self._llm)
+        try:
+            import xllamacpp  # type: ignore[import-untyped, import-not-found, unused-ignore]
+        except ImportError:
+            raise MissingError(_install(llm, "xllamacpp")) from None
+        params = xllamacpp.CommonParams()
+        params.model.path = str(weights)
+        params.model_alias = {llm.model}
+        params.hostnames = ["127.0.0.1"]
+        params.port = 0
+        params.n_parallel = _SLOTS
+        params.n_ctx = llm.local_context * _SLOTS
+        params.verbosity = -1
+        params.ui = False
+        params.warmup = False
+        # One core stays free: a thread of llama.cpp that waits for a busy core holds up all the
+        # others, which makes two threads on two busy cores ten times slower than one.
+        threads = max(1, (os.cpu_count() or 2) - 1)
+        params.cpuparams.n_threads = threads
+        params.cpuparams_batch.n_threads = threads
+        return xllamacpp.Server(params)
 
 
 def _weights(llm: LLM) -> Path:

@@ -21,7 +21,7 @@ from r2med.errors import DataError, MissingError, UsageError
 from r2med.models.vectors import Storage
 from r2med.remote.budget import Budget, Cost, Estimate, Price, Tokens, most_tokens_of, tokens_of
 from r2med.remote.requests import Failure, Job, Reply, Session
-from r2med.remote.server import Home, Server, find_server
+from r2med.remote.server import Server, find_server
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import (
     SIDES,
@@ -111,11 +111,16 @@ class ApiSettings:
 
         A key of the entry's own goes to the address it belongs to and nowhere else.
         """
-        if own := _OWN_KEYS.get(self.key_env, ""):
-            home = Home(own, self.key_env, _ENVIRONMENT, _OPTION)
-            return find_server(self.model, home, url=None if self.url == own else self.url)
-        home = Home("", "", _ENVIRONMENT, _OPTION)
-        return find_server(self.model, home, url=self.url or None, key_env=self.key_env)
+        own = _OWN_KEYS.get(self.key_env, "")
+        return find_server(
+            self.model,
+            own_url=own,
+            own_key_env=self.key_env,
+            environment=_ENVIRONMENT,
+            option=_OPTION,
+            url=None if self.url == own else self.url,
+            key_env="" if own else self.key_env,
+        )
 
 
 def build(settings: ApiSettings, conditions: Conditions) -> ApiRetriever:
