@@ -11,7 +11,6 @@ from r2med.errors import DataError
 from r2med.expand.agents import (
     SEARCH_O1,
     SEARCH_R1,
-    Budget,
     Loop,
     Outing,
     Passage,
@@ -58,7 +57,7 @@ class Model:
 def loop(tags: Tags, library: Library | None = None, *, turns: int = 3, tokens: int = 0) -> Loop:
     method = "search-r1" if tags is SEARCH_R1 else "search-o1"
     prompt = read_prompt(method, "exam")
-    return Loop(tags, prompt, Budget(turns, tokens, passages=2, words=3), library or Library())
+    return Loop(tags, prompt, library or Library(), turns, tokens, passages=2, words=3)
 
 
 def run(agents: Loop, *lines: str, tokens: int = 10) -> Outing:
@@ -258,9 +257,9 @@ def test_no_text_breaks_the_reading(text: str) -> None:
         ({"stop": "boredom"}, "no trace of an agent"),
         ({"steps": "abc"}, "no trace of an agent"),
         ({"malformed": "1e400"}, "no trace of an agent"),
-        ({"steps": [{"kind": "search", "text": "x", "documents": "d1"}]}, "a step of the trace"),
-        ({"steps": [{"kind": "nap", "text": "x", "documents": []}]}, "a step of the trace"),
-        ({"steps": [[[[]]]]}, "a step of the trace"),
+        ({"steps": [{"kind": "search", "text": "x", "documents": "d1"}]}, "no trace of an agent"),
+        ({"steps": [{"kind": "nap", "text": "x", "documents": []}]}, "no trace of an agent"),
+        ({"steps": [[[[]]]]}, "no trace of an agent"),
     ],
 )
 def test_a_damaged_trace_is_named(change: dict[str, object], complaint: str) -> None:

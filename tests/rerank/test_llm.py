@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.errors import DataError, UsageError
-from r2med.remote.completions import ChatAnswer, ChatRequest
-from r2med.rerank.llm import LlmReranker, Log, Style, Tally, in_step, read_prompt
+from r2med.remote.completions import ChatAnswer, ChatRequest, in_step
+from r2med.rerank.llm import LlmReranker, Log, Style, Tally, read_prompt
 from r2med.rerank.scores import Candidates
 from r2med.rerank.styles import build
 from r2med.retrieve.conditions import Conditions

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 from r2med.errors import DataError
 from r2med.expand.prompts import Prompt, longest
 from r2med.remote.budget import most_tokens_of
-from r2med.remote.completions import MOST_FRAME, ChatAnswer, ChatRequest, Message
+from r2med.remote.completions import MOST_FRAME, ChatAnswer, ChatRequest, Message, in_step
 
 StepKind = Literal["thought", "search", "passages", "reminder", "answer"]
 Stop = Literal["answer", "turns", "tokens", "silence"]
@@ -37,20 +37,6 @@ class Passage:
 Ask = Callable[[Sequence[ChatRequest]], Sequence[ChatAnswer]]
 #: The best passages for each text, so many of them.
 Find = Callable[[Sequence[str], int], Sequence[Sequence[Passage]]]
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What an agent may use."""
-
-    turns: int
-    """Searches."""
-    tokens: int
-    """Completion tokens over all turns; 0 is no limit."""
-    passages: int
-    """Passages per search."""
-    words: int
-    """Words per passage."""
 
 
 @dataclass(frozen=True)
@@ -85,29 +71,25 @@ class Trace:
         """Read what `to_json` gave; anything else is a DataError that says where and what."""
         match value:
             case {
-                "steps": list(steps),
-                "stop": str(stop),
+                "steps": list(rows),
+                "stop": "answer" | "turns" | "tokens" | "silence" as stop,
                 "malformed": int(malformed),
                 "tokens": int(tokens),
-            } if stop in get_args(Stop):
-                read = tuple(_step(row, where) for row in steps)
-                return cls(read, cast(Stop, stop), malformed, tokens)
+            } if all(map(_is_step, rows)):
+                steps = (Step(row["kind"], row["text"], tuple(row["documents"])) for row in rows)
+                return cls(tuple(steps), stop, malformed, tokens)
         raise DataError(
-            f"{where}: this is no trace of an agent, expected a list of steps, a stop "
+            f"{where}: this is no trace of an agent, expected steps (each with a kind of "
+            f"{', '.join(get_args(StepKind))}, a text and documents), a stop "
             f"({', '.join(get_args(Stop))}), malformed and tokens; see docs/generation.md."
         )
 
 
-def _step(row: object, where: str) -> Step:
+def _is_step(row: object) -> bool:
     match row:
-        case {"kind": str(kind), "text": str(text), "documents": list(documents)} if (
-            kind in get_args(StepKind) and all(isinstance(name, str) for name in documents)
-        ):
-            return Step(cast(StepKind, kind), text, tuple(documents))
-    raise DataError(
-        f"{where}: a step of the trace is {str(row)[:60]!r}, expected a kind "
-        f"({', '.join(get_args(StepKind))}), a text and documents; see docs/generation.md."
-    )
+        case {"kind": str(kind), "text": str(), "documents": list(documents)}:
+            return kind in get_args(StepKind) and all(isinstance(name, str) for name in documents)
+    return False
 
 
 @dataclass(frozen=True)
@@ -223,19 +205,26 @@ class Loop:
 
     tags: Tags
     prompt: Prompt
-    budget: Budget
     find: Find
+    turns: int
+    """Searches."""
+    tokens: int
+    """Completion tokens over all turns; 0 is no limit."""
+    passages: int
+    """Passages per search."""
+    words: int
+    """Words per passage."""
     max_tokens: int | None = None
 
     @property
     def most_turns(self) -> int:
         """Requests that an agent may take at most: its searches, reminders and last words."""
-        return self.budget.turns + _PATIENCE + 1
+        return self.turns + _PATIENCE + 1
 
     def longest_results(self, texts: Iterable[str]) -> int:
         """The most tokens that one turn's results, reminders and frames add to a conversation."""
-        passages = longest(texts, self.budget.passages, words=self.budget.words)
-        shown = self.prompt.passages(passages, words=self.budget.words)
+        passages = longest(texts, self.passages, words=self.words)
+        shown = self.prompt.passages(passages, words=self.words)
         said = [self.prompt.says("results", passages=shown), *self.prompt.texts.values()]
         return sum(map(most_tokens_of, said)) + 2 * MOST_FRAME
 
@@ -246,32 +235,22 @@ class Loop:
 
         `strip` takes the answer out of a model's last words.
         """
-        agents = [self._agent(text, sample, strip) for text, sample in openings]
-        wishes = {place: next(agent) for place, agent in enumerate(agents)}
-        outings: dict[int, Outing] = {}
 
-        def advance(place: int, answer: ChatAnswer | Sequence[Passage]) -> None:
-            try:
-                wishes[place] = agents[place].send(answer)
-            except StopIteration as end:
-                outings[place] = end.value
-                del wishes[place]
+        def serve(wishes: list[ChatRequest | str]) -> list[Any]:
+            requests = [wish for wish in wishes if isinstance(wish, ChatRequest)]
+            searches = [wish for wish in wishes if isinstance(wish, str)]
+            answers = iter(ask(requests) if requests else ())
+            lists = iter(self.find(searches, self.passages) if searches else ())
+            return [next(lists if isinstance(wish, str) else answers) for wish in wishes]
 
-        while wishes:
-            requests = {n: wish for n, wish in wishes.items() if isinstance(wish, ChatRequest)}
-            for place, answer in zip(requests, ask(list(requests.values())), strict=True):
-                advance(place, answer)
-            searches = {n: wish for n, wish in wishes.items() if isinstance(wish, str)}
-            if searches:
-                lists = self.find(list(searches.values()), self.budget.passages)
-                for place, passages in zip(searches, lists, strict=True):
-                    advance(place, passages)
-        return [outings[place] for place in range(len(agents))]
+        return in_step([self._agent(text, sample, strip) for text, sample in openings], serve)
 
     def _agent(
         self, opening: str, sample: int, strip: Callable[[str], str]
-    ) -> Generator[ChatRequest | str, Any, Outing]:
+    ) -> Generator[list[ChatRequest | str], list[Any], Outing]:
         """One agent: yields a request for its answer, or words to search for their passages."""
+        answer: ChatAnswer
+        passages: Sequence[Passage]
         messages = [Message("user", opening)]
         steps: list[Step] = []
         searches = malformed = tokens = 0
@@ -279,7 +258,7 @@ class Loop:
         while True:
             may_stop = self.tags.answer is not None or not last_call
             ends = self.tags.stop if may_stop else ()
-            answer: ChatAnswer = yield ChatRequest(tuple(messages), sample, ends, self.max_tokens)
+            [answer] = yield [ChatRequest(tuple(messages), sample, ends, self.max_tokens)]
             tokens += answer.completion_tokens
             turn = self.tags.read(answer.text)
             stop = self._stop(answer, turn, tokens, last_call)
@@ -295,10 +274,12 @@ class Loop:
                 messages.append(Message("assistant", self.tags.closed(turn)))
                 steps.append(Step("search", turn.text))
                 searches += 1
-                passages: Sequence[Passage] = yield turn.text
-                reply = self._results(passages)
+                [passages] = yield [turn.text]
+                listed = self.prompt.passages([p.text for p in passages], words=self.words)
+                listed = listed or self.prompt.says("nothing")
+                reply = self.prompt.says("results", passages=listed)
                 steps.append(Step("passages", reply, tuple(p.document_id for p in passages)))
-                last_call = searches >= self.budget.turns
+                last_call = searches >= self.turns
             else:
                 messages.append(Message("assistant", answer.text))
                 malformed += 1
@@ -315,14 +296,8 @@ class Loop:
     def _stop(self, answer: ChatAnswer, turn: Turn, tokens: int, last_call: bool) -> Stop | None:
         if turn.wish == "answer":
             return "answer"
-        if self.budget.tokens and tokens >= self.budget.tokens:
+        if self.tokens and tokens >= self.tokens:
             return "tokens"
         if not answer.text.strip():
             return "silence"
         return "turns" if last_call else None
-
-    def _results(self, passages: Sequence[Passage]) -> str:
-        """What a search found, as the model reads it."""
-        texts = [passage.text for passage in passages]
-        listed = self.prompt.passages(texts, words=self.budget.words)
-        return self.prompt.says("results", passages=listed or self.prompt.says("nothing"))

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from r2med.expand.agents import TAGS, Budget, Loop, Passage, Trace
+from r2med.expand.agents import TAGS, Loop, Passage, Trace
 from r2med.expand.answers import judge
 from r2med.expand.generations import FromFile, find_file, place, write_generations
 from r2med.expand.method import Expanded, Expansion, Method
@@ -142,9 +142,16 @@ class FromModel:
         method = self.method
         if self.finder is None or not method.agent:
             return None
-        budget = Budget(method.turns, method.tokens, method.passages, method.words)
-        most = method.max_tokens or None
-        return Loop(TAGS[method.style], self.prompt, budget, self.finder, most)
+        return Loop(
+            TAGS[method.style],
+            self.prompt,
+            self.finder,
+            turns=method.turns,
+            tokens=method.tokens,
+            passages=method.passages,
+            words=method.words,
+            max_tokens=method.max_tokens or None,
+        )
 
     @property
     def most_turns(self) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from r2med.errors import MissingError, UsageError
 from r2med.remote.budget import Tokens, most_tokens_of, tokens_of
@@ -234,3 +234,36 @@ def _finish(choice: Mapping[str, Any], message: Mapping[str, Any], text: str) ->
 def _count(usage: Any, name: str, otherwise: int) -> int:
     value = usage.get(name)
     return value if isinstance(value, int) and value >= 0 else otherwise
+
+
+Wish = TypeVar("Wish")
+Answer = TypeVar("Answer")
+Outcome = TypeVar("Outcome")
+
+
+def in_step(
+    talks: Sequence[Generator[list[Wish], list[Answer], Outcome]],
+    serve: Callable[[list[Wish]], Sequence[Answer]],
+) -> list[Outcome]:
+    """Advance all talks together, one batch of the wishes of all of them at a time.
+
+    A talk yields what it wants answered next, receives the answers, and returns its outcome.
+    """
+    outcomes: dict[int, Outcome] = {}
+    wanted: dict[int, list[Wish]] = {}
+
+    def advance(place: int, answers: list[Answer] | None) -> None:
+        wanted.pop(place, None)
+        try:
+            wanted[place] = talks[place].send(answers)  # type: ignore[arg-type]
+        except StopIteration as end:
+            outcomes[place] = end.value
+
+    for place in range(len(talks)):
+        advance(place, None)
+    while wanted:
+        asked = dict(wanted)
+        answers = iter(serve([wish for wishes in asked.values() for wish in wishes]))
+        for place, wishes in asked.items():
+            advance(place, [next(answers) for _ in wishes])
+    return [outcomes[place] for place in range(len(talks))]

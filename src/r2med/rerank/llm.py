@@ -27,7 +27,7 @@ from r2med.expand.prompts import Prompt, Shape, longest, read_file, trimmed
 from r2med.home import shelf
 from r2med.remote.budget import Estimate
 from r2med.remote.chat import Chat, ChatProgress
-from r2med.remote.completions import ChatAnswer, ChatRequest, Message
+from r2med.remote.completions import ChatAnswer, ChatRequest, Message, in_step
 from r2med.remote.registry import find_llm
 from r2med.rerank.llm_answers import Order, Parted, parted
 from r2med.rerank.scores import Candidates, ListScores, in_order
@@ -301,28 +301,6 @@ class LlmReranker:
                 f"{self.name}: {tally.partial:,} of {tally.answers:,} answers left passages out; "
                 "those follow in the order they had."
             )
-
-
-def in_step(rankings: Sequence[Ranking], ask: Ask) -> list[ListScores]:
-    """Advance all rankings together, one batch of requests of all of them at a time."""
-    scores: dict[int, ListScores] = {}
-    wanted: dict[int, list[ChatRequest]] = {}
-
-    def advance(place: int, answers: list[ChatAnswer] | None) -> None:
-        wanted.pop(place, None)
-        try:
-            wanted[place] = rankings[place].send(answers)  # type: ignore[arg-type]
-        except StopIteration as end:
-            scores[place] = end.value
-
-    for place in range(len(rankings)):
-        advance(place, None)
-    while wanted:
-        asked = dict(wanted)
-        answers = iter(ask([request for requests in asked.values() for request in requests]))
-        for place, requests in asked.items():
-            advance(place, [next(answers) for _ in requests])
-    return [scores[place] for place in range(len(rankings))]
 
 
 def by_value(values: Sequence[float] | ListScores) -> ListScores:
