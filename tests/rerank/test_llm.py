@@ -222,10 +222,3 @@ def test_a_prompt_that_is_not_utf8_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match=r"pointwise\.toml, line 1"):
         read_prompt("pointwise", tmp_path)
-
-
-def test_a_prompt_in_a_form_that_is_never_read_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "listwise.txt").write_text("{query} {passages}", encoding="utf-8")
-
-    with pytest.raises(DataError, match=r"listwise\.txt is not read.* write listwise\.toml"):
-        read_prompt("listwise", tmp_path)

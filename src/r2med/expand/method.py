@@ -14,7 +14,7 @@ from typing import Literal
 from r2med.errors import UsageError
 from r2med.expand.agents import Trace
 from r2med.expand.answers import Sample, strip
-from r2med.expand.prompts import TaskKind, filled, shape_of
+from r2med.expand.prompts import TaskKind, filled, read_prompt
 from r2med.remote.registry import LLM, Stripping, find_llm
 from r2med.retrieve.interface import Part, QueryForm
 from r2med.settings import setting
@@ -85,7 +85,7 @@ class Method:
                 f"{self.prompts}: which model? Write it after a colon, as in "
                 f"'{self.prompts}:qwen-7b | bm25'; docs/llms.md lists the names."
             )
-        reads = self.agent or shape_of(self.prompts).reads
+        reads = self.agent or "{passages}" in read_prompt(self.prompts, "question").texts["user"]
         unused = (*(() if self.agent else _OF_AGENTS), *(() if reads else _OF_READERS))
         for name in unused:
             if value := getattr(self, name):

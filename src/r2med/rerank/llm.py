@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 
 from r2med.atomic import atomic_file
-from r2med.errors import DataError, UsageError, nearest
-from r2med.expand.prompts import Prompt, Shape, longest, read_file, trimmed
+from r2med.errors import UsageError, nearest
+from r2med.expand.prompts import Prompt, longest, prompt_of, trimmed
 from r2med.home import shelf
 from r2med.remote.budget import Estimate
 from r2med.remote.chat import Chat, ChatProgress
@@ -315,10 +315,4 @@ def read_prompt(name: str, folder: Path | None) -> Prompt:
     if file not in ours:
         known = [each.removesuffix(".toml") for each in ours]
         raise UsageError(f"prompt {name!r} is not known. {nearest(name, known)}")
-    shipped = ours[file].read_text(encoding="utf-8")
-    shape = Shape.of(name, shipped)
-    if folder and (folder / f"{name}.txt").exists():
-        raise DataError(f"{folder / name}.txt is not read: prompts are TOML, write {file}.")
-    if folder and (folder / file).is_file():
-        return shape.parse(read_file(folder / file), str(folder / file))
-    return shape.parse(shipped, f"r2med/rerank/prompts/{file}")
+    return prompt_of(name, ours[file], folder / file if folder else None)

@@ -6,17 +6,17 @@ system has one, so plain retrieval loads neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from r2med.errors import UsageError
 from r2med.retrieve.fusion import Fusion, reciprocal_rank_fusion
-from r2med.retrieve.given import CandidateSettings, Findings, RunFile, Subset, find_subset, fitted
-from r2med.retrieve.interface import QueryForm, Retriever, Searcher, search_forms
+from r2med.retrieve.given import CandidateSettings, Findings, RunFile, find_subset, fitted
+from r2med.retrieve.interface import QueryForm, Retriever, search_forms
 from r2med.runs import Run
 from r2med.runs.run import TieOrder, ordered
 from r2med.settings import identity_of
@@ -68,19 +68,21 @@ class Retrieval:
 
     def run(self, work: Work) -> Run:
         """Prepare the corpus, then search it."""
-        return self._searched(work, lambda it: [it.search(work.task.queries, depth=self.depth)])[0]
+        return self.run_forms(work, (None,))[0]
 
-    def run_forms(self, work: Work, variants: Variants) -> list[Run]:
-        """One run per variant of the queries; the corpus is prepared once."""
-        search = partial(search_forms, queries=work.task.queries, depth=self.depth)
-        return self._searched(work, lambda it: [search(it, forms=forms) for forms in variants])
-
-    def _searched(self, work: Work, search: Callable[[Searcher], list[Run]]) -> list[Run]:
+    def run_forms(self, work: Work, variants: Sequence[Sequence[QueryForm] | None]) -> list[Run]:
+        """One run per variant of the queries, None as they are; the corpus is prepared once."""
+        queries, depth = work.task.queries, self.depth
         with work.ledger.stage("index", self.name):
             searcher = self.retriever.prepare(work.task)
         work.ledger.tell(self.name, searcher.facts())
         with work.ledger.stage("search", self.name):
-            runs = search(searcher)
+            runs = [
+                search_forms(searcher, queries, forms, depth=depth)
+                if forms
+                else searcher.search(queries, depth=depth)
+                for forms in variants
+            ]
         work.ledger.tell(self.name, searcher.facts())
         return runs
 
@@ -136,7 +138,7 @@ class GivenCandidates:
     def identity(self, task: Task) -> Mapping[str, object]:
         """The content of the subset's files on this task."""
         return {
-            "candidates": self._subset(task).fingerprint(),
+            "candidates": find_subset(task, self.settings.name).fingerprint(),
             "settings": identity_of(self.settings),
             "depth": self.depth,
         }
@@ -148,17 +150,16 @@ class GivenCandidates:
     def run(self, work: Work) -> Run:
         """The published lists."""
         with work.ledger.stage("read", self.name):
-            lists = self._subset(work.task).read(safeguard=self.settings.safeguard)
+            lists = find_subset(work.task, self.settings.name).read(
+                safeguard=self.settings.safeguard
+            )
             run, findings = fitted(lists, work.task, Findings(), self.name)
         _tell_findings(self.name, findings, work)
         return run.truncated(self.depth)
 
     def safeguards(self, task: Task) -> Mapping[str, str]:
         """The positives that were put below the lists, by query; none unless asked for."""
-        return self._subset(task).safeguards() if self.settings.safeguard else {}
-
-    def _subset(self, task: Task) -> Subset:
-        return find_subset(task, self.settings.name)
+        return find_subset(task, self.settings.name).safeguards() if self.settings.safeguard else {}
 
 
 @dataclass(frozen=True)
@@ -311,26 +312,19 @@ class Reranking:
         from r2med.rerank.scores import candidate_lists, reordered
 
         first = in_tie_order(work.member(self.first, work), self.first.stage, work.task)
-        self._tell_short_lists(first, work)
+        if short := int(np.count_nonzero(first.lengths < self.reranked)):
+            work.tell(
+                self.name,
+                f"{short:,} of {len(first):,} lists hold fewer than {self.reranked} documents; all "
+                "they hold is reranked. A deeper first stage is written with @, as in "
+                f"bm25@{self.reranked}.",
+            )
         with work.ledger.stage("rerank", self.name):
             lists = candidate_lists(first.truncated(self.reranked), work.task)
             scores = self.reranker.scores(lists)
             run = reordered(first, scores, self.reranked, self.tail)
         work.ledger.tell(self.name, self.reranker.facts())
         return run
-
-    def _tell_short_lists(self, first: Run, work: Work) -> None:
-        short = int(np.count_nonzero(first.lengths < self.reranked))
-        if not short:
-            return
-        deeper = ""
-        if self.first.stage.depth < self.reranked:
-            deeper = f" A deeper first stage is written with @, as in bm25@{self.reranked}."
-        work.tell(
-            self.name,
-            f"{short:,} of {len(first):,} lists hold fewer than {self.reranked} documents; all "
-            f"they hold is reranked.{deeper}",
-        )
 
 
 def bind(part: Part, task: Task) -> Part:
@@ -383,39 +377,37 @@ def notices(stage: Stage, task: Task) -> tuple[str, ...]:
     return stage.bound(task).notices if isinstance(stage, Expanding) else ()
 
 
+def _below(stage: Stage) -> Iterator[Stage]:
+    """A stage and all stages that it stands on."""
+    yield stage
+    match stage:
+        case Reranking(first=first) | Expanding(first=first):
+            yield from _below(first.stage)
+        case Fused(members=members):
+            for member in members:
+                yield from _below(member.stage)
+
+
 def safeguards(stage: Stage, task: Task) -> Mapping[str, str]:
     """Positives that were put among a system's candidates on purpose, by query."""
-    if isinstance(stage, GivenCandidates):
-        return stage.safeguards(task)
-    if isinstance(stage, Reranking):
-        return safeguards(stage.first.stage, task)
-    if isinstance(stage, Fused):
-        return {q: d for part in stage.members for q, d in safeguards(part.stage, task).items()}
-    return {}
+    given = [each for each in _below(stage) if isinstance(each, GivenCandidates)]
+    return {query: name for each in given for query, name in each.safeguards(task).items()}
 
 
 def sources(stage: Stage) -> dict[str, str]:
     """Hashes of the source of the user's own classes in a stage, by the name of the class."""
-    match stage:
-        case Retrieval():
-            return _source(getattr(stage.retriever, "own", None) or stage.retriever)
-        case Reranking():
-            scorer = getattr(stage.reranker, "scorer", stage.reranker)
-            return {**_source(getattr(scorer, "own", None)), **sources(stage.first.stage)}
-        case Fused():
-            return {n: h for part in stage.members for n, h in sources(part.stage).items()}
-        case Expanding():
-            return sources(stage.first.stage)
-    return {}
+    found: dict[str, str] = {}
+    for each in _below(stage):
+        model = None
+        if isinstance(each, Retrieval):
+            model = getattr(each.retriever, "own", None) or each.retriever
+        elif isinstance(each, Reranking):
+            model = getattr(getattr(each.reranker, "scorer", each.reranker), "own", None)
+        if model is not None and not type(model).__module__.startswith("r2med."):
+            from r2med.retrieve.user_models import source_of
 
-
-def _source(model: object) -> dict[str, str]:
-    if model is None or type(model).__module__.startswith("r2med."):
-        return {}
-    from r2med.retrieve.user_models import source_of
-
-    source = source_of(model)
-    return dict([source]) if source else {}
+            found |= dict(filter(None, [source_of(model)]))
+    return found
 
 
 def _searches(stage: Stage) -> bool:

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 from r2med.retrieve.conditions import Conditions
 from r2med.runs import Run
 from r2med.runs.run import TieOrder
 from r2med.tasks.task import Task
-
-#: The facts of a stage that are costs, wherever a stage can tell them.
-_COSTS = (
-    "texts",
-    "tokens",
-    "calls",
-    "money",
-    "cached",
-    "cached_tokens",
-    "cached_money",
-    "answer_seconds",
-)
 
 
 class Stage(Protocol):
@@ -113,6 +102,10 @@ class StageCost:
     """True when the work was not done again: the figures are those of the stored result."""
 
 
+#: The facts of a stage that are costs, wherever a stage can tell them.
+_COSTS = {each.name for each in fields(StageCost) if each.default is None} - {"peak_memory"}
+
+
 @dataclass
 class Ledger:
     """Costs in the order they came, and facts by member of the system."""
@@ -161,11 +154,7 @@ class Ledger:
         self.facts |= other.facts
 
 
-def peak_memory() -> int | None:
-    """The most memory this process has had, in bytes; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:
-        return None
+def peak_memory() -> int:
+    """The most memory this process has had, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

@@ -12,10 +12,11 @@ import hashlib
 import heapq
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -50,15 +51,8 @@ def trimmed(text: str, words: int) -> str:
 
 def longest(texts: Iterable[str], count: int, *, words: int) -> list[str]:
     """The texts that are longest once trimmed, for what a prompt may come to at most."""
-    best: list[tuple[int, str]] = []
-    for text in sorted(texts, key=len, reverse=True):
-        if len(best) == count and len(text.encode()) + len(" ...") <= best[0][0]:
-            continue
-        shown = trimmed(text, words)
-        heapq.heappush(best, (len(shown.encode()), shown))
-        if len(best) > count:
-            heapq.heappop(best)
-    return [shown for _, shown in best]
+    shown = (trimmed(text, words) for text in texts)
+    return heapq.nlargest(count, shown, key=lambda text: len(text.encode()))
 
 
 @dataclass(frozen=True)
@@ -94,72 +88,56 @@ class Prompt:
         )
 
 
-@dataclass(frozen=True)
-class Shape:
-    """What a prompt file may and must say: the texts of one that ships, and the places in each."""
+def prompt_of(name: str, shipped: Traversable, own: Path | None) -> Prompt:
+    """A prompt that ships, or the user's in its place where that file is there.
 
-    name: str
-    """Of the method or style that the prompt belongs to."""
-    places: Mapping[str, frozenset[str]]
+    A text or place that ours has and the user's lacks, or has and ours does not, is a DataError.
+    """
+    ours = shipped.read_text(encoding="utf-8")
+    known = {
+        key: frozenset(_PLACE.findall(text)) if isinstance(text, str) else frozenset()
+        for key, text in tomllib.loads(ours).items()
+    }
+    if own is None or not own.is_file():
+        return _parsed(ours, known, name, shipped.name)
+    with file_errors(own):
+        lines = own.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
+    texts = (decoded(line, f"{own}, line {number}") for number, line in enumerate(lines, start=1))
+    return _parsed("\n".join(texts), known, name, str(own))
 
-    @classmethod
-    def of(cls, name: str, shipped: str) -> Shape:
-        """The shape of a prompt file that ships."""
-        texts = {key: text for key, text in tomllib.loads(shipped).items() if key != _EXAMPLES}
-        return cls(name, {key: frozenset(_PLACE.findall(text)) for key, text in texts.items()})
 
-    @property
-    def reads(self) -> bool:
-        """Whether the request itself holds passages that a search found."""
-        return "passages" in self.places["user"]
-
-    def parse(self, text: str, where: str) -> Prompt:
-        """Read a file; a text or place that is never used or is missing is a DataError."""
-        try:
-            table = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as problem:
-            raise DataError(f"{where}: this is not TOML: {problem}.") from None
-        shows_examples = _EXAMPLES in self.places["user"]
-        known = [*self.places, *([_EXAMPLES] if shows_examples else [])]
-        for key in table:
-            if key not in known:
-                raise DataError(
-                    f"{where}: {key!r} is not known to {self.name}, expected {', '.join(known)}."
-                )
-        for key in known:
-            if key not in table:
-                raise DataError(f"{where}: {key!r} is missing, {self.name} needs it.")
-        texts = {key: self._checked(key, table[key], where) for key in self.places}
-        return Prompt(texts, _examples(table[_EXAMPLES], where) if shows_examples else ())
-
-    def _checked(self, key: str, text: object, where: str) -> str:
-        if not isinstance(text, str):
-            raise DataError(f"{where}: {key!r} is {described(text)}, expected a string.")
-        known, places = self.places[key], _PLACE.findall(text)
-        for place in places:
-            if place not in known:
-                raise DataError(
-                    f"{where}: {key!r} holds {{{place}}}, which {self.name} never fills in; "
-                    f"known there: {_listed(known)}."
-                )
-        # Only where the request asks for numbers back does a passage need one.
-        optional = _OPTIONAL if "count" in self.places["user"] else _OPTIONAL | {"number"}
-        lacking = known - optional - set(places)
-        if lacking:
+def _parsed(text: str, known: Mapping[str, frozenset[str]], name: str, where: str) -> Prompt:
+    try:
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+        raise DataError(f"{where}: this is not TOML: {problem}.") from None
+    for key in table:
+        if key not in known:
             raise DataError(
-                f"{where}: {key!r} lacks {_listed(lacking)}, which {self.name} needs there; "
-                f"known: {_listed(known)}."
+                f"{where}: {key!r} is not known to {name}, expected {', '.join(known)}."
             )
-        return text.strip("\n")
-
-
-def read_file(path: Path) -> str:
-    """A prompt file of the user's; an error names file and line."""
-    with file_errors(path):
-        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
-    return "\n".join(
-        decoded(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)
-    )
+    for key in known:
+        if key not in table:
+            raise DataError(f"{where}: {key!r} is missing, {name} needs it.")
+    examples = table.pop(_EXAMPLES, None)
+    # Only where the request asks for numbers back does a passage need one.
+    optional = _OPTIONAL if "count" in known["user"] else _OPTIONAL | {"number"}
+    for key, written in table.items():
+        if not isinstance(written, str):
+            raise DataError(f"{where}: {key!r} is {described(written)}, expected a string.")
+        places = set(_PLACE.findall(written))
+        if unknown := places - known[key]:
+            raise DataError(
+                f"{where}: {key!r} holds {_listed(unknown)}, which {name} never fills in; known "
+                f"there: {_listed(known[key])}."
+            )
+        if lacking := known[key] - optional - places:
+            raise DataError(
+                f"{where}: {key!r} lacks {_listed(lacking)}, which {name} needs there; known: "
+                f"{_listed(known[key])}."
+            )
+    texts = {key: table[key].strip("\n") for key in known if key in table}
+    return Prompt(texts, () if examples is None else _examples(examples, where))
 
 
 def kind_of(entry: TaskEntry | None) -> TaskKind:
@@ -186,27 +164,19 @@ def methods() -> tuple[str, ...]:
     return tuple(sorted(folder.name for folder in folders if (folder / _FILES[0]).is_file()))
 
 
-@cache
-def shape_of(method: str) -> Shape:
-    """What the prompt files of a method may and must say."""
-    return Shape.of(method, _shipped(method, _FILES[-1]))
-
-
 def read_prompt(method: str, kind: TaskKind, folder: Path | None = None) -> Prompt:
     """The prompt of a method for a kind of task; a user's folder may hold some and not others."""
-    file, shape = f"{kind}.toml", shape_of(method)
+    file = f"{kind}.toml"
+    own = folder / method / file if folder else None
     if folder:
         _check_names(folder, method)
-        own = folder / method / file
-        if own.is_file():
-            return shape.parse(read_file(own), str(own))
-        if not any(_prompt_files(own.parent)):
+        if not any(_prompt_files(folder / method)):
             raise MissingError(
                 f"{folder} holds no prompt for {method}, expected {method}/{file} (or another of "
                 f"{', '.join(KINDS)}).\n`r2med generate {method} --write-prompts {folder}` puts "
                 "ours there to start from."
             )
-    return shape.parse(_shipped(method, file), f"r2med/expand/prompts/{method}/{file}")
+    return prompt_of(method, _shipped(method, file), own)
 
 
 def write_prompts(method: str, folder: Path) -> list[Path]:
@@ -216,15 +186,15 @@ def write_prompts(method: str, folder: Path) -> list[Path]:
         target, shipped = folder / method / file, _shipped(method, file)
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(shipped, encoding="utf-8")
+            target.write_bytes(shipped.read_bytes())
             written.append(target)
     return written
 
 
-def _shipped(method: str, file: str) -> str:
+def _shipped(method: str, file: str) -> Traversable:
     if method not in methods():
         raise UsageError(f"method {method!r} is not known. {nearest(method, methods())}")
-    return (files("r2med.expand.prompts") / method / file).read_text(encoding="utf-8")
+    return files("r2med.expand.prompts") / method / file
 
 
 def _check_names(folder: Path, method: str) -> None:
@@ -266,5 +236,5 @@ def _examples(rows: object, where: str) -> tuple[tuple[str, str], ...]:
     return tuple(examples)
 
 
-def _listed(places: frozenset[str]) -> str:
+def _listed(places: Set[str]) -> str:
     return ", ".join(f"{{{place}}}" for place in sorted(places)) or "none"
