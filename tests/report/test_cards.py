@@ -13,19 +13,9 @@ from hypothesis import strategies as st
 from r2med import evaluate
 from r2med.report.cards.facts import prose_of
 from r2med.report.cards.failures import find_failures
-from r2med.report.cards.pages import page_names, write_cards
-from r2med.report.cards.render import (
-    Bullets,
-    Grid,
-    Links,
-    Page,
-    Paragraph,
-    Quote,
-    Section,
-    escaped,
-    html,
-    markdown,
-)
+from r2med.report.cards.pages import html, page_names, write_cards
+from r2med.report.formats import Page, markdown
+from r2med.report.table import Column, Grid
 from r2med.runs import Run
 from r2med.tasks.registry import find_suite
 from tests.cli.running import run
@@ -49,26 +39,23 @@ class Reader(HTMLParser):
 
 
 def page_of(text: str) -> Page:
-    blocks = (
-        Paragraph(text),
-        Bullets((text,)),
-        Grid((text,), ((text,),), caption=text),
-        Quote(text, ((text, text),)),
-        Links(((text, "other"),)),
-    )
-    return Page("page", text, text, (Section(text, blocks),))
+    page = Page()
+    for style in ("title", "section", "bold", "item", "quote", "note", "link other"):
+        page.print(f"x{text}", style=style)
+    page.print(Grid([Column(text)], [[text]], title=f"x{text}", caption=f"x{text}"))
+    return page
 
 
 @given(st.text(alphabet="<>&\"'abc/=! scriptonl", min_size=1))
 def test_no_text_becomes_markup_in_html(text: str) -> None:
-    plain, strange = Reader(html(page_of("x"))), Reader(html(page_of(text)))
+    plain, strange = Reader(html(page_of("x"), "page")), Reader(html(page_of(text), "page"))
 
     assert strange.tags == plain.tags
 
 
 @given(st.text(alphabet="<>[]()*_`|#-+1. \n\\ab"))
 def test_no_text_breaks_a_line_or_a_table_in_markdown(text: str) -> None:
-    told = escaped(text)
+    told = markdown(text)
 
     assert "\n" not in told
     assert not re.search(r"(?<!\\)(?:\\\\)*[<|`*\[\]]", told)
@@ -80,11 +67,11 @@ def test_no_text_breaks_a_line_or_a_table_in_markdown(text: str) -> None:
     [("## 1", r"\## 1"), ("1. a", r"1\. a"), ("---", r"\---"), ("-1 a", "-1 a"), ("1.5", "1.5")],
 )
 def test_the_beginning_of_a_text_is_no_heading_list_or_rule(text: str, expected: str) -> None:
-    assert escaped(text) == expected
+    assert markdown(text) == expected
 
 
 def test_a_page_is_one_file_without_scripts_or_anything_loaded() -> None:
-    page = html(page_of("text"))
+    page = html(page_of("text"), "page")
 
     assert not {"script", "link", "img", "iframe"} & set(Reader(page).tags)
     assert "prefers-color-scheme: dark" in page and "@media print" in page
@@ -258,6 +245,6 @@ def test_a_kind_that_the_data_cannot_tell_is_left_open() -> None:
 
 
 def test_markdown_shows_texts_of_the_data_as_text() -> None:
-    page = markdown(page_of("<b>bold</b> | # not a heading"))
+    page = page_of("<b>bold</b> | # not a heading").to_markdown()
 
     assert "<b>" not in page

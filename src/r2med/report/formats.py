@@ -25,6 +25,19 @@ FORMATS: tuple[Format, ...] = ("table", "markdown", "latex", "csv", "json")
 
 #: A hyphen that stands for a minus sign.
 _MINUS = re.compile(r"(?<![^\s(])-(?=\d)")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~$])")
+#: What begins a heading, a list or a rule.
+_LEADING = re.compile(r"^(\s*\d*)([#+\-=]+|[.)])(?=\s|$)")
+#: How texts of these styles are set in Markdown and in HTML.
+_PARAGRAPHS = {
+    "bold": ("**{}**", "<p><b>{}</b></p>"),
+    "title": ("# {}", "<h1>{}</h1>"),
+    "section": ("## {}", "<h2>{}</h2>"),
+    "item": ("- {}", '<p class="item">{}</p>'),
+    "link": ("- [{}]({page}.md)", '<p class="item"><a href="{page}.html">{}</a></p>'),
+    "quote": ("> {}", "<blockquote>{}</blockquote>"),
+    "note": ("> {}", '<p class="note">{}</p>'),
+}
 #: A page of Markdown or HTML has no edge; on paper a wider layout would be set too small to read.
 _PAGE_WIDTH, _PAPER_WIDTH = 10_000, 110
 _PACKAGES = "% Needs \\usepackage{booktabs,graphicx}."
@@ -52,7 +65,10 @@ def draw(value: Tabular, out: Paper, **drawing: Any) -> None:
 
 
 class Page:
-    """Takes what is drawn on a terminal, and writes it as Markdown or LaTeX."""
+    """Takes what is drawn on a terminal, and writes it as Markdown, HTML or LaTeX.
+
+    Besides styles of a terminal a text may have one of `_PARAGRAPHS`, or `link PAGE`.
+    """
 
     def __init__(self, width: int = _PAGE_WIDTH) -> None:
         self.width = width
@@ -64,28 +80,35 @@ class Page:
             if isinstance(part, Grid):
                 self._parts.append(part)
             elif str(part).strip():
-                self._parts.append(Text(str(part).strip(), style or _style(part)))
+                own = str(part.style) if isinstance(part, Text) else ""
+                self._parts.append(Text(str(part).strip(), style or own))
 
     def to_markdown(self) -> str:
         """Paragraphs and pipe tables; every character of a text stands for itself."""
-        return "\n\n".join(self._blocks(_markdown_paragraph, _markdown_table))
+        return "\n\n".join(self._blocks("md", markdown, "  \n", _markdown_table))
 
     def to_html(self) -> str:
         """Paragraphs and tables for a notebook; every character of a text stands for itself."""
-        return "".join(self._blocks(_html_paragraph, _html_table))
+        return "\n".join(self._blocks("html", _html, "<br>", _html_table))
 
     def _blocks(
-        self, paragraph: Callable[[Text], str], table: Callable[[Grid], str]
+        self, form: str, escaped: Callable[[str], str], line: str, table: Callable[[Grid], str]
     ) -> Iterator[str]:
+        def paragraph(text: str, style: str = "") -> str:
+            kind, _, page = style.partition(" ")
+            plain, tagged = _PARAGRAPHS.get(kind, ("{}", "<p>{}</p>"))
+            written = line.join(map(escaped, text.splitlines()))
+            return (plain if form == "md" else tagged).format(written, page=page)
+
         for part in self._parts:
             if isinstance(part, Text):
-                yield paragraph(part)
+                yield paragraph(part.plain, str(part.style))
                 continue
             if part.title:
-                yield paragraph(Text(part.title, "bold"))
+                yield paragraph(part.title, "bold")
             yield table(part)
             if part.caption:
-                yield paragraph(Text(part.caption))
+                yield paragraph(part.caption)
 
     def to_latex(self) -> str:
         """One `table` per grid: texts under a heading are its caption, later ones its notes."""
@@ -111,10 +134,6 @@ def latex(text: str) -> str:
     return "".join(map(_latex_character, _MINUS.sub("−", visible(text))))
 
 
-def _style(part: object) -> str:
-    return str(part.style) if isinstance(part, Text) else ""
-
-
 def _is_bold(text: Text) -> bool:
     return "bold" in str(text.style)
 
@@ -129,11 +148,6 @@ def _whole(grid: Grid) -> Iterator[list[Cell]]:
         yield [*row, *[""] * (len(grid.columns) - len(row))]
 
 
-def _markdown_paragraph(text: Text) -> str:
-    written = "  \n".join(map(_markdown, text.plain.splitlines()))
-    return f"**{written}**" if _is_bold(text) else written
-
-
 def _markdown_table(grid: Grid) -> str:
     titles = [_markdown_cell(column.title) for column in grid.columns]
     sides = ["---:" if column.right else "---" for column in grid.columns]
@@ -143,19 +157,15 @@ def _markdown_table(grid: Grid) -> str:
 
 def _markdown_cell(cell: Cell) -> str:
     if isinstance(cell, SystemName) and cell.text and "`" not in cell.text:
-        return f"`{visible(cell.text)}`".replace("|", "\\|") + _markdown(cell.note)
-    written = _markdown(_plain(cell).strip())
+        return f"`{visible(cell.text)}`".replace("|", "\\|") + markdown(cell.note)
+    written = markdown(_plain(cell).strip())
     return f"**{written}**" if isinstance(cell, Text) and _is_bold(cell) else written
 
 
-def _markdown(text: str) -> str:
-    flat = visible(text).replace("\n", " ")
-    return re.sub(r"([\\`*_\[\]<>|~])|(?<=^)([#])", r"\\\1\2", flat)
-
-
-def _html_paragraph(text: Text) -> str:
-    written = "<br>".join(map(_html, text.plain.splitlines()))
-    return f"<p><b>{written}</b></p>" if _is_bold(text) else f"<p>{written}</p>"
+def markdown(text: str) -> str:
+    """One line of text in which nothing is read as Markdown or HTML."""
+    safe = _SPECIAL.sub(r"\\\1", visible(text).replace("\n", " ")).replace("&", "&amp;")
+    return _LEADING.sub(r"\1\\\2", safe)
 
 
 def _html_table(grid: Grid) -> str:

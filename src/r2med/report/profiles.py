@@ -20,7 +20,7 @@ from r2med.nano.profiles import (
     published_means,
     weighted_mean,
 )
-from r2med.report.table import Cell, Column, Grid, Paper, SystemName
+from r2med.report.table import Cell, Column, Grid, Paper, SystemName, points
 from r2med.tasks.registry import TaskEntry
 
 if TYPE_CHECKING:
@@ -33,13 +33,20 @@ def draw(value: Profiles | PublishedProfiles, out: Paper) -> None:
         out.print(_published_table(value.tasks))
         out.print(f"Bring the data here with: r2med fetch {value.tasks[0].name}")
         return
-    one, several = value.tasks[0], len(value.tasks) > 1
-    for part in _group_parts(value.tasks, value.title) if several else _profile_parts(one):
+    if len(value.tasks) > 1:
+        parts = group_parts(value.tasks, value.title)
+    else:
+        parts = _profile_parts(value.tasks[0])
+    for part in parts:
         out.print(part)
 
 
 def data_rows(data: DataProfile) -> list[tuple[str, str]]:
     """The observed profile as pairs of name and figure."""
+    lengths = {
+        "query": (data.query_length_mean, data.query_length_max),
+        "document": (data.document_length_mean, data.document_length_max),
+    }
     return [
         ("queries", f"{data.queries:,}"),
         ("documents", f"{data.documents:,}"),
@@ -53,70 +60,57 @@ def data_rows(data: DataProfile) -> list[tuple[str, str]]:
             "more than one positive",
             f"{data.multi_positive_queries:,} queries ({100 * data.multi_positive_share:.1f} %)",
         ),
-        (
-            "characters per query",
-            f"{data.query_length_mean:,.1f} mean, {data.query_length_max:,} most",
-        ),
-        (
-            "characters per document",
-            f"{data.document_length_mean:,.1f} mean, {data.document_length_max:,} most",
+        *(
+            (f"characters per {text}", f"{mean:,.1f} mean, {most:,} most")
+            for text, (mean, most) in lengths.items()
         ),
     ]
 
 
-def subset_figures(profile: Profile) -> Iterator[tuple[Role, bool, Mapping[str, float]]]:
-    """The figures of each candidate subset, measured ones and then, marked, published ones."""
+def data_grid(data: DataProfile) -> Grid:
+    """The observed profile as a table."""
+    return Grid([Column("data", right=False, fixed=True), Column("", right=False)], data_rows(data))
+
+
+def retrieval_parts(profile: Profile) -> Iterator[RenderableType]:
+    """One column per candidate subset, published figures beside the measured; who ranked what."""
+    subsets: dict[str, Mapping[str, float]] = {}
     for role in ROLES:
         measured, published = profile.of(role), profile.published.get(role)
         if measured is not None:
-            yield role, False, measured.figures()
+            subsets[TITLES[role]] = measured.figures()
         if published:
             known = {name: key for name, key in PUBLISHED_NAMES.items() if key in published}
-            yield role, True, {name: float(published[key]) for name, key in known.items()}
+            figures = {name: float(published[key]) for name, key in known.items()}
+            subsets[f"{TITLES[role]}, published"] = figures
+    names = dict.fromkeys(name for figures in subsets.values() for name in figures)
+    rows = [[name, *(_figure(name, own.get(name)) for own in subsets.values())] for name in names]
+    columns = [Column("figure", right=False, fixed=True), *map(Column, subsets)]
+    yield Grid(columns, rows, title="retrieval profiles")
+    yield Text("scores × 100; binary judgements, lists in their own order", style="dim")
+    for row in profile.retrieval:
+        yield Text(f"{TITLES[row.role]} is {row.source}.", style="dim")
 
 
-def figure_rows(columns: Sequence[Mapping[str, float]]) -> list[tuple[str, ...]]:
-    """One row per figure of any column."""
-    names = dict.fromkeys(name for column in columns for name in column)
-    return [(name, *(_figure(name, column.get(name)) for column in columns)) for name in names]
-
-
-def _figure(name: str, value: float | None) -> str:
-    """A figure of a profile: a count as it is, a score times 100, "-" where unknown."""
-    if value is None:
-        return "-"
-    if name.startswith(("candidates", "safeguard")):
+def _figure(name: str, value: float | None) -> Cell:
+    """A figure of a profile: a count as it is, a score times 100."""
+    if value is not None and name.startswith(("candidates", "safeguard")):
         return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
-    return f"{100 * value:.2f}"
-
-
-def group_scores(profiles: Sequence[Profile]) -> tuple[Mapping[Role, float], ...]:
-    """The nDCG@10 of each subset: weighted by queries, the mean of tasks, and both as published."""
-    means, published = group_means(profiles), published_means(profiles)
-    return (
-        {mean.role: mean.ndcg_10_query_weighted for mean in means},
-        {mean.role: mean.ndcg_10_task_mean for mean in means},
-        {role: pair[0] for role, pair in published.items()},
-        {role: pair[1] for role, pair in published.items()},
-    )
+    return points(value)
 
 
 def _profile_parts(profile: Profile) -> Iterator[RenderableType]:
     """One task: its data, then one column per subset, published figures beside the measured."""
     yield Text(f"{profile.task} · observed profile", style="bold")
-    columns = [Column("data", right=False, fixed=True), Column("", right=False)]
-    yield Grid(columns, data_rows(profile.data))
+    yield data_grid(profile.data)
     yield Text()
-    yield _retrieval_table(profile)
-    yield Text("scores × 100; binary judgements, lists in their own order", style="dim")
-    for row in profile.retrieval:
-        yield Text(f"{TITLES[row.role]}: {row.source}", style="dim")
+    yield from retrieval_parts(profile)
     if profile.best is not None:
         score = 100 * profile.best.ndcg_10
         yield Text(f"best by nDCG@10: {TITLES[profile.best.role]} ({score:.2f})")
 
 
-def _group_parts(profiles: Sequence[Profile], title: str) -> Iterator[RenderableType]:
+def group_parts(profiles: Sequence[Profile], title: str) -> Iterator[RenderableType]:
     """One row per task with the nDCG@10 of each subset, then both means, each labelled."""
     roles = [role for role in ROLES if any(one.of(role) for one in profiles)]
     rows: list[list[Cell]] = []
@@ -125,27 +119,25 @@ def _group_parts(profiles: Sequence[Profile], title: str) -> Iterator[Renderable
         best = TITLES[one.best.role] if one.best else None
         rows.append([one.task, f"{one.data.queries:,}", *_cells(measured, roles), best])
     queries = f"{sum(one.data.queries for one in profiles):,}"
-    labels = {
-        "query-weighted mean": queries,
-        f"mean of {len(profiles)} tasks": queries,
-        "published, query-weighted": "",
-        "published, task mean": "",
-    }
-    rows += [
-        [Text(label, style="italic"), count, *_cells(values, roles), ""]
-        for (label, count), values in zip(labels.items(), group_scores(profiles), strict=True)
-        if values
-    ]
+    means, published = group_means(profiles), published_means(profiles)
+    for label, count, values in (
+        ("query-weighted mean", queries, {m.role: m.ndcg_10_query_weighted for m in means}),
+        (f"mean of {len(profiles)} tasks", queries, {m.role: m.ndcg_10_task_mean for m in means}),
+        ("published, query-weighted", "", {role: pair[0] for role, pair in published.items()}),
+        ("published, task mean", "", {role: pair[1] for role, pair in published.items()}),
+    ):
+        if values:
+            rows.append([Text(label, style="italic"), count, *_cells(values, roles), ""])
     columns = [*_columns(roles), Column("best", right=False)]
     ends = frozenset([len(profiles) - 1])
     yield Grid(columns, rows, ends=ends, title=f"{title} · nDCG@10 × 100 by candidate subset")
-    for mean in group_means(profiles):
-        guarded = f"; {mean.safeguard_rows} safeguard rows" if mean.safeguard_rows else ""
+    for mean in means:
         yield Text(
             f"{TITLES[mean.role]}: hit@10 {100 * mean.hit_10_query_weighted:.2f} query-weighted, "
             f"{100 * mean.hit_10_task_mean:.2f} task mean; recall@100 "
             f"{100 * mean.recall_100_micro:.2f} micro, "
-            f"{100 * mean.recall_100_task_mean:.2f} task mean{guarded}"
+            f"{100 * mean.recall_100_task_mean:.2f} task mean; "
+            f"safeguard rows: {mean.safeguard_rows:,}"
         )
 
 
@@ -193,19 +185,5 @@ def _columns(roles: Sequence[Role]) -> list[Column]:
     return [*first, *(Column(TITLES[role]) for role in roles)]
 
 
-def _cells(values: Mapping[Role, float], roles: Sequence[Role]) -> list[str | None]:
-    return [f"{100 * values[role]:.2f}" if role in values else None for role in roles]
-
-
-def _retrieval_table(profile: Profile) -> Grid:
-    subsets = list(subset_figures(profile))
-    measured = {role for role, published, _ in subsets if not published}
-    titles = [
-        TITLES[role]
-        if not published
-        else ("published" if role in measured else f"{TITLES[role]} published")
-        for role, published, _ in subsets
-    ]
-    columns = [Column("figure", right=False, fixed=True), *map(Column, titles)]
-    rows = figure_rows([figures for _, _, figures in subsets])
-    return Grid(columns, rows, title="retrieval profiles")
+def _cells(values: Mapping[Role, float], roles: Sequence[Role]) -> list[Cell]:
+    return [points(values.get(role)) for role in roles]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import files
+from typing import Any
 
-from r2med.measure.intervals import Interval, mean_interval
+from r2med.measure.intervals import mean_interval
 from r2med.measure.significance import Difference, compare_columns
 from r2med.nano.candidates import HYBRID_DEPTH, TITLES, CandidateList
 from r2med.nano.folder import read_record
-from r2med.nano.profiles import Profile, RetrievalProfile, profiled
+from r2med.nano.profiles import Profile, profiled
 from r2med.report.cards.failures import Failures, find_failures
-from r2med.report.table import document_text
+from r2med.report.table import document_text, points, signed, snippet
 from r2med.results.overlap import StoredAudit
 from r2med.results.record import Result
 from r2med.retrieve.given import split_of
@@ -40,34 +41,6 @@ class Prose:
 
 
 @dataclass(frozen=True)
-class Scored:
-    """One stored result of this task's very data."""
-
-    system: str
-    ndcg_10: float
-    interval: Interval
-    hit_10: float
-    recall_100: float
-
-    @classmethod
-    def of(cls, result: Result) -> Scored:
-        """The row of one result."""
-        metrics, interval = result.metrics, mean_interval(result.scores["ndcg@10"])
-        ndcg, hit, recall = (metrics[name] for name in ("ndcg@10", "hit@10", "recall@100"))
-        return cls(result.name, ndcg, interval, hit, recall)
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A query and a document that answers it, cut to what fits a page."""
-
-    query_id: str
-    query: str
-    document_id: str
-    document: str
-
-
-@dataclass(frozen=True)
 class Facts:
     """All of a page that is not prose."""
 
@@ -75,8 +48,8 @@ class Facts:
     suite: str | None
     hash: str
     profile: Profile
-    scored: tuple[Scored, ...]
-    """Stored results, best first."""
+    scored: list[dict[str, Any]]
+    """Stored results of this very data, best first."""
     lead: Difference | None
     """The best stored result against the second, query by query."""
     failures_of: str
@@ -84,7 +57,8 @@ class Facts:
     failures: tuple[Failures, ...]
     texts: dict[str, str]
     """Excerpts that the failures speak of: `q:` + query id, `d:` + document id."""
-    pairs: tuple[Pair, ...]
+    pairs: list[dict[str, str]]
+    """Queries, each with a document that answers it, cut to what fits a page."""
     entry: TaskEntry | None
     """The registered task that the data is, or that it was built from."""
     made: str | None = None
@@ -112,7 +86,7 @@ def gather(
         suite=task.suite,
         hash=task.hash,
         profile=profile,
-        scored=tuple(map(Scored.of, own)),
+        scored=list(map(_scored, own)),
         lead=_lead(*own[:2]) if len(own) > 1 else None,
         failures_of=label,
         failures=failures,
@@ -141,9 +115,8 @@ def readings(facts: Facts) -> Iterator[str]:
         yield f"Best of the profiles by nDCG@10: {TITLES[best.role]}, {100 * best.ndcg_10:.2f}."
     if bm25 and dense:
         gap = dense.ndcg_10 - bm25.ndcg_10
-        ahead = "Vectors are ahead of words" if gap > 0 else "Words are ahead of vectors"
-        level = f"Words and vectors are level here (difference {100 * gap:+.2f})."
-        yield level if abs(gap) < _LEVEL else f"{ahead} by {100 * abs(gap):.2f} points of nDCG@10."
+        ahead = "level with" if abs(gap) < _LEVEL else "ahead of" if gap > 0 else "behind"
+        yield f"Vectors are {ahead} words (difference in nDCG@10 {signed(gap)})."
     if bm25:
         yield (
             f"The BM25 candidates hold no positive among the first ten for "
@@ -153,34 +126,23 @@ def readings(facts: Facts) -> Iterator[str]:
     if hybrid:
         yield (
             "A reranker of the hybrid's hundred can reach at most "
-            f"{100 * hybrid.recall_100_micro:.1f} % of the positives; {_guarded(hybrid)}."
+            f"{100 * hybrid.recall_100_micro:.1f} % of the positives; the safeguard puts one below "
+            f"them for {hybrid.safeguard_rows:,} of {hybrid.queries:,} queries."
         )
     for row in profile.retrieval:
         if "ndcg_at_10" in row.published:
             off = row.ndcg_10 - float(row.published["ndcg_at_10"])
-            apart = f"{100 * off:+.2f} from the published figure"
-            verdict = "as published" if abs(off) < 1e-6 else apart
-            yield f"{TITLES[row.role]}, nDCG@10: {verdict}."
+            yield f"{TITLES[row.role]}, nDCG@10: {signed(off)} from the published figure."
     if facts.lead is not None:
-        yield _lead_in_words(facts.scored[0].system, facts.scored[1].system, facts.lead)
-
-
-def _guarded(hybrid: RetrievalProfile) -> str:
-    if not hybrid.safeguard_rows:
-        return "they hold one for every query, so no safeguard was needed"
-    share = 100 * hybrid.safeguard_rows / max(hybrid.queries, 1)
-    return (
-        f"for {hybrid.safeguard_rows:,} of {hybrid.queries:,} queries ({share:.1f} %) they hold "
-        "none, and the safeguard puts one below them"
-    )
+        yield _lead_in_words(facts.scored[0]["system"], facts.scored[1]["system"], facts.lead)
 
 
 def _lead_in_words(first: str, second: str, lead: Difference) -> str:
     p = lead.p_randomisation
     return (
-        f"Of the stored systems {first} scores highest, {100 * lead.difference:.2f} above {second} "
-        f"(95 % interval of the difference {100 * lead.interval.low:+.2f} "
-        f"to {100 * lead.interval.high:+.2f}; "
+        f"Of the stored systems {first} scores highest, {points(lead.difference)} above {second} "
+        f"(95 % interval of the difference {signed(lead.interval.low)} "
+        f"to {signed(lead.interval.high)}; "
         f"paired randomisation test, {'p < 0.001' if p < 0.001 else f'p = {p:.3f}'})."
     )
 
@@ -210,6 +172,17 @@ def _own_results(task: Task, results: Sequence[Result]) -> list[Result]:
     return sorted(newest.values(), key=lambda result: (-result.metrics["ndcg@10"], result.system))
 
 
+def _scored(result: Result) -> dict[str, Any]:
+    metrics = result.metrics
+    return {
+        "system": result.name,
+        "ndcg_10": metrics["ndcg@10"],
+        "interval": asdict(mean_interval(result.scores["ndcg@10"])),
+        "hit_10": metrics["hit@10"],
+        "recall_100": metrics["recall@100"],
+    }
+
+
 def _lead(first: Result, second: Result) -> Difference:
     aligned = second.scores.at(first.scores.query_ids)
     return compare_columns(first.scores["ndcg@10"], aligned["ndcg@10"])
@@ -232,27 +205,24 @@ def _best_ranking(
 def _texts(task: Task, failures: Sequence[Failures]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for failure in (one for group in failures for one in group.examples):
-        texts[f"q:{failure.query}"] = excerpt(task.query(failure.query))
+        texts[f"q:{failure.query}"] = snippet(task.query(failure.query), _EXCERPT)
         for document in (failure.first, failure.positive):
             if document is not None:
-                texts[f"d:{document}"] = excerpt(document_text(task, document))
+                texts[f"d:{document}"] = snippet(document_text(task, document), _EXCERPT)
     return texts
 
 
-def _pairs(task: Task) -> tuple[Pair, ...]:
+def _pairs(task: Task) -> list[dict[str, str]]:
     """The first queries in file order, each with its first positive by id."""
     positives = positives_of(task.judgements)
     asked = [query for query in task.queries.ids.to_pylist() if query in positives]
-    return tuple(
-        Pair(query, excerpt(task.query(query)), first, excerpt(document_text(task, first)))
+    return [
+        {
+            "query_id": query,
+            "query": snippet(task.query(query), _EXCERPT),
+            "document_id": first,
+            "document": snippet(document_text(task, first), _EXCERPT),
+        }
         for query in asked[:_EXAMPLE_PAIRS]
         for first in positives[query][:1]
-    )
-
-
-def excerpt(text: str) -> str:
-    """The head of a text, cut at a word."""
-    flat = " ".join(text.split())
-    if len(flat) <= _EXCERPT:
-        return flat
-    return flat[:_EXCERPT].rsplit(" ", 1)[0] + " …"
+    ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from r2med.report.table import plural
+from r2med.report.table import document_text, plural
 from r2med.runs import Run
 from r2med.tasks.task import Task, positives_of
 
@@ -80,11 +80,7 @@ def find_failures(task: Task, run: Run) -> list[Failures]:
         positives_of(task.judgements),
         min(_DEEPEST, max(_SHALLOWEST, len(task.corpus) // 10)),
     )
-    return [
-        _wrong_diagnosis(task, lists),
-        _surface_overlap(task, lists),
-        _not_retrieved(lists),
-    ]
+    return [_wrong_diagnosis(task, lists), _surface_overlap(task, lists), _not_retrieved(lists)]
 
 
 def _wrong_diagnosis(task: Task, lists: _Lists) -> Failures:
@@ -95,9 +91,10 @@ def _wrong_diagnosis(task: Task, lists: _Lists) -> Failures:
     systems = dict(zip(ids, task.queries.body_systems.to_pylist(), strict=True))
     known = [q for q in lists.positives if answers.get(q) and systems.get(q)]
     if not known:
-        return Failures(
-            kind, 0, 0, (), "The data does not name body systems and answers of its queries."
+        why = (
+            "cannot be recognised: the data does not name body systems and answers of its queries."
         )
+        return Failures(kind, 0, 0, (), why)
     owners: dict[str, list[str]] = {}
     for query in known:
         for document in lists.positives[query]:
@@ -126,14 +123,6 @@ def _wrong_diagnosis(task: Task, lists: _Lists) -> Failures:
 def _surface_overlap(task: Task, lists: _Lists) -> Failures:
     """First stands a document that shares more words with the query than its best positive."""
     asked = dict(zip(task.queries.ids.to_pylist(), task.queries.texts.to_pylist(), strict=True))
-    rows = dict(
-        zip(task.corpus.document_ids.to_pylist(), task.corpus.last_rows.tolist(), strict=True)
-    )
-
-    def content_of(document: str) -> set[str]:
-        row = rows.get(document)
-        return set() if row is None else content_words(task.corpus.texts[row].as_py())
-
     failures = []
     for query, positives in lists.positives.items():
         first = next(iter(lists.ranked.get(query, [])), None)
@@ -141,7 +130,9 @@ def _surface_overlap(task: Task, lists: _Lists) -> Failures:
             continue
         positive = lists.best_positive(query)
         words = content_words(asked[query])
-        shared, due = words & content_of(first), words & content_of(positive)
+        shared, due = (
+            words & content_words(document_text(task, name)) for name in (first, positive)
+        )
         if len(shared) > len(due):
             detail = (
                 f"The first document shares {plural(len(shared), 'word')} with the query, the "
@@ -160,10 +151,8 @@ def _not_retrieved(lists: _Lists) -> Failures:
         retrieved = set(ranked[: lists.depth])
         missing = [name for name in positives if name not in retrieved]
         if missing:
-            detail = (
-                f"{len(missing)} of {len(positives)} positives are not among the first "
-                f"{lists.depth}."
-            )
+            missing_of = f"{len(missing)} of {len(positives)}"
+            detail = f"Positives not among the first {lists.depth}: {missing_of}."
             failure = lists.failure(query, next(iter(ranked), None), missing[0], detail)
             failures.append((len(missing) < len(positives), failure))
     kind = f"Positive not among the first {lists.depth}"

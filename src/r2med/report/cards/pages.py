@@ -4,47 +4,50 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from importlib.resources import files
 from pathlib import Path
 
 from r2med.atomic import atomic_file
 from r2med.errors import UsageError
-from r2med.nano.candidates import ROLES, TITLES, Role
 from r2med.nano.profiles import group_means
 from r2med.report.cards.facts import Facts, Prose, gather, prose_of, readings
 from r2med.report.cards.failures import Failure
-from r2med.report.cards.render import (
-    Block,
-    Bullets,
-    Grid,
-    Links,
-    Page,
-    Paragraph,
-    Quote,
-    Section,
-    html,
-    markdown,
-)
-from r2med.report.profiles import data_rows, figure_rows, group_scores, subset_figures
+from r2med.report.formats import Page
+from r2med.report.profiles import data_grid, group_parts, retrieval_parts
+from r2med.report.table import Column, Grid, columns_of, percent, points
 from r2med.results.overlap import StoredAudit
 from r2med.results.record import Result
 from r2med.tasks.task import Task
 
 SCHEMA = 2
 INDEX = "index"
-_MEANS = (
-    "query-weighted mean (each query counts once)",
-    "task mean (each task counts once)",
-    "published, query-weighted",
-    "published, task mean",
+_DEMO = (
+    "A task of the demo suite, edition {edition}: original text, small, not comparable with "
+    "published figures. The prose is about the R2MED task it is shaped after; the figures are its "
+    "own."
 )
-_SUITE_NOTES = {
-    "demo": "A task of the demo suite, edition {edition}: original text, small, not comparable "
-    "with published figures. The prose is about the R2MED task it is shaped after; "
-    "the figures are its own.",
-    None: "Data of your own: figures here do not compare with those of R2MED.",
-}
+_OWN = "Data of your own: figures here do not compare with those of R2MED."
+_RECALL = "Micro recall is positives found / positives; macro is the mean over queries."
+_HTML = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<main>
+{content}
+</main>
+<footer>Made with r2med tasks card. \
+A research instrument, never a clinical decision system.</footer>
+</body>
+</html>
+"""
 
 
 def write_cards(
@@ -66,21 +69,35 @@ def write_cards(
         )
     group = [gather(task, results, dense=dense, audits=audits, tell=tell) for task in tasks]
     names = page_names([facts.name for facts in group])
-    pages: list[tuple[Page, dict[str, object]]] = []
     for facts, name in zip(group, names, strict=True):
         prose = prose_of(facts.entry)
-        pages.append((task_page(facts, prose, name), _task_json(facts, prose)))
-    if len(group) > 1:
-        pages.append((group_page(title, group, names), _group_json(title, group, names)))
-    for page, values in pages:
-        for ending, text in (
-            ("md", markdown(page)),
-            ("html", html(page)),
-            ("json", json.dumps(values, indent=1, ensure_ascii=False) + "\n"),
-        ):
-            with atomic_file(out / f"{page.name}.{ending}") as draft:
-                draft.write_text(text, encoding="utf-8", newline="\n")
-    return [page.name for page, _ in pages]
+        _write(out / name, task_page(facts, prose), _task_json(facts, prose))
+    if len(group) == 1:
+        return names
+    values = {
+        "schema": SCHEMA,
+        "title": title,
+        "tasks": {facts.name: name for facts, name in zip(group, names, strict=True)},
+        "means": [asdict(mean) for mean in group_means([facts.profile for facts in group])],
+    }
+    _write(out / INDEX, group_page(title, group, names), values)
+    return [*names, INDEX]
+
+
+def _write(place: Path, page: Page, values: dict[str, object]) -> None:
+    for ending, text in (
+        ("md", page.to_markdown() + "\n"),
+        ("html", html(page, place.name)),
+        ("json", json.dumps(values, indent=1, ensure_ascii=False) + "\n"),
+    ):
+        with atomic_file(place.with_name(f"{place.name}.{ending}")) as draft:
+            draft.write_text(text, encoding="utf-8", newline="\n")
+
+
+def html(page: Page, title: str) -> str:
+    """A whole file: no script, nothing loaded, light and dark colours, fit to print."""
+    style = (files("r2med.report.cards") / "page.css").read_text(encoding="utf-8")
+    return _HTML.format(title=title, style=style, content=page.to_html())
 
 
 def page_names(tasks: Sequence[str]) -> list[str]:
@@ -101,250 +118,175 @@ def page_names(tasks: Sequence[str]) -> list[str]:
     return names
 
 
-def task_page(facts: Facts, prose: Prose, name: str) -> Page:
-    """The page of one task; `name` is its file's."""
-    entry = facts.entry
-    lead = f"{entry.family}, {entry.scenario} · suite {entry.suite}" if entry else None
-    grid = Grid(("", "observed"), tuple(data_rows(facts.profile.data)), words=True)
-    examples = tuple(
-        Quote(
-            f"Query {p.query_id}", (("query", p.query), (f"positive {p.document_id}", p.document))
-        )
-        for p in facts.pairs
+def task_page(facts: Facts, prose: Prose) -> Page:
+    """The page of one task."""
+    page, entry = Page(), facts.entry
+    page.print(facts.name, style="title")
+    page.print(
+        f"{entry.family}, {entry.scenario} · suite {entry.suite}"
+        if entry
+        else "A retrieval task in a folder."
     )
-    return Page(
-        name=name,
-        title=facts.name,
-        lead=lead or "A retrieval task in a folder.",
-        sections=(
-            Section("Overview", tuple(_overview(facts, prose))),
-            Section("What it measures", (Paragraph(prose.measures),)),
-            Section("Data profile", (grid,)),
-            Section("Retrieval behaviour", (_profiles(facts), _stored(facts))),
-            Section(
-                "Interpretation",
-                (Paragraph(prose.interpretation), Bullets(tuple(readings(facts)))),
-            ),
-            Section("Failure modes", tuple(_failures(facts, prose))),
-            Section("Training and leakage", tuple(_leakage(facts, prose))),
-            Section("Examples", examples),
-            Section("Sources", (_sources(facts, prose),)),
-        ),
-    )
+    page.print("Overview", style="section")
+    page.print(prose.overview, entry.description if entry else "", facts.made or "")
+    if facts.suite == "demo":
+        page.print(_DEMO.format(edition=entry and entry.edition), style="note")
+    elif facts.suite is None:
+        page.print(_OWN, style="note")
+    page.print("What it measures", style="section")
+    page.print(prose.measures)
+    page.print("Data profile", style="section")
+    page.print(data_grid(facts.profile.data))
+    page.print("Retrieval behaviour", style="section")
+    page.print(*retrieval_parts(facts.profile), _RECALL)
+    _print_stored(facts, page)
+    page.print("Interpretation", style="section")
+    page.print(prose.interpretation)
+    page.print(*readings(facts), style="item")
+    page.print("Failure modes", style="section")
+    page.print(*prose.failures, style="item")
+    _print_failures(facts, page)
+    page.print("Training and leakage", style="section")
+    page.print(prose.training)
+    _print_leakage(facts, page)
+    page.print("Examples", style="section")
+    for pair in facts.pairs:
+        page.print(f"Query {pair['query_id']}", style="bold")
+        page.print(pair["query"], style="quote")
+        page.print(f"positive {pair['document_id']}: {pair['document']}", style="quote")
+    page.print("Sources", style="section")
+    page.print(*_sources(facts, prose), style="item")
+    return page
 
 
 def group_page(title: str, group: Sequence[Facts], names: Sequence[str]) -> Page:
     """The index of a set of task pages, whose files are `names`."""
+    page = Page()
     queries = sum(one.profile.data.queries for one in group)
     positives = sum(one.profile.data.positives for one in group)
-    lead = f"{len(group)} tasks, {queries:,} queries, {positives:,} positives."
+    page.print(title, style="title")
+    page.print(f"{len(group)} tasks, {queries:,} queries, {positives:,} positives.")
     if all(one.suite == "demo" for one in group):
-        lead += " Original text, not comparable with published figures."
-    links = tuple((one.name, name) for one, name in zip(group, names, strict=True))
-    return Page(
-        name=INDEX,
-        title=title,
-        lead=lead,
-        sections=(
-            Section("Data", (_group_data(group),)),
-            Section("Retrieval profiles", tuple(_group_profiles(group))),
-            Section("Failures", (_group_failures(group),)),
-            Section("Tasks", (Links(links),)),
-        ),
-    )
+        page.print("Original text, not comparable with published figures.", style="note")
+    page.print("Data", style="section")
+    page.print(_group_data(group))
+    page.print("Retrieval profiles", style="section")
+    page.print(*group_parts([one.profile for one in group], title))
+    page.print("Failures", style="section")
+    page.print(_group_failures(group))
+    page.print("Tasks", style="section")
+    for one, name in zip(group, names, strict=True):
+        page.print(one.name, style=f"link {name}")
+    return page
 
 
-def _overview(facts: Facts, prose: Prose) -> Iterator[Block]:
-    yield Paragraph(prose.overview)
-    if facts.entry is not None:
-        yield Paragraph(facts.entry.description)
-    if facts.made is not None:
-        yield Paragraph(facts.made)
-    if facts.suite in _SUITE_NOTES:
-        edition = facts.entry and facts.entry.edition
-        yield Paragraph(_SUITE_NOTES[facts.suite].format(edition=edition), note=True)
-
-
-def _profiles(facts: Facts) -> Grid:
-    subsets = list(subset_figures(facts.profile))
-    headers = (f"{TITLES[role]}{', published' * published}" for role, published, _ in subsets)
-    rows = figure_rows([figures for _, _, figures in subsets])
-    sources = (f"{TITLES[row.role]} is {row.source}." for row in facts.profile.retrieval)
-    caption = (
-        "Candidate subsets, scores × 100: binary judgements, lists scored in their own order. "
-        "Micro recall is positives found / positives; macro is the mean over queries. "
-        f"{' '.join(sources)}"
-    )
-    return Grid(("", *headers), tuple(rows), caption)
-
-
-def _stored(facts: Facts) -> Block:
+def _print_stored(facts: Facts, page: Page) -> None:
     if not facts.scored:
-        return Paragraph(
-            "No result of this data is stored here; r2med eval adds systems to this page."
-        )
-    rows = tuple(
-        (
-            scored.system,
-            f"{100 * scored.ndcg_10:.2f}",
-            f"{100 * scored.interval.low:.2f} to {100 * scored.interval.high:.2f}",
-            f"{100 * scored.hit_10:.2f}",
-            f"{100 * scored.recall_100:.2f}",
-        )
-        for scored in facts.scored
-    )
-    headers = ("system", "nDCG@10", "95 % interval", "hit@10", "recall@100 (macro)")
-    return Grid(headers, rows, "Stored results of exactly this data, best first; all values × 100.")
+        page.print("No result of this data is stored here; r2med eval adds systems to this page.")
+        return
+    columns = [
+        Column("system", right=False, cell=lambda each: each["system"]),
+        Column("nDCG@10", cell=lambda each: points(each["ndcg_10"])),
+        Column("95 % interval", cell=lambda each: _span(each["interval"])),
+        Column("hit@10", cell=lambda each: points(each["hit_10"])),
+        Column("recall@100 (macro)", cell=lambda each: points(each["recall_100"])),
+    ]
+    caption = "Stored results of exactly this data, best first; all values × 100."
+    page.print(Grid.of(columns, facts.scored, caption=caption))
 
 
-def _failures(facts: Facts, prose: Prose) -> Iterator[Block]:
-    yield Bullets(prose.failures)
-    yield Paragraph(f"What follows is counted and drawn from {facts.failures_of}.")
+def _span(interval: dict[str, float]) -> str:
+    return f"{points(interval['low'])} to {points(interval['high'])}"
+
+
+def _print_failures(facts: Facts, page: Page) -> None:
+    page.print(f"What follows is counted and drawn from {facts.failures_of}.")
     for group in facts.failures:
-        share = f"{100 * group.affected / max(group.of, 1):.1f} %"
+        share = percent(group.affected / max(group.of, 1))
         counted = f"{group.affected:,} of {group.of:,} queries ({share})."
-        open_kind = f"cannot be recognised. {group.open}"
-        yield Paragraph(f"{group.kind}: {open_kind if group.open else counted}")
+        page.print(f"{group.kind}: {group.open or counted}", style="bold")
         for failure in group.examples:
-            yield _failure(facts, group.kind, failure)
+            page.print(*_failure(facts.texts, failure), style="quote")
 
 
-def _failure(facts: Facts, kind: str, failure: Failure) -> Quote:
-    rank = (
-        f"not among the {failure.listed:,} documents listed"
-        if failure.positive_rank is None
-        else f"rank {failure.positive_rank:,} of {failure.listed:,} listed"
-    )
-    parts = [(f"query {failure.query}", facts.texts[f"q:{failure.query}"])]
+def _failure(texts: dict[str, str], failure: Failure) -> list[str]:
+    rank = "not" if failure.positive_rank is None else f"rank {failure.positive_rank:,}"
+    lines = [f"query {failure.query}: {texts[f'q:{failure.query}']}"]
     if failure.first is not None:
-        parts.append(
-            (f"rank {failure.first_rank}: {failure.first}", facts.texts[f"d:{failure.first}"])
-        )
-    parts.append((f"positive {failure.positive}, {rank}", facts.texts[f"d:{failure.positive}"]))
-    parts.append(("what happened", failure.detail))
-    return Quote(kind, tuple(parts))
+        lines.append(f"rank {failure.first_rank}, {failure.first}: {texts[f'd:{failure.first}']}")
+    positive = texts[f"d:{failure.positive}"]
+    lines.append(
+        f"positive {failure.positive}, {rank} among the {failure.listed:,} listed: {positive}"
+    )
+    return [*lines, f"what happened: {failure.detail}"]
 
 
-def _leakage(facts: Facts, prose: Prose) -> Iterator[Block]:
-    yield Paragraph(prose.training)
+def _print_leakage(facts: Facts, page: Page) -> None:
     if facts.audits:
-        yield Paragraph("Overlap with training data, by r2med audit:")
-        yield Bullets(tuple(audit.sentence() for audit in facts.audits))
+        page.print("Overlap with training data, by r2med audit:")
+        page.print(*(audit.sentence() for audit in facts.audits), style="item")
     else:
-        yield Paragraph(
+        page.print(
             "Overlap with training data: not audited. "
             f"r2med audit TRAIN... --task {facts.name} does it.",
-            note=True,
+            style="note",
         )
-    yield Paragraph(
+    page.print(
         f"r2med tasks exclusions {facts.name} --out FILE writes what training must leave out, "
         "as hashes and fingerprints, without the texts."
     )
 
 
-def _sources(facts: Facts, prose: Prose) -> Block:
+def _sources(facts: Facts, prose: Prose) -> list[str]:
     entry = facts.entry
     items = [] if facts.suite == "demo" else [prose.sources]
     if entry is not None:
         items += [entry.citation, f"Licence: {entry.licence or 'unknown'}."]
         if entry.hub:
             items.append(f"Hub: {entry.hub.repo}, {entry.hub.revision or 'default branch'}.")
-    items.append(f"Data hash: {facts.hash}.")
-    return Bullets(tuple(items))
+    return [*items, f"Data hash: {facts.hash}."]
 
 
 def _group_data(group: Sequence[Facts]) -> Grid:
-    headers = ("task", "queries", "documents", "positives", "median", "query chars", "doc chars")
-    rows = tuple(
-        (
-            one.name,
-            f"{data.queries:,}",
-            f"{data.documents:,}",
-            f"{data.positives:,}",
-            f"{data.positives_median:g}",
-            f"{data.query_length_mean:,.0f}",
-            f"{data.document_length_mean:,.0f}",
-        )
-        for one in group
-        for data in (one.profile.data,)
-    )
-    return Grid(headers, rows, "Median: positives per query. Lengths are means.")
-
-
-def _group_profiles(group: Sequence[Facts]) -> Iterator[Block]:
-    profiles = [one.profile for one in group]
-    roles = [role for role in ROLES if any(one.of(role) for one in profiles)]
-    rows = []
-    for one in profiles:
-        measured = {row.role: row.ndcg_10 for row in one.retrieval}
-        best = TITLES[one.best.role] if one.best else "n/a"
-        rows.append((one.task, *_scores(measured, roles), best))
-    for label, values in zip(_MEANS, group_scores(profiles), strict=True):
-        if values:
-            rows.append((label, *_scores(values, roles), ""))
-    headers = ("nDCG@10", *(TITLES[role] for role in roles), "best")
-    yield Grid(headers, tuple(rows), "Candidate subsets, binary judgements, nDCG@10 × 100.")
-    for mean in group_means(profiles):
-        yield Paragraph(
-            f"{TITLES[mean.role]}: hit@10 {100 * mean.hit_10_query_weighted:.2f} query-weighted "
-            f"and {100 * mean.hit_10_task_mean:.2f} as task mean; recall@100 "
-            f"{100 * mean.recall_100_micro:.2f} micro and "
-            f"{100 * mean.recall_100_task_mean:.2f} as task mean; "
-            f"{mean.safeguard_rows:,} safeguard rows."
-        )
-
-
-def _scores(values: Mapping[Role, float], roles: Sequence[Role]) -> Iterator[str]:
-    return (f"{100 * values[role]:.2f}" if role in values else "n/a" for role in roles)
+    columns = [
+        Column("task", right=False, cell=lambda one: one.name),
+        Column("queries", cell=lambda one: f"{one.profile.data.queries:,}"),
+        Column("documents", cell=lambda one: f"{one.profile.data.documents:,}"),
+        Column("positives", cell=lambda one: f"{one.profile.data.positives:,}"),
+        Column("median", cell=lambda one: f"{one.profile.data.positives_median:g}"),
+        Column("query chars", cell=lambda one: f"{one.profile.data.query_length_mean:,.0f}"),
+        Column("doc chars", cell=lambda one: f"{one.profile.data.document_length_mean:,.0f}"),
+    ]
+    return Grid.of(columns, group, caption="Median: positives per query. Lengths are means.")
 
 
 def _group_failures(group: Sequence[Facts]) -> Grid:
-    kinds = ("Right body system, wrong diagnosis", "Surface overlap", "Positive not retrieved")
-    rows = tuple(
-        (
-            one.name,
-            *(
-                "unknown" if failure.open else f"{failure.affected:,} of {failure.of:,}"
-                for failure in one.failures
-            ),
-            one.failures_of,
+    kinds = (">Right body system, wrong diagnosis", ">Surface overlap", ">Positive not retrieved")
+    rows = []
+    for one in group:
+        counts = (
+            "unknown" if kind.open else f"{kind.affected:,} of {kind.of:,}" for kind in one.failures
         )
-        for one in group
-    )
-    return Grid(("queries affected", *kinds, "drawn from"), rows)
+        rows.append([one.name, *counts, one.failures_of])
+    return Grid(columns_of("queries affected", *kinds, "drawn from"), rows)
 
 
 def _task_json(facts: Facts, prose: Prose) -> dict[str, object]:
     entry = facts.entry
+    audited = ("training", "rows", "verdict", "reason")
+    named = ("source", "family", "scenario", "citation", "licence")
     return {
         "schema": SCHEMA,
         "task": facts.name,
         "suite": facts.suite,
-        "source": entry.source if entry else None,
-        "family": entry.family if entry else None,
-        "scenario": entry.scenario if entry else None,
+        **{name: getattr(entry, name, None) for name in named},
         "hash": facts.hash,
         "prose": asdict(prose),
         "profile": asdict(facts.profile),
-        "results": [asdict(scored) for scored in facts.scored],
+        "results": facts.scored,
         "lead": asdict(facts.lead) if facts.lead else None,
         "failures_of": facts.failures_of,
         "failures": [asdict(failure) for failure in facts.failures],
-        "audits": [
-            {name: getattr(audit, name) for name in ("training", "rows", "verdict", "reason")}
-            for audit in facts.audits
-        ],
-        "examples": [asdict(pair) for pair in facts.pairs],
-        "citation": entry.citation if entry else None,
-        "licence": entry.licence if entry else None,
-    }
-
-
-def _group_json(title: str, group: Sequence[Facts], names: Sequence[str]) -> dict[str, object]:
-    means = group_means([facts.profile for facts in group])
-    return {
-        "schema": SCHEMA,
-        "title": title,
-        "tasks": {facts.name: name for facts, name in zip(group, names, strict=True)},
-        "means": [asdict(mean) for mean in means],
+        "audits": [{name: getattr(audit, name) for name in audited} for audit in facts.audits],
+        "examples": facts.pairs,
     }
