@@ -155,7 +155,7 @@ def test_every_condition_has_its_line_and_one_that_holds_suffices() -> None:
         ("ndcg@10 falls 1", "'ndcg@10 falls 1': this condition cannot be read. Expected 'METRIC"),
         ("ndcg@10 drops by 2 %", "cannot be read"),
         ("ndcg@10 drops by 0", "expected a number of points above 0"),
-        ("ndgc@10 drops by 1", "'ndcg@10'?"),
+        ("ndgc@10 drops by 1", "Did you mean 'ndcg@10'"),
     ],
 )
 def test_a_condition_that_cannot_be_read_is_an_error(condition: str, told: str) -> None:

@@ -73,16 +73,13 @@ def diagnose(
     refuse_unread(context, "with --query", "limit", "file")
     if not run:
         refuse_unread(context, "without --run", "fresh", "llm_url", "engine", "worker_timeout")
-    allowed = options.conditions(
-        llm_url=llm_url, prompts=prompts, fresh=fresh, engine=engine, worker_timeout=worker_timeout
-    )
     page = explain(
         system,
         _holder(query, task, data_root, results),
         query,
         results=stored_results(results, notice),
         folder=results,
-        conditions=allowed,
+        conditions=options.conditions(context.params),
         run=run,
     )
     show(page, shown, full=full)

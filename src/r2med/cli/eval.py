@@ -98,21 +98,8 @@ def evaluate(
     if shown in ("csv", "json"):
         refuse_unread(context, f"on {shown.upper()}", "by")
     with progress() as bar:
-        allowed = options.conditions(
-            bar,
-            strict=strict,
-            trust_remote_code=trust_remote_code,
-            device=device,
-            llm_url=llm_url or (_NOBODY if tokens_per_second else None),
-            prompts=prompts,
-            fresh=fresh,
-            max_tokens=max_tokens,
-            max_cost=max_cost,
-            concurrency=concurrency,
-            engine=engine,
-            worker_timeout=worker_timeout,
-            batch_size=batch_size,
-        )
+        server = llm_url or (_NOBODY if tokens_per_second else None)
+        allowed = options.conditions({**context.params, "llm_url": server}, bar)
         built = [System.from_spec(system, allowed) for system in named]
         own = own_tasks(results)
         tasks = resolve(task, own)

@@ -79,7 +79,7 @@ def explore(
     app = create_app(
         library,
         hosts={*LOOPBACK, host},
-        conditions=options.conditions(llm_url=llm_url, max_cost=max_cost),
+        conditions=options.conditions(context.params),
         paid=max_cost is not None,
     )
     try:

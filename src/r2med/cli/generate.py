@@ -67,17 +67,7 @@ def generate(
     if dry_run:
         refuse_unread(context, "with --dry-run", "folder", *limits, *where)
     with progress() as bar:
-        allowed = options.conditions(
-            bar,
-            llm_url=llm_url,
-            prompts=prompts,
-            fresh=fresh,
-            max_tokens=max_tokens,
-            max_cost=max_cost,
-            concurrency=concurrency,
-            engine=engine,
-            worker_timeout=worker_timeout,
-        )
+        allowed = options.conditions(context.params, bar)
         generating = Generating.of(method, llm, samples=n, conditions=allowed)
         if not generating.stage.expander.method.search:
             mode = f"on {generating.name}: it searches nothing, and the language model is asked "

@@ -89,6 +89,7 @@ def build(
 
 @nano.command()
 def candidates(
+    context: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `nano build` made.")],
     dense: options.Dense = "harrier",
     force: options.Force = False,
@@ -103,7 +104,7 @@ def candidates(
     """
     from r2med.nano.building import add_candidates
 
-    conditions = options.conditions(engine=engine, worker_timeout=worker_timeout)
+    conditions = options.conditions(context.params)
     made = add_candidates(folder, dense, force=force, conditions=conditions)
     facts = {
         split: {

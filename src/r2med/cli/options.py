@@ -6,7 +6,7 @@ nano`), they are the arguments. `--task` takes tasks, suites, All or folders, co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -32,6 +32,9 @@ _LOCAL = {"dense", "sparse", "late", "custom", "cross-encoder", "yes-no", "own",
 #: Parameters of models that run here, and of those behind an address.
 _OF_MODELS = ("device", "trust_remote_code", "batch_size")
 _OF_LLMS = ("llm_url", "prompts", "fresh", "max_tokens", "max_cost", "concurrency")
+#: Parameters that are conditions as they stand, and those that limit what models may use.
+_ALLOWED = ("trust_remote_code", "strict", "device", "llm_url", "fresh")
+_LIMITS = {"max_tokens": "tokens", "max_cost": "money", "concurrency": "concurrency"}
 _TASKS = "Tasks, suites (full, nano, demo), All, or folders"
 
 
@@ -315,44 +318,34 @@ def refuse_idle(context: typer.Context, systems: Sequence[str]) -> None:
         refuse_unread(context, "on systems that ask no model behind an address", *_OF_LLMS)
 
 
-def conditions(
-    bar: Bar | None = None,
-    *,
-    prompts: Path | None = None,
-    device: str | None = None,
-    max_tokens: int | None = None,
-    max_cost: float | None = None,
-    concurrency: int | None = None,
-    engine: str = "local",
-    worker_timeout: float | None = None,
-    batch_size: int | None = None,
-    **others: Any,
-) -> Conditions:
-    """The conditions that the options ask for, `others` as they are there.
+def conditions(asked: Mapping[str, Any], bar: Bar | None = None) -> Conditions:
+    """The conditions that the parameters of a command ask for, by their names.
 
     Limits that are not named come from the environment.
     """
     from r2med.report.console import notice, work_line
     from r2med.retrieve.conditions import Conditions
 
-    if prompts is not None and not prompts.is_dir():
-        raise MissingError(f"--prompts {prompts}: there is no such folder.")
-    options = {"tokens": max_tokens, "money": max_cost, "concurrency": concurrency}
-    named: dict[str, Any] = {name: most for name, most in options.items() if most is not None}
-    if named:
+    allowed = {name: asked[name] for name in _ALLOWED if name in asked}
+    if asked.get("prompts") is not None:
+        allowed["prompts"] = Path(asked["prompts"])
+        if not allowed["prompts"].is_dir():
+            raise MissingError(f"--prompts {asked['prompts']}: there is no such folder.")
+    if most := {_LIMITS[name]: asked[name] for name in _LIMITS if asked.get(name) is not None}:
         from r2med.remote.budget import Limits
 
-        others["limits"] = replace(Limits.from_environment(), **named)
-    if engine != "local" or worker_timeout is not None:
+        allowed["limits"] = replace(Limits.from_environment(), **most)
+    engine, timeout = asked.get("engine", "local"), asked.get("worker_timeout")
+    if engine != "local" or timeout is not None:
         from r2med.engine.workers import open_workers
 
-        workers = open_workers(engine, timeout=worker_timeout, device=device, tell=notice)
-        others["workers"] = workers
-    if batch_size is not None:
-        others["batch_tokens"] = 512 * batch_size
+        device = asked.get("device")
+        allowed["workers"] = open_workers(engine, timeout=timeout, device=device, tell=notice)
+    if asked.get("batch_size") is not None:
+        allowed["batch_tokens"] = 512 * asked["batch_size"]
     if bar is not None:
-        others["progress"] = work_line(bar)
-    return Conditions(device=device, prompts=prompts, tell=notice, **others)
+        allowed["progress"] = work_line(bar)
+    return Conditions(tell=notice, **allowed)
 
 
 def with_own_models(systems: Sequence[str] | None, models: Sequence[str] | None) -> list[str]:

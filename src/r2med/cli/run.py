@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -38,7 +37,7 @@ def run(
         typer.Option("--reranker_name", help="bge-reranker, monobert or rankllama."),
     ] = None,
     recall_k: Annotated[
-        int, typer.Option("--recall_k", help="How many documents are reranked.")
+        int, typer.Option("--recall_k", min=1, help="How many documents are reranked.")
     ] = 10,
     gar_method: Annotated[
         str | None,
@@ -58,7 +57,12 @@ def run(
     The equivalent command goes to standard error, its scores to standard output.
     """
     call = ReferenceCall(mode, retriever_name, reranker_name, recall_k, gar_method, gar_llm)
-    command = call.command(task, data_root, results)
+    if mode == "generate_hydoc":
+        command = ["r2med", "generate", str(gar_method), "--llm", str(gar_llm), "--task", task]
+    else:
+        command = ["r2med", "eval", call.system, "--task", task]
+        command += ["--results", str(results)] if results != options.RESULTS else []
+    command += ["--data-root", str(data_root)] if data_root else []
     notice_console().print(f"$ {shlex.join(command)}", soft_wrap=True)
     if not dry_run:
         from r2med.cli.app import app
@@ -82,15 +86,11 @@ class ReferenceCall:
         for option in MODES[chosen(self.mode, tuple(MODES), "--mode")]:
             if not getattr(self, option):
                 raise UsageError(f"--mode {self.mode} needs --{option}.")
-        if self.reranker_name:
-            chosen(self.reranker_name, RERANKERS, "--reranker_name")
-        if self.gar_method:
-            chosen(self.gar_method, METHODS, "--gar_method")
+        chosen(self.reranker_name or RERANKERS[0], RERANKERS, "--reranker_name")
+        chosen(self.gar_method or METHODS[0], METHODS, "--gar_method")
         if bool(self.gar_method) != bool(self.gar_llm):
             lacking = "--gar_llm" if self.gar_method else "--gar_method"
             raise UsageError(f"{lacking} is missing: a method and a model go together.")
-        if self.recall_k < 1:
-            raise UsageError(f"--recall_k {self.recall_k}: expected a number from 1.")
 
     @property
     def system(self) -> str:
@@ -101,18 +101,9 @@ class ReferenceCall:
             return f"{self.gar_method}:{self.gar_llm} | {self.retriever_name}"
         return str(self.retriever_name)
 
-    def command(self, task: str, data_root: Path | None, results: Path) -> list[str]:
-        """The words of the same command here."""
-        command = ["r2med", "eval", self.system, "--task", task]
-        if self.mode == "generate_hydoc":
-            method, llm = str(self.gar_method), str(self.gar_llm)
-            command = ["r2med", "generate", method, "--llm", llm, "--task", task]
-        elif results != options.RESULTS:
-            command += ["--results", str(results)]
-        return command + (["--data-root", str(data_root)] if data_root else [])
-
 
 def reproduce(
+    context: typer.Context,
     system: options.System,
     task: options.Task = "full",
     metric: options.Metric = options.METRIC,
@@ -134,16 +125,13 @@ def reproduce(
     shown = options.format_of(form, as_json)
     with progress() as bar:
         line = bar.add_task("reproducing", total=len(resolve(task)))
-        conditions = options.conditions(
-            bar, device=device, engine=engine, worker_timeout=worker_timeout
-        )
         reproduction = reproduced(
             system,
             task,
             metric=metric,
             results=results,
             root=data_root,
-            conditions=conditions,
+            conditions=options.conditions(context.params, bar),
             begin=lambda name: bar.update(line, advance=1, description=f"{name} · {system}"),
         )
     show(reproduction, shown)

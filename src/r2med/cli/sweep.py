@@ -12,8 +12,9 @@ metrics = "ndcg@10,recall@100"
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
 from types import NoneType
@@ -36,21 +37,21 @@ def with_sweep(
     Systems of both are taken, the file's first.
     """
     settings = _read(path)
-    typed = {name for name in arguments if is_typed(context, name)}
     values = {**arguments, "sweep": None}
     systems = [
         text for system in settings["systems"] for text in _filled(system, settings["values"], path)
     ]
-    values["systems"] = [*systems, *(values.get("systems") or [])] or None
-    if settings["tasks"] and "task" not in typed:
+    values["systems"] = [*systems, *(values["systems"] or [])] or None
+    if settings["tasks"] and not is_typed(context, "task"):
         values["task"] = ",".join(settings["tasks"])
     known = _options(context, command)
     for option, value in settings["options"].items():
         if option not in known:
             raise UsageError(f"{path}: options.{option} is not known. {nearest(option, known)}")
         name, kind = known[option]
-        if name not in typed:
+        if not is_typed(context, name):
             values[name] = _typed(value, kind, f"{path}: options.{option}")
+    context.params.update(values)
     return values
 
 
@@ -106,14 +107,17 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _filled(system: str, values: Mapping[str, Any], path: Path) -> list[str]:
     """The system once for every combination of the values that it names in braces."""
-    named = [name for name in values if f"{{{name}}}" in system]
-    columns: list[Sequence[Any]] = []
+    named = list(dict.fromkeys(re.findall(r"\{(\w+)\}", system)))
     for name in named:
+        if name not in values:
+            raise UsageError(
+                f"{path}: systems holds {{{name}}}, in {system!r}, which is not among [values]. "
+                f"{nearest(name, values)}"
+            )
         if not isinstance(values[name], list) or not values[name]:
             raise DataError(f"{path}: values.{name} is {values[name]!r}, expected a list.")
-        columns.append(values[name])
     texts = []
-    for row in product(*columns):
+    for row in product(*(values[name] for name in named)):
         text = system
         for name, value in zip(named, row, strict=True):
             text = text.replace(f"{{{name}}}", str(value))
