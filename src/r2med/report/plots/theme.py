@@ -6,7 +6,9 @@ SVG is for pages, PNG at twice the size for slides; nothing is fetched from the 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -19,93 +21,45 @@ THEMES: tuple[ThemeName, ...] = ("light", "dark")
 ENDINGS = (".svg", ".pdf", ".png")
 _LIBRARIES = {"altair": "altair", "vl_convert": "vl-convert-python"}
 _SCALE = 2.0
-_FONT = "Helvetica, Arial, Liberation Sans, DejaVu Sans, sans-serif"
 
 
 @dataclass(frozen=True)
 class Theme:
     """Colours by what they are for."""
 
-    name: ThemeName
     paper: str
     ink: str
     muted: str
     grid: str
-    series: tuple[str, ...]
+    series: Sequence[str]
     """For things side by side; their lightness differs, and shapes go with them."""
-    ramp: tuple[str, ...]
+    ramp: Sequence[str]
     """From none to much."""
     low_ink: str
     """Text on the low end of the ramp, and on its high end."""
     high_ink: str
 
     def config(self) -> dict[str, Any]:
-        """What Vega-Lite calls a config."""
-        text = {"labelColor": self.ink, "titleColor": self.ink, "labelFontSize": 12}
-        return {
-            "background": self.paper,
-            "font": _FONT,
-            "padding": 16,
-            "view": {"stroke": None},
-            "title": {
-                "anchor": "start",
-                "color": self.ink,
-                "fontSize": 16,
-                "fontWeight": 600,
-                "subtitleColor": self.muted,
-                "subtitleFontSize": 12,
-                "subtitlePadding": 4,
-                "offset": 14,
-            },
-            "axis": {
-                **text,
-                "titleFontSize": 12,
-                "titleFontWeight": "normal",
-                "titleColor": self.muted,
-                "domainColor": self.muted,
-                "tickColor": self.muted,
-                "gridColor": self.grid,
-                "labelLimit": 320,
-            },
-            "legend": {
-                **text,
-                "titleFontSize": 12,
-                "orient": "top",
-                "titleFontWeight": "normal",
-                "labelLimit": 320,
-                "symbolSize": 90,
-            },
-            "header": {"labelColor": self.ink, "labelFontSize": 13, "labelFontWeight": 600},
-        }
+        """What Vega-Lite calls a config; a colour is there by its name."""
 
+        def coloured(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: coloured(each) for name, each in value.items()}
+            is_colour = isinstance(value, str) and value.startswith("@")
+            return getattr(self, value[1:]) if is_colour else value
 
-_LIGHT = Theme(
-    name="light",
-    paper="#ffffff",
-    ink="#1b1f24",
-    muted="#57606a",
-    grid="#e4e7eb",
-    series=("#0f6e6e", "#c8621f", "#3f74b5", "#7a4ea3", "#8a6d00", "#b03060"),
-    ramp=("#f4f9f9", "#b4dbd8", "#68b0ab", "#1f7f7b", "#0a4547"),
-    low_ink="#1b1f24",
-    high_ink="#ffffff",
-)
-_DARK = Theme(
-    name="dark",
-    paper="#14181b",
-    ink="#e6eaec",
-    muted="#a4acb6",
-    grid="#2c323a",
-    series=("#5cc8c0", "#f2a65a", "#7fb2f0", "#c39bea", "#e0c85a", "#f08fb0"),
-    ramp=("#1a2226", "#1f4d4d", "#2f8380", "#66c0b9", "#cdf0ec"),
-    low_ink="#e8eaed",
-    high_ink="#10141a",
-)
+        config: dict[str, Any] = coloured(_look()["config"])
+        return config
 
 
 def find_theme(name: ThemeName) -> Theme:
     """The theme of a name."""
-    return _DARK if name == "dark" else _LIGHT
+    return Theme(**_look()[name])
+
+
+def _look() -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((files(__package__) / "look.json").read_text("utf-8"))
+    return read
 
 
 def check_libraries() -> None:
