@@ -110,13 +110,6 @@ def test_all_queries_of_all_shared_tasks_are_in_the_json() -> None:
     assert moved == sorted(moved, reverse=True)
 
 
-def test_diff_answers_with_its_new_name() -> None:
-    shown = run("diff", "bm25", "bm25-lucene")
-
-    assert shown.code == 2
-    assert "is now `r2med compare A B --task TASK --queries`" in shown.err
-
-
 @pytest.mark.usefixtures("evaluated")
 def test_a_gate_fails_with_4_and_one_line_by_the_mean_of_the_tasks_in_common() -> None:
     new, old = (

@@ -101,7 +101,7 @@ def test_fetch_brings_a_task_and_verify_finds_it_sound(hub: Hub) -> None:
 
     assert (fetched.code, fetched.out) == (0, "Biology: 3 files fetched at aaaaaaaaaaaa\n")
     assert fetched.err == ""
-    assert run("fetch", "Biology").out == "Biology: already here at aaaaaaaaaaaa\n"
+    assert run("fetch", "Biology").out == "Biology: files already here at aaaaaaaaaaaa\n"
     assert verified.code == 0
     assert "DIFFERS" not in verified.out and "sha256: corpus.jsonl" in verified.out
 
@@ -140,7 +140,7 @@ def test_verify_fails_when_anything_differs_and_shows_what(small_registry: None)
 
     assert outcome.code == 1
     assert max(len(line.rstrip()) for line in outcome.out.splitlines()) <= 80
-    assert "1 of 3 DIFFER" in outcome.out
+    assert "1 DIFFERS, 2 ok" in outcome.out
     assert {row["what"] for row in rows if row["passed"] is False} == {
         "documents",
         "documents_text.total_text_length",

@@ -14,7 +14,7 @@ import pytest
 import typer
 
 import r2med
-from r2med.cli.app import RENAMED, app
+from r2med.cli.app import app
 from tests.cli.running import run
 
 #: Calls that write to a stream as they are told, and the files that may use them.
@@ -42,16 +42,6 @@ def test_commands_stand_under_four_headings_and_the_odd_ones_are_hidden() -> Non
     assert headings == ["Options:", "Run:", "Understand:", "Data:", "Store:"]
     assert "analyze" not in done.out
     assert run().out == done.out
-
-
-@pytest.mark.parametrize("name", RENAMED)
-def test_a_removed_command_answers_with_its_new_name(name: str) -> None:
-    done = run(name, "anything")
-
-    assert done.code == 2
-    assert f"`r2med {name}` is now `{RENAMED[name]}`" in done.err
-    new = tuple(word for word in RENAMED[name].split()[1:] if word.islower() and word[0] != "-")
-    assert any(words == new[: len(words)] for words, _ in commands())
 
 
 def test_an_option_has_one_meaning_in_every_command() -> None:

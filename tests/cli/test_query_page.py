@@ -122,13 +122,6 @@ def test_wrong_usage_is_said_in_words(arguments: list[str], complaint: str) -> N
     assert complaint in failed.err
 
 
-def test_show_answers_with_its_new_name() -> None:
-    failed = run("show", TASK, "1")
-
-    assert failed.code == 2
-    assert "is now `r2med diagnose SYSTEM --task TASK --query ID`" in failed.err
-
-
 def test_a_document_has_one_rank_stored_and_run() -> None:
     documents = tuple((f"d{number:02}", "one text for all") for number in range(30))
     folder = str(

@@ -32,17 +32,8 @@ COMMANDS = {
     "run": Listed("", "run:run", "Run a command line of the reference scripts."),
     "analyze": Listed("", "info:analyze", "Print the terms that BM25 indexes a text by."),
 }
-#: Commands that moved, and what to type now.
-RENAMED = {
-    "diff": "r2med compare A B --task TASK --queries",
-    "show": "r2med diagnose SYSTEM --task TASK --query ID",
-    "verify": "r2med tasks verify",
-    "profile": "r2med tasks profile",
-    "card": "r2med tasks card",
-    "exclusions": "r2med tasks exclusions",
-}
 
-app = command_group(name="r2med", renamed=RENAMED, listed=COMMANDS, add_completion=True)
+app = command_group(name="r2med", listed=COMMANDS, add_completion=True)
 
 
 def _version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""Groups of commands: headings in the help, default commands, and answers for renamed ones."""
+"""Groups of commands: headings in the help, default commands, and answers for unknown ones."""
 
 from __future__ import annotations
 
@@ -32,14 +32,10 @@ class Listed:
 
 
 def command_group(
-    *,
-    default: str = "--help",
-    renamed: Mapping[str, str] | None = None,
-    listed: Mapping[str, Listed] | None = None,
-    **settings: Any,
+    *, default: str = "--help", listed: Mapping[str, Listed] | None = None, **settings: Any
 ) -> CommandGroup:
-    """A group that runs `default` when no command is named; `renamed` maps removed ones."""
-    own = {"default": default, "renamed": renamed or {}, "listed": listed or {}}
+    """A group that runs `default` when no command is named."""
+    own = {"default": default, "listed": listed or {}}
     cls = type("Commands", (_Commands,), own)
     return CommandGroup(cls=cls, **{**_EVERYWHERE, "add_completion": False, **settings})
 
@@ -67,7 +63,6 @@ class _Command(TyperCommand):
 
 class _Commands(TyperGroup):
     default: str
-    renamed: Mapping[str, str]
     listed: Mapping[str, Listed]
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -102,21 +97,16 @@ class _Commands(TyperGroup):
         return option.partition("=")[0] in known or self.default.startswith("-")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command; a removed one answers with its new name, others with the nearest."""
-        word = args[0]
+        """Find the command; an unknown one is answered with the nearest."""
+        word, path = args[0], ctx.command_path
         if self.get_command(ctx, word) is None and not ctx.resilient_parsing:
-            if word in self.renamed:
-                raise UsageError(f"`{ctx.command_path} {word}` is now `{self.renamed[word]}`.")
             shown = [name for _, name, _ in self._shown(80)]
+            # A group that lists things can show the one that was named.
+            about = f", or try: {path} show {word}" if self.default == "list" else ""
             raise UsageError(
-                f"{ctx.command_path} has no command {word!r}. {nearest(word, shown)}\n"
-                f"See {ctx.command_path} --help{self._about(ctx, word)}."
+                f"{path} has no command {word!r}. {nearest(word, shown)}\nSee {path} --help{about}."
             )
         return super().resolve_command(ctx, args)
-
-    def _about(self, ctx: Any, word: str) -> str:
-        """A group that lists things can show the one that was named."""
-        return f", or try: {ctx.command_path} show {word}" if self.default == "list" else ""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, each under its heading."""

@@ -16,7 +16,6 @@ from r2med.report.console import answer, notice
 
 nano = command_group(
     help="Build Nano tasks, add candidates, check that they are faithful.",
-    renamed={"push": "hf upload OWNER/NAME DIR . --repo-type dataset"},
     no_args_is_help=True,
 )
 

@@ -21,7 +21,6 @@ from r2med.tasks.registry import TaskEntry, all_entries, resolve, suites
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from r2med.tasks.fetch.hub import Fetched
     from r2med.tasks.load import Check
 
 tasks = command_group(
@@ -312,20 +311,14 @@ def _facts(entry: TaskEntry) -> dict[str, object]:
 def _take(source: Path, entries: list[TaskEntry]) -> list[dict[str, object]]:
     from r2med.tasks.fetch.local import import_from
 
-    taken = import_from(source, entries)
-    for item in taken:
+    rows: list[dict[str, object]] = []
+    for item in import_from(source, entries):
         for remark in item.notices:
             notice(remark)
-    return [
-        {
-            "task": item.entry.name,
-            "outcome": f"{item.files} files taken from {source}",
-            "files": item.files,
-            "folder": str(item.folder),
-            "notices": list(item.notices),
-        }
-        for item in taken
-    ]
+        outcome = f"{item.files} files taken from {source}"
+        row = {"task": item.entry.name, "outcome": outcome, "files": item.files}
+        rows.append({**row, "folder": str(item.folder), "notices": list(item.notices)})
+    return rows
 
 
 def _download(
@@ -337,25 +330,16 @@ def _download(
     fetching = fetch_generations if generations else fetch_data
     with DownloadBar() as bar:
         fetched = fetching(entries, offline=offline, force=force, progress=bar)
-    return [
-        {
-            "task": item.entry.name,
-            "outcome": _outcome(item, generations),
-            "files": item.downloaded,
-            "folder": str(item.folder),
-            "commit": item.commit,
-        }
-        for item in fetched
-    ]
-
-
-def _outcome(item: Fetched, generations: bool) -> str:
-    at = f" at {item.commit[:12]}" if item.commit else ""
-    if item.downloaded:
-        return f"{item.downloaded} files{' of generations' if generations else ''} fetched{at}"
-    if generations:
-        return f"generations already here{at}"
-    return "comes with r2med" if item.entry.hub is None else f"already here{at}"
+    what = "generations" if generations else "files"
+    rows: list[dict[str, object]] = []
+    for item in fetched:
+        at = f" at {item.commit[:12]}" if item.commit else ""
+        outcome = f"{item.downloaded} {what} fetched{at}"
+        if not item.downloaded:
+            outcome = f"{what} already here{at}" if item.entry.hub else "comes with r2med"
+        row = {"task": item.entry.name, "outcome": outcome, "files": item.downloaded}
+        rows.append({**row, "folder": str(item.folder), "commit": item.commit})
+    return rows
 
 
 def _to_verify(names: Sequence[str], data_root: Path | None) -> list[TaskEntry]:

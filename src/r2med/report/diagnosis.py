@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 from rich.rule import Rule
-from rich.table import Table
 from rich.text import Text
 
 from r2med.report.console import visible
@@ -21,6 +20,7 @@ from r2med.report.table import (
     SystemName,
     columns_of,
     document_text,
+    pairs,
     percent,
     plural,
     snippet,
@@ -49,6 +49,7 @@ _LEAST_TEXT, _MOST_TEXT = 12, 100
 _WORDS = 120
 _SLACK = 20
 _TERMS = 5
+_OPEN = "cannot be detected here: {}"
 #: What an agent does in a step of each kind, and why it stopped.
 VERBS = {
     "thought": "thinks",
@@ -90,32 +91,20 @@ def _draw_task(task: TaskDiagnosis, out: Paper, limit: int) -> None:
         out.print(_causes(task))
     out.print()
     out.print(_queries(task, out.width, limit))
-    _draw_open(task, out)
-
-
-def _draw_open(task: TaskDiagnosis, out: Paper) -> None:
     for line in task.open:
-        out.print(f"cannot be detected here: {line}", style="dim")
+        out.print(_OPEN.format(line), style="dim")
 
 
 def _summary(task: TaskDiagnosis) -> list[str]:
     score = 100 * fmean(query.score for query in task.queries)
     missed = sum(task.causes.values())
-    lines = [
-        f"{task.metric} × 100 = {score:.2f} over {len(task.queries)} queries",
-        f"{task.positives - missed} of {task.positives} positives stand in the top {TOP}, "
-        f"{plural(missed, 'is', 'are')} missed",
-    ]
-    if task.out_of_reach:
-        lines.append(
-            f"{plural(task.out_of_reach, 'is', 'are')} not among the {task.depth} listed at all: "
-            "no reranker of this list could help"
-        )
     share = percent(task.holes / max(1, task.looked_at))
     return [
-        *lines,
-        f"{task.holes} of {task.looked_at} documents in the top {TOP} are unjudged "
-        f"(holes, {share})",
+        f"{task.metric} × 100 = {score:.2f} over {plural(len(task.queries), 'query', 'queries')}",
+        f"positives in the top {TOP}: {task.positives - missed} of {task.positives}",
+        f"missed: {missed}, of them not among the {task.depth} listed, where no reranker could "
+        f"help: {task.out_of_reach}",
+        f"unjudged documents in the top {TOP} (holes): {task.holes} of {task.looked_at} ({share})",
     ]
 
 
@@ -202,7 +191,8 @@ def _draw_query(page: Explained, out: Paper, *, full: bool = False) -> None:
     out.print(f"\ntop {TOP}, {query.holes} unjudged", style="bold")
     for ranked in query.top:
         _draw_ranked(ranked, task, out)
-    _draw_open(diagnosis, out)
+    for line in diagnosis.open:
+        out.print(_OPEN.format(line), style="dim")
 
 
 def _draw_generations(page: Explained, expanded: Expanded, out: Paper, full: bool) -> None:
@@ -230,16 +220,13 @@ def _draw_generations(page: Explained, expanded: Expanded, out: Paper, full: boo
 
 
 def _draw_trace(trace: Trace, out: Paper, full: bool) -> None:
-    table = Table(box=None, show_header=False, padding=(0, 1), expand=True)
-    table.add_column(style="dim", justify="right", width=3)
-    table.add_column(style="bold", width=8)
-    table.add_column(ratio=1)
+    steps = []
     for number, step in enumerate(trace.steps, start=1):
         text = _cut(step.text.strip(), full)
         if step.kind == "passages" and not full:
             text = ", ".join(step.documents) or "nothing was found"
-        table.add_row(str(number), VERBS[step.kind], Text(text))
-    out.print(table)
+        steps.append((f"{number:>3} {VERBS[step.kind]}", text))
+    out.print(pairs(steps))
     searches = plural(len(trace.searches), "search", "searches")
     unreadable = f"; {trace.malformed} unreadable turns" if trace.malformed else ""
     stopped = f"stopped because {STOPS[trace.stop]}{unreadable}."

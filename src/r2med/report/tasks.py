@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.padding import Padding
@@ -21,22 +21,9 @@ if TYPE_CHECKING:
     from r2med.tasks.task import Task
 
 _ASPECTS = ("counts", "statistics", "sha256", "profile")
-_FACTS = {
-    "documents_text": "documents",
-    "queries_text": "queries",
-    "relevant_docs": "positives",
-    "total_text_length": "characters in all",
-    "min_text_length": "characters, least",
-    "average_text_length": "characters, mean",
-    "max_text_length": "characters, most",
-    "unique_texts": "distinct texts",
-    "num_relevant_docs": "in all",
-    "min_relevant_docs_per_query": "per query, least",
-    "average_relevant_docs_per_query": "per query, mean",
-    "max_relevant_docs_per_query": "per query, most",
-    "unique_relevant_docs": "distinct documents",
-}
-_VERDICTS = {True: "ok", False: "DIFFERS", None: "unknown"}
+#: Words and styles for what agrees, what differs, and what the manifest does not say.
+_VERDICTS = {False: "DIFFERS", True: "ok", None: "unknown"}
+_STYLES = {False: "bold", True: "", None: "dim"}
 
 
 def suite_table(suite: Suite, entries: Sequence[TaskEntry]) -> Grid:
@@ -77,13 +64,16 @@ def task_details(entry: TaskEntry) -> Group:
 
 
 def check_summary(entries: Sequence[TaskEntry], checks: Sequence[Check]) -> Grid:
-    """One row per task: whether its counts, statistics and checksums agree with the manifest."""
+    """One row per task: how many of its facts agree with the manifest, aspect by aspect."""
     aspects = [name for name in _ASPECTS if any(check.aspect == name for check in checks)]
     rows: list[list[Cell]] = []
     for entry in entries:
-        own = [check for check in checks if check.task == entry.name]
-        cells = [_verdict([c for c in own if c.aspect == aspect]) for aspect in aspects]
-        rows.append([entry.name, *cells])
+        row = [entry.name]
+        for aspect in aspects:
+            own = [c.passed for c in checks if c.task == entry.name and c.aspect == aspect]
+            counted = ((own.count(passed), word) for passed, word in _VERDICTS.items())
+            row.append(", ".join(f"{count} {word}" for count, word in counted if count))
+        rows.append([*row])
     return Grid(columns_of("task", *aspects), rows, gap=1)
 
 
@@ -91,10 +81,11 @@ def check_table(checks: Sequence[Check]) -> Grid:
     """One row per fact."""
     rows = []
     for check in checks:
+        fact = check.what.replace("_", " ").replace(".", ": ")
+        fact = f"sha256: {check.what}" if check.aspect == "sha256" else fact
         values = (_figure(check.expected), _figure(check.found))
-        style = {True: "", False: "bold", None: "dim"}[check.passed]
-        cells = (check.task, _fact(check), *values, _VERDICTS[check.passed])
-        rows.append([Text(cell, style) for cell in cells])
+        cells = (check.task, fact, *values, _VERDICTS[check.passed])
+        rows.append([Text(cell, _STYLES[check.passed]) for cell in cells])
     columns = columns_of("task", "fact", ">expected", ">found")
     return Grid([*columns, Column("", right=False, fixed=True)], rows, gap=1)
 
@@ -144,30 +135,16 @@ def summary(task: Task) -> Group:
     return Group(Text(f"{task.name}: no problems", style="bold"), pairs(rows, indent=2))
 
 
-def _fact(check: Check) -> str:
-    if check.aspect == "sha256":
-        return f"sha256: {check.what}"
-    return ": ".join(_FACTS.get(part, part) for part in check.what.split("."))
-
-
-def _verdict(checks: Sequence[Check]) -> str:
-    """How a group of facts fared: differences first, then what could not be compared."""
-    differing = sum(check.passed is False for check in checks)
-    unknown = sum(check.passed is None for check in checks)
-    agreeing = len(checks) - differing - unknown
-    if differing:
-        return f"{differing} of {len(checks)} DIFFER"
-    if not agreeing:
-        return "unknown"
-    return f"{agreeing} ok, {unknown} unknown" if unknown else f"{agreeing} ok"
-
-
 def _details(entry: TaskEntry) -> list[tuple[str, str]]:
     hub = entry.hub
     revision = (hub.revision or "not pinned (default branch)") if hub else ""
     queries, documents, positives = _shape([entry])
     judged = entry.counts.get("judgements")
     licence = entry.licence or "unknown"
+    lengths = (
+        f"{_figure(entry.statistics.get(f'{what}_text', {}).get('average_text_length'))} per {each}"
+        for what, each in (("queries", "query"), ("documents", "document"))
+    )
     return [
         ("aliases", ", ".join(entry.aliases)),
         ("family", entry.family),
@@ -175,8 +152,8 @@ def _details(entry: TaskEntry) -> list[tuple[str, str]]:
         ("queries are", f"a {entry.kind}; {entry.purpose}"),
         ("queries", queries),
         ("documents", documents),
-        ("judgements", f"{judged:,} ({positives} positives per query)" if judged else "unknown"),
-        ("characters", _lengths(entry.statistics)),
+        ("judgements", f"{_figure(judged)} ({positives} positives per query)"),
+        ("characters", ", ".join(lengths)),
         ("data", f"{'here' if is_present(entry) else 'not here'}: {data_folder(entry)}"),
         ("hub", f"{hub.repo}{f', split {entry.split}' if entry.split else ''}" if hub else "none"),
         *([("revision", revision)] if hub else []),
@@ -186,30 +163,20 @@ def _details(entry: TaskEntry) -> list[tuple[str, str]]:
     ]
 
 
-def _lengths(statistics: Mapping[str, Any]) -> str:
-    lengths = []
-    for what in ("queries", "documents"):
-        mean = statistics.get(f"{what}_text", {}).get("average_text_length")
-        each = "query" if what == "queries" else "document"
-        lengths.append(f"{mean:,.0f} per {each}" if mean else "")
-    return ", ".join(filter(None, lengths)) or "unknown"
-
-
 def _shape(entries: Sequence[TaskEntry]) -> tuple[str, str, str]:
     """Queries, documents and positives per query; "?" where a manifest does not say."""
-    queries = [entry.counts.get("queries") for entry in entries]
-    documents = [entry.counts.get("documents") for entry in entries]
-    positives = [
+    queries = _sum(entry.counts.get("queries") for entry in entries)
+    documents = _sum(entry.counts.get("documents") for entry in entries)
+    positives = _sum(
         entry.statistics.get("relevant_docs", {}).get("num_relevant_docs") for entry in entries
-    ]
-    total_queries, total_positives = _sum(queries), _sum(positives)
-    mean = f"{total_positives / total_queries:.1f}" if total_positives and total_queries else "?"
-    return _figure(total_queries), _figure(_sum(documents)), mean
+    )
+    mean = f"{positives / queries:.1f}" if positives and queries else "?"
+    return _figure(queries), _figure(documents), mean
 
 
-def _sum(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = list(values)
+    return None if None in known else sum(value or 0 for value in known)
 
 
 def _figure(value: str | int | float | None) -> str:

@@ -147,5 +147,5 @@ def test_a_result_is_diagnosed_on_its_own_task_and_prints_as_on_the_command_line
     found = diagnose(result, results=tmp_path)
 
     assert found.causes == found.tasks[0].causes
-    assert "36 of 54 positives stand in the top 10, 18 are missed" in str(found)
+    assert "positives in the top 10: 36 of 54" in str(found)
     assert found.to_arrow().num_rows == 54
