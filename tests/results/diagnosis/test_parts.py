@@ -26,8 +26,8 @@ def test_coverage_is_the_weighted_share_of_the_querys_terms(tmp_path: Path) -> N
 
     coverage = words.coverage(query)
 
-    weights = words.rarity[query.known]
-    assert query.unknown == 1
+    weights = words.rarity[query]
+    assert len(query) == 4
     assert coverage[1] == np.float64(weights.sum() * 3 / 4 / weights.sum())
     assert coverage[0] == np.float64(1 / 4)
     assert coverage[2] == 0
@@ -46,7 +46,7 @@ def test_key_terms_are_those_that_the_query_lacks(tmp_path: Path) -> None:
 
     keys = words.key_terms(0, query)
 
-    assert not set(keys.tolist()) & set(query.known.tolist())
+    assert not set(keys.tolist()) & set(query.tolist())
     assert words.share(keys, 0) == 1
     assert words.share(keys, 1) == 0
 

@@ -68,7 +68,8 @@ def documents_data(
     if query_id is not None and query_id not in scene.answers:
         raise MissingError(f"{name} has no query {query_id[:100]!r}.")
     known = [text or "" for text in texts.values()]
-    marked = scene.matched(query_id, known) if query_id is not None else [() for _ in known]
+    query = "" if query_id is None else scene.task.query(query_id)
+    marked = scene.lexicon.matched(query, known)
     chosen = stored.get(system or "") or next(iter(stored.values()), None)
     lists = {
         each: shelf.library.ranked(result).ranking_or_empty(query_id)

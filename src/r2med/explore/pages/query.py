@@ -252,7 +252,8 @@ class QueryData:
         names |= {name for name, _ in self.positives}
         lexicon = self.scene.lexicon
         texts = {name: text for name in names if (text := lexicon.text(name)) is not None}
-        marked = self.scene.matched(self.query_id, [text[:_LONG] for text in texts.values()])
+        query = self.scene.task.query(self.query_id)
+        marked = lexicon.matched(query, [text[:_LONG] for text in texts.values()])
         return {
             name: _shown(pieces, max(0, len(text) - _LONG))
             for (name, text), pieces in zip(texts.items(), marked, strict=True)

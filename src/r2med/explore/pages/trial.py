@@ -74,7 +74,7 @@ def _outcome(tried: Tried, library: Library) -> dict[str, object]:
     stages = []
     for stage in tried.stages:
         texts = [_head(scene.lexicon.text(name) or "") for name, _ in stage.documents]
-        stages.append((stage, scene.matched_with(tried.text, texts)))
+        stages.append((stage, scene.lexicon.matched(tried.text, texts)))
     return {"answer": f"{tried.system} {first} {of}, in {seconds:.2f} s.", "stages": stages}
 
 

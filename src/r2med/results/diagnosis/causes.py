@@ -27,13 +27,19 @@ class Case:
     """All numbers about one positive that the rules read; a `*_witness` names a document."""
 
     rank: int | None
+    """None when the list does not hold it."""
     in_corpus: bool
     coverage: float
+    """Share of the query's terms that it holds, rare ones weighing more."""
     as_well: float
+    """Share of the corpus that covers the query at least as well."""
     top_coverage: float
+    """Median coverage of the non-positives in the top 10."""
     likeness: float
+    """The largest likeness (Jaccard of terms) to an unjudged document of the top 10."""
     twin_witness: str | None
     subject: float
+    """The largest share of its key terms in a non-positive of the top 10."""
     subject_witness: str | None
     source_witness: str | None
     surface_witness: str | None
@@ -41,9 +47,11 @@ class Case:
     words: int
     query_limit: int | None
     limit: int | None
+    """Tokens that the encoder or reranker reads of it; None when not known or not limited."""
     reranked: int | None
     """How many documents of each list were reranked; None without a reranker."""
     first_stage_rank: int | None
+    """Its rank without the reranker or expansion, where that is stored."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from r2med.errors import DataError, UsageError
 from r2med.measure import measure
@@ -22,7 +21,7 @@ from r2med.results.diagnosis.findings import (
     TaskDiagnosis,
     label_of,
 )
-from r2med.results.diagnosis.lexicon import Lexicon, Piece, QueryTerms, Weights, matched
+from r2med.results.diagnosis.lexicon import Lexicon, Weights
 from r2med.results.lookup import Ranking, find_ranking, own_tasks, stored_results
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
@@ -129,7 +128,6 @@ class Scene:
         self.judged = task.judgements.by_query()
         self.answers = dict(zip(ids, queries.answers.to_pylist(), strict=True))
         self.query_terms = self.lexicon.queries(queries.texts)
-        self._rows = {name: row for row, name in enumerate(ids)}
         self.spellings = self.lexicon.spellings(queries.texts.fill_null("").to_pylist())
         self.sources = sources_of(task.corpus.document_ids.to_pylist())
         self.evidence: dict[str, list[str]] = {}
@@ -144,23 +142,6 @@ class Scene:
         if self._last is None or self._last[0] != row:
             self._last = (row, self.lexicon.coverage(self.query_terms[row]))
         return self._last[1]
-
-    def matched(self, query_id: str, texts: Sequence[str]) -> list[tuple[Piece, ...]]:
-        """Texts with the words marked that they share with a query, common ones left out."""
-        return self._matched(
-            self.task.query(query_id), self.query_terms[self._rows[query_id]], texts
-        )
-
-    def matched_with(self, query: str, texts: Sequence[str]) -> list[tuple[Piece, ...]]:
-        """The same for any text that asks."""
-        [terms] = self.lexicon.queries(pa.array([query], pa.large_string()))
-        return self._matched(query, terms, texts)
-
-    def _matched(
-        self, query: str, terms: QueryTerms, texts: Sequence[str]
-    ) -> list[tuple[Piece, ...]]:
-        common = self.lexicon.common(terms)
-        return matched(query, texts, common=common, stems=self.lexicon.stems)
 
 
 class _View:
@@ -198,7 +179,7 @@ class _View:
             score=float(scores[METRIC]),
             hit=scores[f"hit@{TOP}"] > 0,
             words=len(self.text.split()),
-            terms=len(self.terms.known),
+            terms=len(self.terms),
             answer=self.scene.answers.get(self.query) or None,
             body_system=self.scene.task.queries.body_systems[self.row].as_py() or None,
             overlap=max(each.coverage for each in positives),
@@ -208,73 +189,49 @@ class _View:
 
     def _positive(self, name: str) -> PositiveFinding:
         """Where a positive stands and why."""
-        row = self.scene.lexicon.row(name)
-        case = self._case(name, row)
-        cause, witness = cause_of(case)
-        return PositiveFinding(
-            document_id=name,
-            relevance=self.judged[name],
-            rank=case.rank,
-            cause=cause,
-            witness=witness,
-            coverage=case.coverage,
-            shared_terms=0 if row is None else len(self.scene.lexicon.shared(self.terms, row)),
-            as_well=case.as_well,
-            top_coverage=case.top_coverage,
-            subject=case.subject,
-            likeness=case.likeness,
-            words=case.words,
-            limit=case.limit,
-            first_stage_rank=case.first_stage_rank,
-        )
-
-    def _case(self, name: str, row: int | None) -> Case:
-        lexicon, limits, query_words = self.scene.lexicon, self.limits, len(self.text.split())
+        lexicon, limits, sources = self.scene.lexicon, self.limits, self.scene.sources
+        row, query_words, source = lexicon.row(name), len(self.text.split()), sources.get(name)
+        likeness: tuple[float, str | None] = (0.0, None)
+        subject = likeness
+        if row is not None:
+            alike = [
+                (lexicon.likeness(row, place), other)
+                for other, place in self.others
+                if other not in self.judged
+            ]
+            keys = lexicon.key_terms(row, self.terms)
+            about = [(lexicon.share(keys, place), other) for other, place in self.others]
+            likeness, subject = max(alike, default=likeness), max(about, default=subject)
         own = 0.0 if row is None else float(self.coverage[row])
-        likeness, twin = self._closest_unjudged(row)
-        subject, same = self._closest_subject(row)
-        limit = limits.document if limits.pair is None else max(0, limits.pair - query_words)
-        return Case(
+        same_source = (other for other, _ in self.others if source and sources.get(other) == source)
+        case = Case(
             rank=_place(name, self.listed),
             in_corpus=row is not None,
             coverage=own,
             as_well=float(np.mean(self.coverage >= own)) if len(self.coverage) else 0.0,
             top_coverage=median([share for share, _ in self.covered]) if self.covered else 0.0,
-            likeness=likeness,
-            twin_witness=twin,
-            subject=subject,
-            subject_witness=same,
-            source_witness=self._same_source(name),
+            likeness=likeness[0],
+            twin_witness=likeness[1],
+            subject=subject[0],
+            subject_witness=subject[1],
+            source_witness=next(same_source, None),
             surface_witness=max(self.covered)[1] if self.covered else None,
             query_words=query_words,
             words=0 if row is None else lexicon.words(row),
             query_limit=limits.query if limits.pair is None else limits.pair,
-            limit=limit,
+            limit=limits.document if limits.pair is None else max(0, limits.pair - query_words),
             reranked=self.reranking.depth if self.reranking else None,
             first_stage_rank=_place(name, self.earlier),
         )
-
-    def _closest_unjudged(self, row: int | None) -> tuple[float, str | None]:
-        likeness = self.scene.lexicon.likeness
-        unjudged = [(name, place) for name, place in self.others if name not in self.judged]
-        if row is None or not unjudged:
-            return 0.0, None
-        return max((likeness(row, place), name) for name, place in unjudged)
-
-    def _closest_subject(self, row: int | None) -> tuple[float, str | None]:
-        lexicon = self.scene.lexicon
-        if row is None or not self.others:
-            return 0.0, None
-        keys = lexicon.key_terms(row, self.terms)
-        if not len(keys):
-            return 0.0, None
-        return max((lexicon.share(keys, place), name) for name, place in self.others)
-
-    def _same_source(self, name: str) -> str | None:
-        sources = self.scene.sources
-        own = sources.get(name)
-        same = (other for other, _ in self.others if own and sources.get(other) == own)
-        return next(same, None)
+        cause, witness = cause_of(case)
+        return PositiveFinding(
+            **vars(case),
+            document_id=name,
+            relevance=self.judged[name],
+            cause=cause,
+            witness=witness,
+            shared_terms=0 if row is None else len(lexicon.shared(self.terms, row)),
+        )
 
     def _ranked(self, rank: int, name: str) -> RankedFinding:
         """A document of the top, its shared words as the query spells them."""

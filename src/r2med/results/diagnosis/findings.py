@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from r2med.errors import UsageError, nearest
 from r2med.measure.intervals import Interval, mean_interval
-from r2med.results.diagnosis.causes import CAUSES
+from r2med.results.diagnosis.causes import CAUSES, Case
 from r2med.tabular import Tabular, columns_of, table_of
 
 Outcome = Literal["all found", "some found", "none found"]
@@ -28,33 +28,16 @@ def label_of(grade: int | None) -> Label:
 
 
 @dataclass(frozen=True)
-class PositiveFinding:
-    """One positive of one query: where it stands and, when missed, why, with the numbers."""
+class PositiveFinding(Case):
+    """One positive of one query: the numbers of its case and, when it is missed, the cause."""
 
     document_id: str
     relevance: int
-    rank: int | None
-    """None when the list does not hold it."""
     cause: str | None
     """A name in `CAUSES`; None when it is found."""
     witness: str | None
     """The document that shows the cause: the twin, the other passage, the best surface match."""
-    coverage: float
-    """Share of the query's terms that it holds, rare ones weighing more."""
     shared_terms: int
-    as_well: float
-    """Share of the corpus that covers the query at least as well."""
-    top_coverage: float
-    """Median coverage of the non-positives in the top 10."""
-    subject: float
-    """The largest share of its key terms in a non-positive of the top 10."""
-    likeness: float
-    """The largest likeness (Jaccard of terms) to an unjudged document of the top 10."""
-    words: int
-    limit: int | None
-    """Tokens that the encoder or reranker reads of it; None when not known or not limited."""
-    first_stage_rank: int | None
-    """Its rank without the reranker or expansion, where that is stored."""
 
     @property
     def failure(self) -> Failure | None:
@@ -182,20 +165,17 @@ class TaskDiagnosis:
     def to_json(self) -> dict[str, Any]:
         """Everything about the task and its queries."""
         return {
-            "task": self.task,
-            "suite": self.suite,
-            "family": self.family,
-            "data": self.data,
-            "metric": self.metric,
-            "depth": self.depth,
-            "positives": self.positives,
+            **{name: getattr(self, name) for name in _TASK_FACTS},
             "missed": self.causes,
-            "out_of_reach": self.out_of_reach,
-            "holes": self.holes,
-            "looked_at": self.looked_at,
             "open": list(self.open),
             "queries": [query.to_json() for query in self.queries],
         }
+
+
+_TASK_FACTS = (
+    *("task", "suite", "family", "data", "metric", "depth"),
+    *("positives", "out_of_reach", "holes", "looked_at"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,31 +202,19 @@ class Diagnosis(Tabular):
 
     def to_arrow(self) -> pa.Table:
         """One row per positive; the columns of its query are repeated."""
-        return table_of(
-            {**_QUERY_COLUMNS, self.tasks[0].metric: float, **columns_of(PositiveFinding)},
-            [
-                {
-                    "system": self.system,
-                    "task": task.task,
-                    "family": task.family,
-                    "query_id": query.query_id,
-                    "text": query.text,
-                    task.metric: query.score,
-                    "outcome": query.outcome,
-                    "query_cause": query.cause,
-                    "query_words": query.words,
-                    "query_terms": query.terms,
-                    "overlap": query.overlap,
-                    "holes": query.holes,
-                    "answer": query.answer,
-                    "body_system": query.body_system,
-                    **asdict(positive),
-                }
-                for task in self.tasks
-                for query in task.queries
-                for positive in query.positives
-            ],
-        )
+        known = columns_of(PositiveFinding)
+        columns: dict[str, type] = {"system": str, "task": str, "family": str}
+        columns |= {name: kind for name, (kind, _) in _QUERY_COLUMNS.items()}
+        columns[self.tasks[0].metric] = float
+        columns |= {name: known[name] for name in _POSITIVE_COLUMNS}
+        rows = []
+        for task in self.tasks:
+            named = {"system": self.system, "task": task.task, "family": task.family}
+            for query in task.queries:
+                own = {name: getattr(query, field) for name, (_, field) in _QUERY_COLUMNS.items()}
+                own[task.metric] = query.score
+                rows += [{**named, **own, **vars(positive)} for positive in query.positives]
+        return table_of(columns, rows)
 
     def to_json(self) -> dict[str, Any]:
         """Everything: causes with their meanings, tasks, queries, positives and slices."""
@@ -258,18 +226,23 @@ class Diagnosis(Tabular):
         }
 
 
-_QUERY_COLUMNS: dict[str, type] = {
-    **dict.fromkeys(("system", "task", "family", "query_id", "text", "outcome"), str),
-    "query_cause": str,
-    "query_words": int,
-    "query_terms": int,
-    "overlap": float,
-    "holes": int,
-    "answer": str,
-    "body_system": str,
+#: Columns of a query with their types and its attributes.
+_QUERY_COLUMNS: dict[str, tuple[type, str]] = {
+    "query_id": (str, "query_id"),
+    "text": (str, "text"),
+    "outcome": (str, "outcome"),
+    "query_cause": (str, "cause"),
+    "query_words": (int, "words"),
+    "query_terms": (int, "terms"),
+    "overlap": (float, "overlap"),
+    "holes": (int, "holes"),
+    "answer": (str, "answer"),
+    "body_system": (str, "body_system"),
 }
-
-
+_POSITIVE_COLUMNS = (
+    *("document_id", "relevance", "rank", "cause", "witness", "coverage", "shared_terms"),
+    *("as_well", "top_coverage", "subject", "likeness", "words", "limit", "first_stage_rank"),
+)
 #: Too few queries for an interval that means anything.
 _FEW = 5
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,12 +32,12 @@ _WORD = re.compile(r"[\w'’.-]*\w")
 _PART = re.compile(r"[\w'’.]*\w")
 
 
-@dataclass(frozen=True, eq=False)
-class QueryTerms:
-    """The distinct terms of a query that the corpus knows, and how many it does not know."""
+@dataclass(frozen=True)
+class Piece:
+    """A part of a text; `hit` where it is a word whose term the query has."""
 
-    known: Numbers
-    unknown: int
+    text: str
+    hit: bool = False
 
 
 class Lexicon:
@@ -53,9 +53,7 @@ class Lexicon:
         self._rows = {name: row for row, name in enumerate(names)}
         self._counts = _counts(tokens.terms, tokens.offsets, len(tokens.keys))
         self._by_term = self._counts.tocsc()
-        self._sets: dict[int, frozenset[int]] = {}
-        self.stems: Stems = {}
-        """Of every word that was looked at."""
+        self._stems: Stems = {}
         frequencies = np.diff(self._by_term.indptr)
         self.rarity: Weights = np.log(len(names) + 1) - np.log(frequencies + 0.5)
 
@@ -63,8 +61,8 @@ class Lexicon:
         """The place of a document; None when the corpus does not hold it."""
         return self._rows.get(document_id)
 
-    def queries(self, texts: pa.LargeStringArray) -> list[QueryTerms]:
-        """The distinct terms of every text."""
+    def queries(self, texts: pa.LargeStringArray) -> list[Numbers]:
+        """The distinct terms of every text that the corpus knows."""
         tokens, keys = self._analyzer.analyze(texts), self._keys
         places = np.minimum(np.searchsorted(keys, tokens.keys), max(len(keys) - 1, 0))
         known = keys[places] == tokens.keys if len(keys) else np.zeros(len(tokens.keys), bool)
@@ -72,53 +70,48 @@ class Lexicon:
         queries = []
         for start, end in zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True):
             own = place_of[np.unique(tokens.terms[start:end])]
-            queries.append(QueryTerms(own[own >= 0], int(np.count_nonzero(own < 0))))
+            queries.append(own[own >= 0])
         return queries
 
-    def coverage(self, query: QueryTerms) -> Weights:
+    def coverage(self, query: Numbers) -> Weights:
         """For every document the share of the query's terms it holds, rare terms weighing more."""
-        weights = self.rarity[query.known]
+        weights = self.rarity[query]
         if not len(weights) or weights.sum() <= 0:
             return np.zeros(self._counts.shape[0])
-        held = self._by_term[:, query.known].astype(bool).astype(np.float64)
+        held = self._by_term[:, query].astype(bool).astype(np.float64)
         shares: Weights = (held @ weights) / weights.sum()
         return shares
 
-    def terms(self, row: int) -> frozenset[int]:
-        """The distinct terms of a document."""
-        if row not in self._sets:
-            part = slice(self._counts.indptr[row], self._counts.indptr[row + 1])
-            self._sets[row] = frozenset(self._counts.indices[part].tolist())
-        return self._sets[row]
-
-    def key_terms(self, row: int, query: QueryTerms) -> Numbers:
-        """The weightiest terms of a document that the query lacks: its subject beyond the query."""
+    def _terms(self, row: int) -> tuple[Numbers, NDArray[np.uint8]]:
+        """The distinct terms of a document and how often it has each."""
         part = slice(self._counts.indptr[row], self._counts.indptr[row + 1])
-        terms, counts = self._counts.indices[part], self._counts.data[part]
-        own = ~np.isin(terms, query.known)
+        return self._counts.indices[part], self._counts.data[part]
+
+    def key_terms(self, row: int, query: Numbers) -> Numbers:
+        """The weightiest terms of a document that the query lacks: its subject beyond the query."""
+        terms, counts = self._terms(row)
+        own = ~np.isin(terms, query)
         weights = self.rarity[terms[own]] * (1 + np.log(counts[own]))
         best: Numbers = terms[own][np.lexsort((terms[own], -weights))][:KEY_TERMS]
         return best
 
     def share(self, terms: Numbers, row: int) -> float:
         """The part of some terms' weight that a document holds."""
-        held = self.terms(row)
-        weights = self.rarity[terms].tolist()
-        total = sum(weights)
-        shared = sum(w for term, w in zip(terms.tolist(), weights, strict=True) if term in held)
+        weights = self.rarity[terms]
+        total = float(weights.sum())
+        shared = float(weights[np.isin(terms, self._terms(row)[0])].sum())
         return shared / total if total > 0 else 0.0
 
     def likeness(self, a: int, b: int) -> float:
         """Terms in common over all terms of two documents (Jaccard)."""
-        first, second = self.terms(a), self.terms(b)
-        common = len(first & second)
+        first, second = self._terms(a)[0], self._terms(b)[0]
+        common = len(np.intersect1d(first, second, assume_unique=True))
         union = len(first) + len(second) - common
         return common / union if union else 1.0
 
-    def shared(self, query: QueryTerms, row: int) -> Numbers:
+    def shared(self, query: Numbers, row: int) -> Numbers:
         """The query's terms that a document holds, the rarest first."""
-        held = self.terms(row)
-        both = np.array([term for term in query.known.tolist() if term in held], dtype=np.int64)
+        both = query[np.isin(query, self._terms(row)[0])]
         order: Numbers = both[np.argsort(-self.rarity[both], kind="stable")]
         return order
 
@@ -126,11 +119,24 @@ class Lexicon:
         """The length of a document in words, as spaces part them."""
         return len((self._texts[row].as_py() or "").split())
 
-    def common(self, query: QueryTerms) -> frozenset[str]:
-        """The terms of a query that so many documents hold that a match says little."""
-        frequencies = np.diff(self._by_term.indptr)[query.known]
-        usual = query.known[frequencies > _COMMON * self._counts.shape[0]]
-        return frozenset(self._words.text(int(term)) for term in usual)
+    def matched(self, query: str, texts: Sequence[str]) -> list[tuple[Piece, ...]]:
+        """Texts in pieces, with the words marked that they share with a query.
+
+        Terms that so many documents hold that a match says little are not marked.
+        """
+        words = [list(_WORD.finditer(text)) for text in (query, *texts)]
+        distinct = {match[0] for row in words for match in row}
+        self._stems.update(_stems(distinct - self._stems.keys()))
+        asked = {stem for match in words[0] for stem in self._stems[match[0]]}
+        [terms] = self.queries(pa.array([query], pa.large_string()))
+        frequencies = np.diff(self._by_term.indptr)[terms]
+        common = terms[frequencies > _COMMON * self._counts.shape[0]]
+        asked.difference_update(self._words.text(int(term)) for term in common)
+        hits = {word for word in distinct if not asked.isdisjoint(self._stems[word])}
+        return [
+            tuple(_pieces(text, [match.span() for match in row if match[0] in hits]))
+            for text, row in zip(texts, words[1:], strict=True)
+        ]
 
     def text(self, document_id: str) -> str | None:
         """The text of a document; None when the corpus does not hold it."""
@@ -150,38 +156,6 @@ class Lexicon:
             {stems[part][0]: part for part in reversed(row) if len(stems[part]) == 1}
             for row in parts
         ]
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A part of a text; `hit` where it is a word whose term the query has."""
-
-    text: str
-    hit: bool = False
-
-
-def matched(
-    query: str,
-    texts: Sequence[str],
-    *,
-    common: Collection[str] = (),
-    stems: Stems | None = None,
-) -> list[tuple[Piece, ...]]:
-    """Every text in pieces, with the words marked that it shares with a query.
-
-    Terms that are `common` are not worth marking: see `Lexicon.common`. `stems` are those of words
-    that were looked at before; new ones are added.
-    """
-    words = [list(_WORD.finditer(text)) for text in (query, *texts)]
-    distinct = {match[0] for row in words for match in row}
-    stems = {} if stems is None else stems
-    stems.update(_stems(distinct - stems.keys()))
-    asked = {stem for match in words[0] for stem in stems[match[0]]}.difference(common)
-    hits = {word for word in distinct if not asked.isdisjoint(stems[word])}
-    return [
-        tuple(_pieces(text, [match.span() for match in row if match[0] in hits]))
-        for text, row in zip(texts, words[1:], strict=True)
-    ]
 
 
 def _pieces(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[Piece]:
