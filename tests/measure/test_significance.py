@@ -18,12 +18,17 @@ from r2med.measure.significance import (
     holm,
     letters,
     pairwise_p,
-    randomisation_p,
     t_test_p,
 )
 
 grades = st.sampled_from([0.0, 0.25, 0.5, 0.63, 1.0])
 pairs = st.lists(st.tuples(grades, grades), min_size=2, max_size=10)
+
+
+def randomisation_p(differences: np.ndarray, *, resamples: int = 10_000) -> float:
+    """The paired randomisation test on one column of differences."""
+    paired = np.column_stack([differences, np.zeros(len(differences))])
+    return float(pairwise_p([paired], "task", resamples=resamples)[0, 1])
 
 
 def columns(pairs: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:

@@ -150,12 +150,6 @@ def pairwise_p(tasks: Sequence[Matrix], by: Averaging, *, resamples: int = RESAM
     return symmetric
 
 
-def randomisation_p(differences: Column, *, resamples: int = RESAMPLES) -> float:
-    """The paired randomisation test on one column of differences."""
-    paired = np.column_stack([differences, np.zeros(len(differences))])
-    return float(pairwise_p([paired], "task", resamples=resamples)[0, 1])
-
-
 def t_test_p(tasks: Sequence[Column], by: Averaging = "task") -> float:
     """Two-sided p-value of the paired t-test on a mean over tasks, Welch's for several.
 

@@ -56,29 +56,18 @@ def cost_of(results: Iterable[Result]) -> Cost:
     return Cost(
         queries=sum(record.task.queries for record in records),
         index_seconds=sum(stage["seconds"] for stage in indexing),
-        query_seconds=sum(_seconds(stage) for stage in querying),
-        index_tokens=_tokens(indexing),
-        query_tokens=_tokens(querying),
-        money=_sum(stages, ("money", "cached_money")),
+        query_seconds=sum(
+            stage["seconds"] if stage.get("answer_seconds") is None else stage["answer_seconds"]
+            for stage in querying
+        ),
+        index_tokens=_sum(indexing, "tokens", "cached_tokens"),
+        query_tokens=_sum(querying, "tokens", "cached_tokens"),
+        money=_sum(stages, "money", "cached_money"),
         cached=any(stage.get("cached") or stage.get("reused") for stage in stages),
     )
 
 
-def _seconds(stage: Mapping[str, Any]) -> float:
-    answers = stage.get("answer_seconds")
-    return float(stage["seconds"] if answers is None else answers)
-
-
-def _tokens(stages: Iterable[Mapping[str, Any]]) -> int | None:
-    tokens = _sum(stages, ("tokens", "cached_tokens"))
-    return None if tokens is None else int(tokens)
-
-
-def _sum(stages: Iterable[Mapping[str, Any]], names: tuple[str, ...]) -> float | None:
-    values = [
-        value
-        for stage in stages
-        for name in names
-        if isinstance(value := stage.get(name), int | float)
-    ]
+def _sum(stages: Iterable[Mapping[str, Any]], *names: str) -> Any:
+    """The sum of what the stages say under these names; None where none of them says anything."""
+    values = [stage[name] for stage in stages for name in names if stage.get(name) is not None]
     return sum(values) if values else None

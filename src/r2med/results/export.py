@@ -61,9 +61,13 @@ def export_mteb(results: Sequence[Result], out: Path, tell: Tell = log) -> list[
             systems.setdefault(name, []).append(result)
     written = []
     for own in systems.values():
-        name, revision = f"r2med/{_mteb_name(own[0].name)}", _mteb_revision(own)
-        folder = out / "results" / name.replace("/", "__") / revision
-        _write(folder / "model_meta.json", _mteb_model(name, revision))
+        system, revision = own[0].name, _mteb_revision(own)
+        name = slug(system)  # with a short hash where it lost something
+        name += "" if name == system else f"-{hashlib.sha256(system.encode()).hexdigest()[:8]}"
+        folder = out / "results" / f"r2med__{name}" / revision
+        known = {"name": f"r2med/{name}", "revision": revision}
+        known |= {"languages": ["eng-Latn"], "framework": []}
+        _write(folder / "model_meta.json", {**known, **dict.fromkeys(_UNKNOWN)})
         for result in own:
             data, task = _mteb_task(result)
             path = folder / f"{task}.json"
@@ -79,12 +83,6 @@ EXPORTS: Mapping[str, Callable[[Sequence[Result], Path, Tell], list[Path]]] = {
 }
 
 
-def _mteb_name(system: str) -> str:
-    """The system as a folder name without slashes; a short hash where it lost something."""
-    name = slug(system)
-    return name if name == system else f"{name}-{hashlib.sha256(system.encode()).hexdigest()[:8]}"
-
-
 def _mteb_revision(results: Sequence[Result]) -> str:
     """A hash of what decides a system's rankings on all of the tasks alike.
 
@@ -95,45 +93,25 @@ def _mteb_revision(results: Sequence[Result]) -> str:
     return hashlib.sha256(json.dumps(alike).encode()).hexdigest()[:40]
 
 
-def _mteb_model(name: str, revision: str) -> dict[str, object]:
-    unknown = (
-        "loader",
-        "release_date",
-        "n_parameters",
-        "memory_usage_mb",
-        "max_tokens",
-        "embed_dim",
-        "license",
-        "open_weights",
-        "public_training_code",
-        "public_training_data",
-        "similarity_fn_name",
-        "use_instructions",
-        "training_datasets",
-    )
-    known = {"name": name, "revision": revision, "languages": ["eng-Latn"], "framework": []}
-    return {**known, **dict.fromkeys(unknown)}
+#: Fields of mteb's model_meta.json that it needs and nobody here knows.
+_UNKNOWN = (
+    *("loader", "release_date", "n_parameters", "memory_usage_mb", "max_tokens", "embed_dim"),
+    *("license", "open_weights", "public_training_code", "public_training_data"),
+    *("similarity_fn_name", "use_instructions", "training_datasets"),
+)
 
 
 def _mteb_record(result: Result, name: str, revision: str) -> dict[str, object]:
-    scores = {
+    scores: dict[str, object] = {
         metric.replace("hit@", "hit_rate@").replace("@", "_at_"): value
         for metric, value in result.metrics.items()
     }
+    scores |= {"main_score": result.metrics["ndcg@10"], "hf_subset": "default"}
     return {
         "dataset_revision": revision,
         "task_name": name,
         "mteb_version": None,
-        "scores": {
-            "test": [
-                {
-                    **scores,
-                    "main_score": result.metrics["ndcg@10"],
-                    "hf_subset": "default",
-                    "languages": ["eng-Latn"],
-                }
-            ]
-        },
+        "scores": {"test": [scores | {"languages": ["eng-Latn"]}]},
         "evaluation_time": sum(result.seconds.values()),
         "kg_co2_emissions": None,
     }

@@ -171,15 +171,10 @@ def _ranks(run: Run, query: str) -> dict[str, int]:
 
 
 def _row(query: QueryMovement) -> dict[str, Any]:
+    named = ("query_id", "text", "score_a", "score_b", "difference", "first_a", "first_b")
     return {
         "task": query.task.name,
-        "query_id": query.query_id,
-        "text": query.text,
-        "score_a": query.score_a,
-        "score_b": query.score_b,
-        "difference": query.difference,
-        "first_a": query.first_a,
-        "first_b": query.first_b,
+        **{name: getattr(query, name) for name in named},
         "positives": [asdict(shift) for shift in query.positives],
     }
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from r2med.tasks.registry import TaskEntry
 
 AUDITS = "audit"
 _SCHEMA = 1
-_NOT_PLAIN = ("findings", "path")
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,9 @@ class StoredAudit:
     rows: int
     """Training rows looked at."""
     created: str
-    findings: Sequence[Mapping[str, Any]]
-    """The strongest of every query, positive and document, strongest first, with evidence."""
     path: Path
+    findings: Sequence[Mapping[str, Any]] = ()
+    """The strongest of every query, positive and document, strongest first, with evidence."""
 
     def sentence(self) -> str:
         """The outcome in words."""
@@ -75,10 +74,10 @@ def stored_audits(results: Path, tell: Tell) -> list[StoredAudit]:
 def _read(path: Path) -> StoredAudit:
     try:
         record = unseal(path.read_bytes(), path)
-        plain = [name for name in StoredAudit.__dataclass_fields__ if name not in _NOT_PLAIN]
-        values = {name: record[name] for name in plain}
-        return StoredAudit(**values, findings=record.get("findings", ()), path=path)
-    except (OSError, KeyError) as problem:
+        record["path"] = path
+        known = [field.name for field in fields(StoredAudit) if field.name in record]
+        return StoredAudit(**{name: record[name] for name in known})
+    except (OSError, TypeError) as problem:
         raise DamagedError(f"{path}: not a readable audit ({problem}).") from None
 
 
