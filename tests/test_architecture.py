@@ -12,7 +12,7 @@ import pytest
 
 import r2med
 
-GROUND_FLOOR = {"append", "errors", "home", "atomic", "settings", "tabular"}
+GROUND_FLOOR = {"errors", "home", "atomic", "settings", "tabular"}
 ROOMS = (
     "tasks",
     "runs",

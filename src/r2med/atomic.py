@@ -1,10 +1,11 @@
-"""Files that are whole or absent, and checksums that tell when one is no longer what was written.
+"""Files that survive a kill at any moment, and checksums that tell when one has changed since.
 
 Writes go to a draft beside the target, which takes the target's place in one step: readers see
-the old or the new, a kill at any moment leaves at most a draft, and the next write beside it
-sweeps drafts whose writers are gone. Checksums are for every store: `seal` for records that are
-JSON, `seal_file` for any other file, `checksum` for parts of one. Whoever reads a stored file
-checks it before anything else sees its bytes.
+the old or the new, a kill leaves at most a draft, and the next write beside it sweeps drafts whose
+writers are gone. An `AppendFile` only grows and belongs to one process, so it needs no lock.
+Checksums are for every store: `seal` for records that are JSON, `seal_file` for any other file,
+`checksum` for parts of one. Whoever reads a stored file checks it before anything else sees its
+bytes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import fcntl
 import json
 import mmap
 import os
+import secrets
 import shutil
 import struct
 import tempfile
@@ -26,7 +28,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from r2med.errors import DamagedError
+from r2med.errors import DamagedError, MissingError
 
 T = TypeVar("T")
 
@@ -132,6 +134,64 @@ def sweep(folder: Path) -> None:
                         _remove(path)
             elif entry.name.startswith(".") and entry.name.endswith(_RETIRED):
                 _restored(folder / entry.name[1 : -len(_RETIRED)])
+
+
+class AppendFile:
+    """A file of this process alone; it is made when the first record is written."""
+
+    def __init__(
+        self, folder: Path, suffix: str, *, what: str, elsewhere: str = "set R2MED_HOME"
+    ) -> None:
+        self.folder = folder
+        self.suffix = suffix
+        self.what = what
+        self.elsewhere = elsewhere
+        self._handle: int | None = None
+        self._path = folder
+        self._size = 0
+
+    def append(self, record: bytes) -> tuple[Path, int]:
+        """Write a record and say where it begins; once this returns, a kill cannot lose it.
+
+        A record that could not be written whole ends the file: the next one begins another, so
+        that half a record never stands in the middle of a file.
+        """
+        start = self._size
+        try:
+            if self._handle is None:
+                name = f"{time.time_ns():020d}-{os.getpid()}-{secrets.token_hex(4)}{self.suffix}"
+                self._path = self.folder / name
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._handle = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+            rest = memoryview(record)
+            while rest:
+                rest = rest[os.write(self._handle, rest) :]
+        except BaseException as problem:
+            self._abandon()
+            if not isinstance(problem, OSError):
+                raise
+            raise MissingError(
+                f"{self._path}: the {self.what} cannot be written ({problem.strerror}).\n"
+                f"Make room, or {self.elsewhere} to a folder with more; what was written is kept."
+            ) from None
+        self._size = start + len(record)
+        return self._path, start
+
+    def sync(self) -> None:
+        """Bring what was written to the disk itself, against a power cut."""
+        if self._handle is not None:
+            os.fsync(self._handle)
+
+    def close(self) -> None:
+        """End the file; a later record begins another."""
+        self.sync()
+        self._abandon()
+
+    def _abandon(self) -> None:
+        if self._handle is not None:
+            with suppress(OSError):
+                os.close(self._handle)
+        self._handle, self._size = None, 0
 
 
 def checksum(data: bytes | memoryview) -> int:

@@ -21,7 +21,6 @@ from r2med.explore.pages.leaderboard import View, leaderboard_page
 from r2med.explore.pages.query import Lists, query_data, query_lists
 from r2med.explore.pages.task import task_page
 from r2med.explore.render import Axis, server_link
-from r2med.results.diagnosis.lexicon import matched
 from r2med.results.movement import QueryScores, in_order
 from r2med.results.overlap import declared_training, write_audit
 from r2med.results.store import Store
@@ -173,15 +172,6 @@ def test_an_arrow_says_how_far_a_document_stands_from_its_place_in_the_other_sys
     for entry in data.columns[0].entries:
         assert entry.move is not None
         assert other.index(entry.document_id) + 1 == entry.rank + entry.move
-
-
-def test_words_are_marked_by_their_stem_and_nothing_is_lost() -> None:
-    text = "Attacks of pain, attacking nobody; Pains."
-
-    [pieces] = matched("an attack of pains", [text])
-
-    assert "".join(piece.text for piece in pieces) == text
-    assert [p.text for p in pieces if p.hit] == ["Attacks", "pain", "attacking", "Pains"]
 
 
 def test_orders_of_queries() -> None:

@@ -23,8 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from r2med.append import AppendFile
-from r2med.atomic import seal, unseal
+from r2med.atomic import AppendFile, seal, unseal
 from r2med.audit.evaluation import Matcher
 from r2med.audit.files import Piece, TrainingFile, pieces
 from r2med.audit.matching import SHORTEST, WORDS, Match, words

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from r2med.append import AppendFile
-from r2med.atomic import atomic_file, seal, unseal
+from r2med.atomic import AppendFile, atomic_file, seal, unseal
 from r2med.errors import DamagedError, DataError
 from r2med.home import shelf as home_shelf
 from r2med.models.shards import ADDRESS_BYTES, SUFFIX, TRUNCATED, Block, Place, packed, read_blocks

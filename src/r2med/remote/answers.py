@@ -21,8 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from r2med.append import AppendFile
-from r2med.atomic import atomic_file
+from r2med.atomic import AppendFile, atomic_file
 from r2med.remote.completions import ChatAnswer
 
 SUFFIX = ".calls"

@@ -65,9 +65,9 @@ def export_mteb(results: Sequence[Result], out: Path, tell: Tell = log) -> list[
         name = slug(system)  # with a short hash where it lost something
         name += "" if name == system else f"-{hashlib.sha256(system.encode()).hexdigest()[:8]}"
         folder = out / "results" / f"r2med__{name}" / revision
-        known = {"name": f"r2med/{name}", "revision": revision}
-        known |= {"languages": ["eng-Latn"], "framework": []}
-        _write(folder / "model_meta.json", {**known, **dict.fromkeys(_UNKNOWN)})
+        model: dict[str, object] = {"name": f"r2med/{name}", "revision": revision}
+        model |= {"languages": ["eng-Latn"], "framework": [], **dict.fromkeys(_UNKNOWN)}
+        _write(folder / "model_meta.json", model)
         for result in own:
             data, task = _mteb_task(result)
             path = folder / f"{task}.json"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -155,7 +155,10 @@ def _trec_listing(path: Path) -> _Listing:
             if len(fields) > 4:
                 scores.append(float(fields[4]))
         except (ValueError, OverflowError):
-            raise _not_a_number(fields, f"{path}, line {number}") from None
+            rank = len(ranks) < len(numbers)
+            shown = fields[3 if rank else 4][:40].decode(errors="replace")
+            what = f"rank {shown!r} is not a whole" if rank else f"score {shown!r} is not a"
+            raise DataError(f"{path}, line {number}: {what} number.\n{_FORM}") from None
         if scores and len(scores) < len(numbers):
             raise DataError(
                 f"{path}, line {number}: the score is missing, or is given here alone.\n{_FORM}"
@@ -171,17 +174,6 @@ def _trec_listing(path: Path) -> _Listing:
         scores=np.frombuffer(scores) if scores else None,
         place=lambda row: f"{path}, line {numbers[row]}",
     )
-
-
-def _not_a_number(fields: Sequence[bytes], where: str) -> DataError:
-    try:
-        float(int(fields[3]))
-    except (ValueError, OverflowError):
-        what, field, kind = "rank", fields[3], "whole number"
-    else:
-        what, field, kind = "score", fields[4], "number"
-    shown = field[:40].decode(errors="replace")
-    return DataError(f"{where}: {what} {shown!r} is not a {kind}.\n{_FORM}")
 
 
 def _refuse_infinite(listing: _Listing) -> None:

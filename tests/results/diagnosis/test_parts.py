@@ -71,6 +71,22 @@ def test_of_a_hyphenated_word_only_the_shared_parts_are_shown_each_once(tmp_path
     assert sorted(shared) == ["PAIN", "belly", "vomiting"]
 
 
+def test_words_are_marked_by_their_stem_and_nothing_is_lost(tmp_path: Path) -> None:
+    words = Lexicon(task_of(tmp_path, {"a": "other"}, {"q": "x"}, {"q": {"a": 1}}).corpus)
+    text = "Attacks of pain, attacking nobody; Pains."
+
+    [pieces] = words.matched("an attack of pains", [text])
+
+    assert "".join(piece.text for piece in pieces) == text
+    assert [p.text for p in pieces if p.hit] == ["Attacks", "pain", "attacking", "Pains"]
+
+
+def test_a_term_that_many_documents_hold_is_not_marked(tmp_path: Path) -> None:
+    [pieces] = lexicon(tmp_path).matched("pain at night", ["pain in the night"])
+
+    assert [piece.text for piece in pieces if piece.hit] == ["night"]
+
+
 def test_equal_texts_are_wholly_alike_and_strangers_not_at_all(tmp_path: Path) -> None:
     words = lexicon(tmp_path)
 
