@@ -297,7 +297,7 @@ def test_of_two_results_of_one_system_on_a_task_the_one_that_is_shown_is_tested(
     high = store(ROOT, "bm25", "Biology", ranks(*[1] * 20))
     between = store(ROOT, "bge", "Biology", ranks(*[4] * 20))
 
-    table = Evaluation([low, between, high])
+    table = Evaluation([high, between, low])
 
     assert table.column("bm25", "ndcg@10") == {"Biology": 1.0}
     assert table.behind(["Biology"], "ndcg@10") == {"bge"}

@@ -155,23 +155,12 @@ class Ranking:
     name: str
     run: Run
     result: Result | None = None
-    versions: Sequence[Result] = ()
-    """All results that the name fits, of which `result` is the newest."""
 
 
 def find_ranking(
     text: str, results: Sequence[Result], task: Task, folder: Path, tell: Tell = log
 ) -> Ranking:
     """The run of a run file, a stored result's folder, or a system in `results` (newest first)."""
-    ranking = quiet_ranking(text, results, task, folder, tell)
-    tell_versions([ranking.versions], tell)
-    return ranking
-
-
-def quiet_ranking(
-    text: str, results: Sequence[Result], task: Task, folder: Path, tell: Tell
-) -> Ranking:
-    """The same, and `tell` hears of a run file alone: `tell_versions` is left to the caller."""
     named = find_named(text, results, folder, task=task.name)
     if named.file is not None:
         return Ranking(text, ordered(file_run(named.file, task, tell)))
@@ -183,7 +172,8 @@ def quiet_ranking(
             f"{task.name} is now data {task.hash[:12]}.\n"
             f"Run it again: r2med eval '{named.results[0].system}' --task {task.name}"
         )
-    return Ranking(named.name, same[0].ranked, same[0], same)
+    tell_versions([same], tell)
+    return Ranking(named.name, same[0].ranked, same[0])
 
 
 def file_run(path: Path, task: Task, tell: Tell) -> Run:

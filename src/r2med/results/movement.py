@@ -14,7 +14,7 @@ from r2med.errors import UsageError
 from r2med.measure import measure, parse_metric
 from r2med.measure.intervals import TIE
 from r2med.results.compare import aligned
-from r2med.results.lookup import Ranking, own_tasks, quiet_ranking, stored_results, tell_versions
+from r2med.results.lookup import Ranking, find_ranking, own_tasks, stored_results
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
@@ -115,17 +115,17 @@ def what_moved(
     if len(systems) != 2:
         raise UsageError(f"what moved is between two systems, A and B; {len(systems)} are given.")
     name, folder = str(parse_metric(metric)), Path(results)
-    stored = stored_results(folder, tell)
-    if task is None:
-        shared = aligned(systems, metric=name, results=results, root=root, tell=lambda note: None)
-        task = ",".join(shared.tasks)
+    shared = aligned(systems, task=task, metric=name, results=folder, root=root, tell=tell)
+    stored = stored_results(folder, _silent)
     tasks = []
-    for loaded in load_tasks(task, root=root, own=own_tasks(folder)):
-        a, b = (quiet_ranking(str(each), stored, loaded, folder, tell) for each in systems)
+    for loaded in load_tasks(",".join(shared.tasks), root=root, own=own_tasks(folder)):
+        a, b = (find_ranking(str(each), stored, loaded, folder, _silent) for each in systems)
         tasks.append((a, b, loaded))
-    tell_versions((a.versions for a, _, _ in tasks), tell)
-    tell_versions((b.versions for _, b, _ in tasks), tell)
     return movement(tasks, name)
+
+
+def _silent(message: str) -> None:
+    """For what `aligned` has said."""
 
 
 def movement(tasks: Sequence[tuple[Ranking, Ranking, Task]], metric: str = "ndcg@10") -> Movement:

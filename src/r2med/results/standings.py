@@ -259,7 +259,8 @@ class Frame:
         flags = flags_of(system, self.tasks, self.audits)
         flagged = {flag.task for flag in flags}
         left = replace(self, tasks=tuple(each for each in self.tasks if each.name not in flagged))
-        below, depth = _below(system, kind)
+        below = str(first_stage(parse(system), kind) or "") if kind != "base" else ""
+        last = parse(system).stages[-1] if kind == "reranker" else None
         return Standing(
             system=system,
             kind=kind,
@@ -268,7 +269,7 @@ class Frame:
             aggregates=self._aggregates(values, queries),
             mean=self._mean(values, queries),
             first_stage=below,
-            depth=depth,
+            depth=last.depth if isinstance(last, Unit) else None,
             flags=flags,
             clean=left._mean(values, queries) if flags and left.tasks else None,
             **more,
@@ -344,56 +345,42 @@ def _proper_data(results: Iterable[Result]) -> Mapping[str, str]:
     return {task: counts.most_common(1)[0][0] for task, counts in hashes.items()}
 
 
-def _below(system: str, kind: Kind) -> tuple[str, int | None]:
-    """What the outermost stage stands on, and how deep a reranker goes."""
-    if kind == "base":
-        return "", None
-    spec = parse(system)
-    last = spec.stages[-1] if kind == "reranker" else None
-    return str(first_stage(spec, kind) or ""), last.depth if isinstance(last, Unit) else None
-
-
 def with_gains(rows: Sequence[Standing]) -> list[Standing]:
     """Rows with their gains over their own first stages, never across works unless said."""
     printed = {row.system: row for row in rows if row.origin != "measured"}
     measured = {row.system: row for row in reversed(rows) if row.origin == "measured"}
     return [
-        _over_measured(row, measured, printed)
-        if row.origin == "measured"
-        else replace(
-            _over_printed(row, printed),
-            others=tuple(_over_printed(other, printed) for other in row.others),
+        replace(
+            _with_gain(row, measured, printed),
+            others=tuple(_with_gain(other, measured, printed) for other in row.others),
         )
         for row in rows
     ]
 
 
-def _over_printed(row: Standing, printed: Mapping[str, Standing]) -> Standing:
-    """The gain over the figure that a work of the row prints for its first stage."""
-    below = printed.get(row.first_stage)
-    if below is None or row.mean is None:
-        return row
-    own = {source.id for source in row.sources}
-    for figure in (below, *below.others):
-        if figure.mean is not None and own & {source.id for source in figure.sources}:
-            return replace(row, gain=row.mean - figure.mean, gain_over=below.system)
-    return row
-
-
-def _over_measured(
+def _with_gain(
     row: Standing, measured: Mapping[str, Standing], printed: Mapping[str, Standing]
 ) -> Standing:
-    below = measured.get(row.first_stage)
-    if not row.first_stage or row.mean is None:
+    """The gain over the figure that a work of the row prints for its first stage.
+
+    Of a measured row: over its measured first stage, else over the published one, with a mark.
+    """
+    below, own = printed.get(row.first_stage), measured.get(row.first_stage)
+    if row.mean is None or not row.first_stage:
         return row
-    if below is not None and below.mean is not None and below.marks == row.marks:
-        return replace(row, gain=row.mean - below.mean, gain_over=below.system)
-    other = printed.get(row.first_stage)
-    if row.marks or other is None or other.mean is None or other.origin != "published":
+    if row.origin != "measured":
+        works = {work.id for work in row.sources}
+        for figure in (below, *below.others) if below else ():
+            if figure.mean is not None and works & {work.id for work in figure.sources}:
+                return replace(row, gain=row.mean - figure.mean, gain_over=figure.system)
         return row
-    mark = f"Δ is against the published figure of {other.system}, which is not measured here"
-    over = f"{other.system} (published)"
-    return replace(row, gain=row.mean - other.mean, gain_over=over, marks=(mark,))
+    if own is not None and own.mean is not None and own.marks == row.marks:
+        return replace(row, gain=row.mean - own.mean, gain_over=own.system)
+    if row.marks or below is None or below.mean is None or below.origin != "published":
+        return row
+    mark = f"Δ is against the published figure of {below.system}, which is not measured here"
+    over = f"{below.system} (published)"
+    return replace(row, gain=row.mean - below.mean, gain_over=over, marks=(mark,))
 
 
 def ranked(rows: Sequence[Standing]) -> list[Standing]:
