@@ -15,7 +15,6 @@ import hashlib
 import json
 import random
 import re
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -74,7 +73,6 @@ class Evaluation:
     """Positives by task and query."""
     hashes: dict[str, str] = field(default_factory=dict)
     """The hash of each task's data."""
-    suites: dict[str, str | None] = field(default_factory=dict)
     sources: dict[str, list[int]] = field(default_factory=dict)
     """Texts of positives by the source that their ids name."""
 
@@ -114,7 +112,7 @@ def evaluation(
     """
     wanted = Evaluation()
     for task in tasks:
-        wanted.hashes[task.name], wanted.suites[task.name] = task.hash, task.suite
+        wanted.hashes[task.name] = task.hash
         judged = positives_of(task.judgements)
         wanted.positives.update({(task.name, q): frozenset(own) for q, own in judged.items()})
         relevant = {name for own in judged.values() for name in own}
@@ -159,34 +157,18 @@ def _source_names(mark: str, stem: str | None) -> set[str]:
     return names
 
 
-class Matcher(ABC):
-    """What compares training texts with evaluation texts; it is sent to every process."""
-
-    evaluation: Evaluation
-    identity: str
-    """All that decides its answers."""
-
-    @abstractmethod
-    def matches(self, texts: Sequence[str]) -> list[Match]:
-        """All evaluation texts that some training texts match."""
-
-
-class TextMatcher(Matcher):
+class TextMatcher(Index):
     """Finds the texts of an evaluation by their words."""
 
     def __init__(self, wanted: Evaluation, *, ngram: int = NGRAM) -> None:
+        super().__init__(wanted.texts, ngram=ngram)
         self.evaluation = wanted
-        self._index = Index(wanted.texts, ngram=ngram)
-        sources = json.dumps(wanted.sources, sort_keys=True)
-        facts = "".join([f"{ngram}", *wanted.entries, sources])
-        self.identity = hashlib.sha256(facts.encode()).hexdigest()
-
-    def matches(self, texts: Sequence[str]) -> list[Match]:
-        """All verified matches."""
-        return self._index.matches(texts)
+        facts = [f"{ngram}", *wanted.entries, json.dumps(wanted.sources, sort_keys=True)]
+        self.identity = hashlib.sha256("".join(facts).encode()).hexdigest()
+        """All that decides its answers."""
 
 
-class ExclusionMatcher(Matcher):
+class ExclusionMatcher:
     """Finds texts by the hashes of a file that `r2med tasks exclusions` wrote, gzipped or not."""
 
     def __init__(self, path: Path) -> None:
@@ -210,7 +192,6 @@ class ExclusionMatcher(Matcher):
     def _fill(self, header: dict[str, Any], rows: Sequence[dict[str, Any]]) -> None:
         wanted = self.evaluation
         wanted.hashes.update(header["tasks"])
-        wanted.suites.update(dict.fromkeys(wanted.hashes))
         stems = passage_stems([str(row["id"]) for row in rows])
         for row in rows:
             place = Place(str(row["task"]), _LISTED[row["kind"]], str(row["id"]))
@@ -244,6 +225,10 @@ class ExclusionMatcher(Matcher):
         return matches
 
 
+Matcher = TextMatcher | ExclusionMatcher
+"""What compares training texts with evaluation texts; it is sent to every process."""
+
+
 @dataclass(frozen=True)
 class Exclusion:
     """One text to leave out."""
@@ -261,22 +246,26 @@ def exclusions(task: Task) -> Iterator[Exclusion]:
     Same source: an equal text under another id, or an id that differs from a positive's in the
     number of its passage only. An id that repeats is listed with each of its texts.
     """
-    for name, text in task.queries.items():
-        yield _exclusion(task, "query", name, text)
     positive = {name for own in positives_of(task.judgements).values() for name in own}
     documents = document_texts(task)
     sources = sources_of(documents)
     positive_sources = {sources[name] for name in positive if name in sources}
-    rows = [(name, text) for name, texts in documents.items() for text in texts]
-    hashes = {text_hash(text) for name, text in rows if name in positive}
-    for name, text in rows:
+    hashes = {text_hash(text) for name in positive for text in documents.get(name, ())}
+    rows: dict[Kind, list[tuple[str, str]]] = {
+        "query": list(task.queries.items()),
+        "positive": [],
+        "same-source": [],
+    }
+    for name, texts in documents.items():
         if name in positive:
-            yield _exclusion(task, "positive", name, text)
-    for name, text in rows:
-        if name in positive:
-            continue
-        if sources.get(name) in positive_sources or text_hash(text) in hashes:
-            yield _exclusion(task, "same-source", name, text)
+            rows["positive"] += [(name, text) for text in texts]
+        elif sources.get(name) in positive_sources:
+            rows["same-source"] += [(name, text) for text in texts]
+        else:
+            rows["same-source"] += [(name, text) for text in texts if text_hash(text) in hashes]
+    for kind, named in rows.items():
+        for name, text in named:
+            yield Exclusion(task.name, kind, name, text_hash(text), tuple(fingerprints(text)))
 
 
 def document_texts(task: Task) -> dict[str, list[str]]:
@@ -338,7 +327,3 @@ def gram_hashes(sequence: Sequence[str]) -> list[str]:
         ).hexdigest()
         for start in range(max(len(sequence) - GRAM + 1, 1))
     ]
-
-
-def _exclusion(task: Task, kind: Kind, name: str, text: str) -> Exclusion:
-    return Exclusion(task.name, kind, name, text_hash(text), tuple(fingerprints(text)))

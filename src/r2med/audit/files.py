@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from r2med.errors import DataError, MissingError, R2MedError, UsageError
 from r2med.home import user_path
 from r2med.tasks.reading.lines import MAX_LINE, arrow_errors, blocks, content, file_errors, limit
 from r2med.tasks.reading.source import find_source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Form = Literal["jsonl", "json", "csv", "tsv", "text", "parquet", "arrow"]
 ENDINGS: dict[str, Form] = {
@@ -33,8 +36,8 @@ ENDINGS: dict[str, Form] = {
     ".arrow": "arrow",
 }
 _PACKED = (".gz", ".zst")
-#: Rows that are held as Python values at a time.
-RECORDS = 2000
+#: Elements of a JSON array, and rows of a table, in a piece.
+_RECORDS, _ROWS = 2000, 10_000
 _SEPARATORS = re.compile(r"[\s,]*")
 
 
@@ -49,16 +52,23 @@ class TrainingFile:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a file that is read on its own: lines, records, or the number of a row group."""
+    """A part of a file that is read on its own: lines, records, or rows of a table."""
 
     file: TrainingFile
     number: int
     first: int
     """The number of its first line or row, from 1."""
-    content: bytes | list[Any] | int
+    content: bytes | list[Any] | pa.RecordBatch
     done: float
     """The share of the file that is read with this piece."""
     header: tuple[str, ...] = ()
+
+    @property
+    def records(self) -> list[Any]:
+        """The values of a piece that is not made of lines."""
+        content: Any = self.content
+        records: list[Any] = content if isinstance(content, list) else content.to_pylist()
+        return records
 
 
 def training_files(names: Sequence[str]) -> list[TrainingFile]:
@@ -84,29 +94,25 @@ def training_files(names: Sequence[str]) -> list[TrainingFile]:
 
 def pieces(file: TrainingFile) -> Iterator[Piece]:
     """A file in pieces of bounded size, always cut at the same places."""
-    readers = {"parquet": _row_groups, "arrow": _batches, "json": _elements}
+    readers = {"parquet": _batches, "arrow": _batches, "json": _elements}
     return readers.get(file.form, _line_pieces)(file)
 
 
 def _paths(name: str) -> Iterator[tuple[Path, str]]:
     path = user_path(name)
-    if path.is_file():
-        yield path, path.name
-    elif path.is_dir():
-        yield from _in_folder(path)
-    elif matches := sorted(glob.glob(str(path), recursive=True)):  # noqa: PTH207
-        for match in map(Path, matches):
-            if match.is_dir():
-                yield from _in_folder(match)
-            elif _plain_suffix(match) in ENDINGS:
-                yield match, match.name
-    elif snapshot := _hub_snapshot(name):
-        yield from _in_folder(snapshot)
-    else:
+    matches = [path] if path.exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))  # noqa: PTH207
+    if not matches and (snapshot := _hub_snapshot(name)):
+        matches = [snapshot]
+    if not matches:
         raise MissingError(
             f"{name}: there is no such file, folder or glob, nor a dataset of this name in the "
             "hub's cache."
         )
+    for match in matches:
+        if match.is_dir():
+            yield from _in_folder(match)
+        elif match == path or _plain_suffix(match) in ENDINGS:
+            yield match, match.name
 
 
 def _in_folder(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -199,24 +205,22 @@ def table_reader(lines: Sequence[str], form: str) -> Any:
     return csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
-def _row_groups(file: TrainingFile) -> Iterator[Piece]:
-    import pyarrow.parquet as pq
-
-    with arrow_errors(file.path), pq.ParquetFile(file.path) as parquet:
-        first, groups = 1, parquet.num_row_groups
-        for group in range(groups):
-            yield Piece(file, group, first, group, (group + 1) / groups)
-            first += parquet.metadata.row_group(group).num_rows
-
-
 def _batches(file: TrainingFile) -> Iterator[Piece]:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    with arrow_errors(file.path, "Arrow"), pa.OSFile(str(file.path)) as source:
-        size, first = max(source.size(), 1), 1
-        for number, batch in enumerate(pa.ipc.open_stream(source)):
-            yield Piece(file, number, first, batch.to_pylist(), source.tell() / size)
-            first += len(batch)
+    first = 1
+    with arrow_errors(file.path, file.form.capitalize()), pa.OSFile(str(file.path)) as source:
+        if file.form == "parquet":
+            parquet = pq.ParquetFile(source)
+            batches, size = parquet.iter_batches(_ROWS), parquet.metadata.num_rows
+        else:
+            batches, size = iter(pa.ipc.open_stream(source)), source.size()
+        for number, batch in enumerate(batches):
+            rows = first + len(batch) - 1
+            done = rows / size if file.form == "parquet" else source.tell() / size
+            yield Piece(file, number, first, batch, done)
+            first = rows + 1
 
 
 def _elements(file: TrainingFile) -> Iterator[Piece]:
@@ -238,7 +242,7 @@ def _elements(file: TrainingFile) -> Iterator[Piece]:
                 except (ValueError, RecursionError):
                     break
                 batch.append(record)
-                if len(batch) == RECORDS:
+                if len(batch) == _RECORDS:
                     yield Piece(file, number, first, batch, min(read / size, 1.0))
                     first, number, batch = first + len(batch), number + 1, []
             text = text[place:]

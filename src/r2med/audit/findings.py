@@ -81,7 +81,6 @@ class TaskAudit:
 
     task: str
     hash: str
-    suite: str | None
     verdict: Verdict
     reason: str
     shares: tuple[Share, ...]
@@ -152,7 +151,6 @@ def _task_audit(
     return TaskAudit(
         task=task,
         hash=wanted.hashes[task],
-        suite=wanted.suites[task],
         verdict=verdict,
         reason=reason,
         shares=shares,

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
-from r2med.audit.files import RECORDS, Piece, table_reader
+from r2med.audit.files import Piece, table_reader
 from r2med.errors import UsageError
 from r2med.tasks.reading.jsonl import described
-from r2med.tasks.reading.lines import file_errors
 
 Role = Literal["query", "positive", "negative", "text"]
 #: Names of fields, in lower case, that say what a text is; others take the role around them.
@@ -109,27 +108,14 @@ def rows(piece: Piece, reading: Reading, fields: Sequence[str] = ()) -> Iterator
 def _records(piece: Piece, reading: Reading) -> Iterator[tuple[int, int, Any]]:
     """Number, lines spanned and value of every record."""
     part = piece.content
-    if isinstance(part, list):
-        yield from ((piece.first + place, 1, record) for place, record in enumerate(part))
-    elif isinstance(part, int):
-        yield from _group_rows(piece, part)
+    if not isinstance(part, bytes):
+        yield from ((piece.first + place, 1, record) for place, record in enumerate(piece.records))
     elif piece.file.form == "jsonl":
         yield from _json_lines(piece, part, reading)
     elif piece.file.form == "text":
         yield from _paragraphs(piece, part)
     else:
         yield from _table_rows(piece, part, reading)
-
-
-def _group_rows(piece: Piece, group: int) -> Iterator[tuple[int, int, Any]]:
-    import pyarrow.parquet as pq
-
-    with file_errors(piece.file.path), pq.ParquetFile(piece.file.path) as parquet:
-        number = piece.first
-        for batch in parquet.iter_batches(RECORDS, row_groups=[group]):
-            for record in batch.to_pylist():
-                yield number, 1, record
-                number += 1
 
 
 def _json_lines(piece: Piece, block: bytes, reading: Reading) -> Iterator[tuple[int, int, Any]]:

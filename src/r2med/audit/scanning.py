@@ -15,8 +15,9 @@ import signal
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -40,7 +41,9 @@ EVIDENCE = 3
 _SHOWN, _BEFORE = 2000, 5
 _WAITING = 2
 #: Raise when the same pieces would give other hits.
-_VERSION = 2
+_VERSION = 3
+
+_Work = Callable[[Piece], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -87,19 +90,18 @@ def scan(
 
     `strict` makes the first row or file that cannot be read an error.
     """
-    record = _Log(log / _key(files, matcher, fields), fresh)
     found = Scan([], {file.name: Reading() for file in files}, {})
     sizes = {file.name: max(file.path.stat().st_size, 1) for file in files}
     shares = dict.fromkeys(sizes, 0.0)
-    work = _Work(matcher, tuple(fields))
+    work = partial(_outcome, matcher, tuple(fields))
     if processes is None:
         processes = os.cpu_count() or 1 if sum(sizes.values()) > _WORTH_PROCESSES else 1
     started = time.monotonic()
     texts: Counter[tuple[int, str]] = Counter()
-    try:
-        for piece, outcome in _outcomes(
-            _todo(files, found.failed, strict), record, work, processes
-        ):
+    todo = _todo(files, found.failed, strict)
+    log /= _key(files, matcher, fields)
+    with closing(_outcomes(todo, log, fresh, work, processes)) as outcomes:
+        for piece, outcome in outcomes:
             reading = Reading(**outcome["reading"])
             if strict and reading.problems:
                 raise DataError(f"{reading.problems[0]}\nWithout --strict it is only counted.")
@@ -110,48 +112,37 @@ def scan(
             seconds = time.monotonic() - started
             megabytes = round(done / 1e6), round(sum(sizes.values()) / 1e6)
             progress(Progress(f"MB of {piece.file.name}", *megabytes, seconds))
-    finally:
-        record.close()
     order = {file.name: place for place, file in enumerate(files)}
     found.hits.sort(key=lambda hit: (order[hit.file], hit.row, hit.column, hit.entry))
     return found
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What a process needs to look through a piece."""
+def _outcome(matcher: Matcher, fields: Sequence[str], piece: Piece) -> dict[str, Any]:
+    """The hits of a piece and what was read, as JSON holds them."""
+    reading = Reading()
+    hits: list[Hit] = []
+    texts: Counter[tuple[int, str]] = Counter()
+    stream = rows(piece, reading, fields)
+    while batch := list(islice(stream, _TEXTS)):
+        hits += _few_texts(_hits(matcher, piece.file.name, batch), texts)
+    return {"reading": asdict(reading), "hits": [asdict(hit) for hit in hits]}
 
-    matcher: Matcher
-    fields: tuple[str, ...]
 
-    def outcome(self, piece: Piece) -> dict[str, Any]:
-        """The hits of a piece and what was read, as JSON holds them."""
-        reading = Reading()
-        hits: list[Hit] = []
-        texts: Counter[tuple[int, str]] = Counter()
-        stream = rows(piece, reading, self.fields)
-        while batch := list(islice(stream, _TEXTS)):
-            hits += _few_texts(self._hits(piece.file.name, batch), texts)
-        return {"reading": asdict(reading), "hits": [asdict(hit) for hit in hits]}
-
-    def _hits(self, file: str, batch: Sequence[Row]) -> Iterator[Hit]:
-        numbers: dict[str, int] = {}
-        for row in batch:
-            for text in row.texts:
-                numbers.setdefault(text.text, len(numbers))
-        by_text: dict[int, list[Match]] = {}
-        for match in self.matcher.matches(list(numbers)):
-            by_text.setdefault(match.text, []).append(match)
-        for row in batch:
-            matched = set()
-            for text in row.texts:
-                for match in by_text.get(numbers[text.text], ()):
-                    matched.add(match.entry)
-                    yield hit_of(file, row.number, text, match)
-            named = self.matcher.evaluation.named(row.marks) if row.marks else []
-            for entry in named:
-                if entry not in matched:
-                    yield hit_of(file, row.number, row.texts[0], Match(0, entry, "same source"))
+def _hits(matcher: Matcher, file: str, batch: Sequence[Row]) -> Iterator[Hit]:
+    distinct = list(dict.fromkeys(text.text for row in batch for text in row.texts))
+    by_text: dict[str, list[Match]] = {}
+    for match in matcher.matches(distinct):
+        by_text.setdefault(distinct[match.text], []).append(match)
+    for row in batch:
+        matched = set()
+        for text in row.texts:
+            for match in by_text.get(text.text, ()):
+                matched.add(match.entry)
+                yield hit_of(file, row.number, text, match)
+        named = matcher.evaluation.named(row.marks) if row.marks else []
+        for entry in named:
+            if entry not in matched:
+                yield hit_of(file, row.number, row.texts[0], Match(0, entry, "same source"))
 
 
 def _few_texts(hits: Iterable[Hit], kept: Counter[tuple[int, str]]) -> Iterator[Hit]:
@@ -164,33 +155,15 @@ def _few_texts(hits: Iterable[Hit], kept: Counter[tuple[int, str]]) -> Iterator[
         yield hit if kept[hit.entry, hit.kind] <= EVIDENCE else replace(hit, text="")
 
 
-class _Log:
-    """Finished pieces by file and number."""
-
-    def __init__(self, folder: Path, fresh: bool) -> None:
-        self._file = AppendFile(
-            folder, ".jsonl", what="progress of the audit", elsewhere="point --results"
-        )
-        self._done: dict[tuple[str, int], dict[str, Any]] = {}
-        for path in () if fresh else sorted(folder.glob("*.jsonl")):
-            for line in path.read_bytes().splitlines():
-                try:
-                    record = unseal(line, path)
-                except DamagedError:
-                    continue  # half a line of a killed process; the piece is done again
-                self._done[record["file"], record["piece"]] = record["outcome"]
-
-    def get(self, piece: Piece) -> dict[str, Any] | None:
-        return self._done.get((piece.file.name, piece.number))
-
-    def add(self, piece: Piece, outcome: dict[str, Any]) -> None:
-        """Keep the outcome of a piece that is not there yet."""
-        if self.get(piece) is None:
-            row = {"file": piece.file.name, "piece": piece.number, "outcome": outcome}
-            self._file.append(seal(row, indent=None).encode())
-
-    def close(self) -> None:
-        self._file.close()
+def _finished(folder: Path) -> dict[tuple[str, int], dict[str, Any]]:
+    """The outcomes that a log holds, by file and number of the piece."""
+    finished = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            with suppress(DamagedError):  # half a line of a killed process; the piece is done again
+                record = unseal(line, path)
+                finished[record["file"], record["piece"]] = record["outcome"]
+    return finished
 
 
 def _todo(files: Sequence[TrainingFile], failed: dict[str, str], strict: bool) -> Iterator[Piece]:
@@ -204,9 +177,11 @@ def _todo(files: Sequence[TrainingFile], failed: dict[str, str], strict: bool) -
 
 
 def _outcomes(
-    todo: Iterable[Piece], log: _Log, work: _Work, processes: int
-) -> Iterator[tuple[Piece, dict[str, Any]]]:
-    """Every piece with its outcome; at most a few pieces are held at a time."""
+    todo: Iterable[Piece], log: Path, fresh: bool, work: _Work, processes: int
+) -> Generator[tuple[Piece, dict[str, Any]], None, None]:
+    """Every piece with its outcome, known from the log or new; few pieces are held at a time."""
+    known = {} if fresh else _finished(log)
+    kept = AppendFile(log, ".jsonl", what="progress of the audit", elsewhere="point --results")
     pool, most = None, 0
     if processes > 1:
         context = multiprocessing.get_context("spawn")
@@ -216,21 +191,26 @@ def _outcomes(
 
     def finished() -> tuple[Piece, dict[str, Any]]:
         piece, ask = waiting.popleft()
-        outcome = log.get(piece) or ask()
-        log.add(piece, outcome)
+        name, number = piece.file.name, piece.number
+        if (name, number) in known:
+            return piece, known[name, number]
+        outcome = ask()
+        record = {"file": name, "piece": number, "outcome": outcome}
+        kept.append(seal(record, indent=None).encode())
         return piece, outcome
 
     try:
         for piece in todo:
-            outcome: Callable[[], dict[str, Any]] = partial(work.outcome, piece)
-            if pool is not None and log.get(piece) is None:
-                outcome = pool.submit(_outcome, piece).result
-            waiting.append((piece, outcome))
+            ask = partial(work, piece)
+            if pool is not None and (piece.file.name, piece.number) not in known:
+                ask = pool.submit(_ask, piece).result  # type: ignore[assignment]
+            waiting.append((piece, ask))
             while len(waiting) > most:
                 yield finished()
         while waiting:
             yield finished()
     finally:
+        kept.close()
         if pool is not None:
             pool.shutdown(cancel_futures=True)
 
@@ -254,9 +234,9 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _outcome(piece: Piece) -> dict[str, Any]:
+def _ask(piece: Piece) -> dict[str, Any]:
     assert _work is not None
-    return _work.outcome(piece)
+    return _work(piece)
 
 
 def _key(files: Sequence[TrainingFile], matcher: Matcher, fields: Sequence[str]) -> str:
@@ -277,15 +257,5 @@ def hit_of(file: str, row: int, text: Text, match: Match) -> Hit:
     if len(shown) > _SHOWN:
         shown = shown[:_SHOWN].rsplit(" ", 1)[0] + " …"
     short = match.kind == "exact" and len(words(text.text)) < SHORTEST
-    return Hit(
-        file,
-        row,
-        text.field,
-        text.role,
-        match.entry,
-        match.kind,
-        shown,
-        match.measures,
-        match.boilerplate,
-        short,
-    )
+    where = file, row, text.field, text.role
+    return Hit(*where, match.entry, match.kind, shown, match.measures, match.boilerplate, short)

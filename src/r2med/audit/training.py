@@ -185,9 +185,9 @@ def audit_training(
     _tell_problems(found, tell)
     if neighbours is not None and group:
         conditions = Conditions(progress=progress, tell=tell)
-        near = _Neighbours(wanted, group[0], _retriever(neighbours, conditions), threshold)
+        texts = _long_texts(files, fields)
+        hits = _neighbours(wanted, group[0], neighbours, threshold, texts, conditions)
         known = {(hit.file, hit.row, hit.entry) for hit in found.hits}
-        hits = (hit for file in files for hit in near.hits(file, fields))
         found.hits.extend(hit for hit in hits if (hit.file, hit.row, hit.entry) not in known)
     audits = task_audits(wanted, found)
     audit = Audit(
@@ -207,52 +207,47 @@ def audit_training(
     return audit
 
 
-class _Neighbours:
-    """Finds training texts that mean the same in other words, for an encoder.
+def _neighbours(
+    wanted: Evaluation,
+    task: Task,
+    encoder: str,
+    threshold: float,
+    texts: Iterable[tuple[str, int, Text]],
+    conditions: Conditions,
+) -> Iterator[Hit]:
+    """Training texts that mean the same as an evaluation text in other words, for an encoder.
 
     Both sides are encoded as documents without instructions, so that equal texts have a cosine of
     1. Vectors are kept, so an interrupted run encodes nothing twice. `task` only says how texts
     are put to the encoder.
     """
-
-    def __init__(
-        self, wanted: Evaluation, task: Task, retriever: DenseRetriever, threshold: float
-    ) -> None:
-        self.task, self.retriever, self.threshold = task, retriever, threshold
-        self.entries = [n for n, text in enumerate(wanted.texts) if len(words(text)) >= SHORTEST]
-        if self.entries:
-            self.own = self._vectors([wanted.texts[entry] for entry in self.entries])
-
-    def hits(self, file: TrainingFile, fields: Sequence[str]) -> Iterator[Hit]:
-        """Texts of a file that are near an evaluation text, both of at least eight words."""
-        texts = _long_texts(file, fields)
-        while self.entries and (batch := list(islice(texts, _BATCH))):
-            cosines = self._vectors([text.text for _, text in batch]) @ self.own.T
-            for place, column in zip(*np.nonzero(cosines >= self.threshold), strict=True):
-                number, text = batch[place]
-                cosine = {"cosine": round(float(cosines[place, column]), 4)}
-                match = Match(0, self.entries[column], "neighbour", cosine)
-                yield hit_of(file.name, number, text, match)
-
-    def _vectors(self, texts: Sequence[str]) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-        encoded = self.retriever.encode(self.task, "document", texts, instructed=False)
-        return unit(encoded.matrix())
-
-
-def _retriever(encoder: str, conditions: Conditions) -> DenseRetriever:
     stage = System.from_spec(encoder, conditions).stage
     if not isinstance(stage, Retrieval) or not isinstance(stage.retriever, DenseRetriever):
         raise UsageError(f"--neighbours {encoder!r} is not an encoder; try minilm or wordllama.")
-    return stage.retriever
+    entries = [n for n, text in enumerate(wanted.texts) if len(words(text)) >= SHORTEST]
+    encode, own, stream = stage.retriever.encode, None, iter(texts)
+    while entries and (batch := list(islice(stream, _BATCH))):
+        if own is None:
+            asked = [wanted.texts[entry] for entry in entries]
+            own = unit(encode(task, "document", asked, instructed=False).matrix())
+        near = [text.text for _, _, text in batch]
+        cosines = unit(encode(task, "document", near, instructed=False).matrix()) @ own.T
+        for place, column in zip(*np.nonzero(cosines >= threshold), strict=True):
+            cosine = {"cosine": round(float(cosines[place, column]), 4)}
+            yield hit_of(*batch[int(place)], Match(0, entries[column], "neighbour", cosine))
 
 
-def _long_texts(file: TrainingFile, fields: Sequence[str]) -> Iterator[tuple[int, Text]]:
-    with suppress(DataError):  # the scan has named the file
-        for piece in pieces(file):
-            for row in rows(piece, Reading(), fields):
-                for text in row.texts:
-                    if len(words(text.text)) >= SHORTEST:
-                        yield row.number, text
+def _long_texts(
+    files: Iterable[TrainingFile], fields: Sequence[str]
+) -> Iterator[tuple[str, int, Text]]:
+    """File, row and text of all texts of at least eight words."""
+    for file in files:
+        with suppress(DataError):  # the scan has named the file
+            for piece in pieces(file):
+                for row in rows(piece, Reading(), fields):
+                    for text in row.texts:
+                        if len(words(text.text)) >= SHORTEST:
+                            yield file.name, row.number, text
 
 
 def _tell_problems(found: Scan, tell: Tell) -> None:
@@ -268,21 +263,18 @@ def _tell_problems(found: Scan, tell: Tell) -> None:
         if not reading.rows and name not in found.failed:
             tell(f"{name} is empty.")
         elif reading.rows > reading.unreadable and not reading.texts:
-            tell(f"{name}: no text in it. Fields seen: {_fields(reading)}.")
+            tell(f"{name}: no text in it. Fields seen: {_listed(reading.fields)}.")
     if not any(reading.texts for reading in found.read.values()):
-        seen = Reading()
-        for reading in found.read.values():
-            seen.add(reading)
+        fields = dict.fromkeys(name for reading in found.read.values() for name in reading.fields)
         raise DataError(
-            f"No text was found in {', '.join(found.read)}. Fields seen: {_fields(seen)}.\n"
+            f"No text was found in {', '.join(found.read)}. Fields seen: {_listed(fields)}.\n"
             "Name the fields that hold text with --field."
         )
 
 
-def _fields(reading: Reading) -> str:
-    names = [name for name in reading.fields if name]
-    more = f" and {len(names) - _FIELDS_SHOWN} more" if len(names) > _FIELDS_SHOWN else ""
-    return ", ".join(f'"{name}"' for name in names[:_FIELDS_SHOWN]) + more or "none"
+def _listed(fields: Iterable[str]) -> str:
+    names = [f'"{name}"' for name in fields if name]
+    return ", ".join(names[:_FIELDS_SHOWN]) or "none"
 
 
 def _effects(
@@ -291,28 +283,25 @@ def _effects(
     for audit in audits:
         own = [result for result in stored if result.record.task.hash == audit.hash]
         for system, result in newest_by_system(own, tell).items():
-            if metric in result.scores.columns:
-                yield _effect(audit, system, metric, result)
-
-
-def _effect(audit: TaskAudit, system: str, metric: str, result: Result) -> Effect:
-    column = result.scores[metric]
-    chosen = np.isin(result.scores.query_ids.to_pylist(), audit.affected_queries)
-    affected, rest = column[chosen], column[~chosen]
-    both = bool(len(affected) and len(rest))
-    return Effect(
-        task=audit.task,
-        system=system,
-        name=result.name,
-        metric=metric,
-        raw=float(column.mean()),
-        decontaminated=float(rest.mean()) if len(rest) else None,
-        affected=float(affected.mean()) if len(affected) else None,
-        affected_queries=len(affected),
-        unaffected_queries=len(rest),
-        difference=float(affected.mean() - rest.mean()) if both else None,
-        interval=_difference_interval(affected, rest) if both else None,
-    )
+            if metric not in result.scores.columns:
+                continue
+            column = result.scores[metric]
+            chosen = np.isin(result.scores.query_ids.to_pylist(), audit.affected_queries)
+            affected, rest = column[chosen], column[~chosen]
+            both = bool(len(affected) and len(rest))
+            yield Effect(
+                task=audit.task,
+                system=system,
+                name=result.name,
+                metric=metric,
+                raw=float(column.mean()),
+                decontaminated=float(rest.mean()) if len(rest) else None,
+                affected=float(affected.mean()) if len(affected) else None,
+                affected_queries=len(affected),
+                unaffected_queries=len(rest),
+                difference=float(affected.mean() - rest.mean()) if both else None,
+                interval=_difference_interval(affected, rest) if both else None,
+            )
 
 
 def _difference_interval(first: Column, second: Column) -> Interval:
@@ -348,20 +337,21 @@ def write_clean(
             _clean_records(file, set(removed), target, fields)
         counts[file.name] = len(removed), audit.scan.read[file.name].rows - len(removed)
     reasons = (
-        _reason(hits, audit.evaluation) for own in offending.values() for hits in own.values()
+        {
+            "file": file,
+            "row": row,
+            "because": [
+                {"kind": hit.kind, "column": hit.column, "task": place.task, place.role: place.id}
+                for hit in hits
+                for place in audit.evaluation.places[hit.entry]
+            ],
+        }
+        for file, own in offending.items()
+        for row, hits in own.items()
     )
     with atomic_file(out / "removed.jsonl") as draft:
         write_jsonl(draft, reasons)
     return counts
-
-
-def _reason(hits: Sequence[Hit], wanted: Evaluation) -> dict[str, Any]:
-    because = [
-        {"kind": hit.kind, "column": hit.column, "task": place.task, place.role: place.id}
-        for hit in hits
-        for place in wanted.places[hit.entry]
-    ]
-    return {"file": hits[0].file, "row": hits[0].row, "because": because}
 
 
 def _safe(file: TrainingFile) -> str:
@@ -386,12 +376,11 @@ def _clean_records(
                     start = row.number - piece.first
                     del kept[start : start + row.lines]
                 out.write(b"\n".join(kept))
-            elif isinstance(piece.content, list):
-                for number, record in enumerate(piece.content, start=piece.first):
-                    if number not in removed:
-                        out.write(
-                            (json.dumps(record, ensure_ascii=False, default=str) + "\n").encode()
-                        )
+                continue
+            for number, record in enumerate(piece.records, start=piece.first):
+                if number not in removed:
+                    text = json.dumps(record, ensure_ascii=False, default=str)
+                    out.write(f"{text}\n".encode())
 
 
 def _clean_parquet(file: TrainingFile, removed: set[int], target: Path) -> None:
