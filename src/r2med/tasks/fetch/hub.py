@@ -22,6 +22,7 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 from huggingface_hub.hf_api import RepoFile
+from huggingface_hub.utils.tqdm import tqdm
 
 from r2med.atomic import lock
 from r2med.errors import DataError, MissingError, R2MedError, UsageError
@@ -101,9 +102,16 @@ def fetch_generations(
 
     A Nano task has the queries of its full task, and reads the generations of that.
     """
-    wanted = list(dict.fromkeys(_with_generations(entry) for entry in entries))
-    _refuse_offline(wanted, "generations of ", offline=offline)
-    return [_fetch_one(entry, progress, _select_generations, again=force) for entry in wanted]
+    wanted: dict[str, TaskEntry] = {}
+    for entry in entries:
+        if entry.hub is None:
+            raise UsageError(f"{entry.name} has no published generations.")
+        full = entry if entry.split is None else find_task(entry.source)
+        wanted.setdefault(full.name, full)
+    _refuse_offline(list(wanted.values()), "generations of ", offline=offline)
+    return [
+        _fetch_one(entry, progress, _select_generations, again=force) for entry in wanted.values()
+    ]
 
 
 def _refuse_offline(missing: Sequence[TaskEntry], what: str, *, offline: bool) -> None:
@@ -114,13 +122,6 @@ def _refuse_offline(missing: Sequence[TaskEntry], what: str, *, offline: bool) -
         raise MissingError(
             f"Offline mode is on, so this cannot be fetched: {what}{names}.\n{_INSTEAD}"
         )
-
-
-def _with_generations(entry: TaskEntry) -> TaskEntry:
-    full = find_task(entry.source)
-    if entry.hub is None or full.hub is None:
-        raise UsageError(f"{entry.name} has no published generations.")
-    return full if entry.split is not None else entry
 
 
 def _as_it_is(entry: TaskEntry) -> Fetched | None:
@@ -208,8 +209,7 @@ def _select_generations(entry: TaskEntry, hub: HubSource, paths: Sequence[str]) 
 
 
 def _lacking(hub: HubSource, what: str, expected: str, paths: Sequence[str]) -> DataError:
-    more = f" and {len(paths) - 6} more" if len(paths) > 6 else ""
-    shown = (", ".join(paths[:6]) or "no file at all") + more
+    shown = ", ".join([*paths[:6], "..."][: len(paths)]) or "no file at all"
     return DataError(f"{hub.repo} holds no {what}: expected {expected}, found {shown}.\n{_INSTEAD}")
 
 
@@ -245,33 +245,19 @@ def _download(
     )
 
 
-def _bar_class(progress: Progress | None, label: str, total: int) -> Any:
-    """A class with the part of tqdm's interface that the client calls, bound to `progress`."""
+def _bar_class(progress: Progress | None, label: str, total: int) -> type[tqdm]:
+    """What the client calls a bar: it draws nothing itself and tells `progress`."""
 
-    class Bar:
+    class Bar(tqdm):
         def __init__(self, *_: Any, initial: int = 0, **__: Any) -> None:
-            self.total = total
+            super().__init__(disable=True)  # type: ignore[no-untyped-call]
             if progress is not None:
                 progress.begin(label, total)
                 progress.advance(initial)
 
-        def __enter__(self) -> Bar:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
         def update(self, n: float | None = 1) -> None:
             if progress is not None:
                 progress.advance(int(n or 0))
-
-        def update_transfer(self, n: float | None = 1) -> None:
-            """Network bytes of a reconstructed file: the bar shows what is on disk instead."""
-
-        def set_postfix_str(self, *_: Any, **__: Any) -> None: ...
-
-        def set_transfer_postfix_str(self, *_: Any, **__: Any) -> None: ...
-
-        def close(self) -> None: ...
 
     return Bar
 
@@ -293,43 +279,43 @@ def _explained(error: Exception, hub: HubSource, endpoint: str) -> R2MedError:
     cause = next((e for e in _chain(error) if not isinstance(e, LocalEntryNotFoundError)), error)
     status = int(cause.response.status_code) if isinstance(cause, HfHubHTTPError) else 0
     if isinstance(cause, GatedRepoError):
-        return MissingError(
+        message = (
             f"{hub.repo} is gated (HTTP {status}): its owners must grant access.\n"
             f"Accept the conditions at {endpoint}/datasets/{hub.repo}, then set HF_TOKEN to a "
             "token of that account."
         )
-    if isinstance(cause, RepositoryNotFoundError):
-        return MissingError(
+    elif isinstance(cause, RepositoryNotFoundError):
+        message = (
             f"{hub.repo}: {endpoint} has no such dataset, or it is private "
             f"(HTTP {status}).\nIf it is private, set HF_TOKEN. {_INSTEAD}"
         )
-    if isinstance(cause, RevisionNotFoundError):
-        return MissingError(
-            f"{hub.repo} has no revision {hub.revision or 'main'} at {endpoint} "
-            f"(HTTP {status}).\n{_INSTEAD}"
+    elif isinstance(cause, RevisionNotFoundError):
+        revision = hub.revision or "main"
+        message = (
+            f"{hub.repo} has no revision {revision} at {endpoint} (HTTP {status}).\n{_INSTEAD}"
         )
-    if status in (401, 403):
-        return MissingError(
+    elif status in (401, 403):
+        message = (
             f"{hub.repo}: {endpoint} refused access (HTTP {status}).\n"
             "Check the token in HF_TOKEN, or unset it: the benchmark is public."
         )
-    if status == 404:
-        return MissingError(f"{hub.repo}: {endpoint} does not have it (HTTP 404).\n{_INSTEAD}")
-    if status:
-        return MissingError(
-            f"{endpoint} answered HTTP {status} for {hub.repo}. Try later.\n{_INSTEAD}"
-        )
-    if isinstance(cause, EntryNotFoundError):
-        return DataError(f"{hub.repo}: a listed file is gone from {endpoint}. Try again.")
-    if isinstance(cause, OSError) and cause.filename is not None:
-        return MissingError(f"{cause.filename}: {cause.strerror}. Is there room to write?")
-    if isinstance(cause, (OSError, OfflineModeIsEnabled)) or _is_transport(cause):
+    elif status == 404:
+        message = f"{hub.repo}: {endpoint} does not have it (HTTP 404).\n{_INSTEAD}"
+    elif status:
+        message = f"{endpoint} answered HTTP {status} for {hub.repo}. Try later.\n{_INSTEAD}"
+    elif isinstance(cause, EntryNotFoundError):
+        message = f"{hub.repo}: a listed file is gone from {endpoint}. Try again."
+    elif isinstance(cause, OSError) and cause.filename is not None:
+        message = f"{cause.filename}: {cause.strerror}. Is there room to write?"
+    elif isinstance(cause, (OSError, OfflineModeIsEnabled)) or _is_transport(cause):
         reason = (str(cause).strip().splitlines() or [type(cause).__name__])[0]
-        return MissingError(
+        message = (
             f"The connection to {endpoint} failed while fetching {hub.repo}: {reason}\n"
             f"Run the same command again to go on from the files that are complete. {_INSTEAD}"
         )
-    raise error
+    else:
+        raise error
+    return MissingError(message)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
