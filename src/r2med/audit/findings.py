@@ -125,10 +125,7 @@ def _pairs(wanted: Evaluation, hits: Sequence[Hit]) -> _Pairs:
 
 
 def _task_audit(
-    task: str,
-    wanted: Evaluation,
-    hits: Mapping[tuple[Place, str, str], list[Hit]],
-    pairs: _Pairs,
+    task: str, wanted: Evaluation, hits: Mapping[tuple[Place, str, str], list[Hit]], pairs: _Pairs
 ) -> TaskAudit:
     strongest: dict[Place, Finding] = {}
     apart: dict[str, list[Finding]] = {"boilerplate": [], "short": []}

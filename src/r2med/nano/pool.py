@@ -127,11 +127,7 @@ _LOSSES = (
         "positive",
         "dropped: the pool's {limit:,} documents are fewer than the positives.",
     ),
-    (
-        "positives_repeated_text",
-        "positive",
-        "dropped: an equal text was already in the pool.",
-    ),
+    ("positives_repeated_text", "positive", "dropped: an equal text was already in the pool."),
     ("positives_over_cap", "positive", "dropped by the limit of positives per query."),
     (
         "positives_not_in_corpus",

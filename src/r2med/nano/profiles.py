@@ -241,10 +241,7 @@ def profile_of(task: Task, lists: Iterable[CandidateList]) -> Profile:
 
 
 def profiled(
-    task: Task,
-    dense: str | None,
-    *,
-    tell: Callable[[str], None] = lambda message: None,
+    task: Task, dense: str | None, *, tell: Callable[[str], None] = lambda message: None
 ) -> tuple[Profile, list[CandidateList]]:
     """The profile of a task and the lists it was drawn from, made here where it has none.
 

@@ -193,16 +193,12 @@ def _registered(name_or_path: str | Path) -> TaskEntry | None:
     try:
         return find_task(name_or_path)
     except UsageError:
-        folder, _ = split_selection(name_or_path)
-        if name_or_path.strip() and (folder.exists() or _names_no_suite(name_or_path)):
+        head, separator, _ = name_or_path.partition(os.sep)
+        # data/mine is a path, but demo/bio a mistyped task
+        path_like = separator and head.lower() not in {suite.name for suite in suites()}
+        if name_or_path.strip() and (path_like or split_selection(name_or_path)[0].exists()):
             return None
         raise
-
-
-def _names_no_suite(text: str) -> bool:
-    """True for a relative path such as data/mine; `demo/bio` is a mistyped task, not a folder."""
-    head, separator, _ = text.partition(os.sep)
-    return bool(separator) and head.lower() not in {suite.name for suite in suites()}
 
 
 def _fetched(entry: TaskEntry) -> Source:
@@ -217,9 +213,15 @@ def _fetched(entry: TaskEntry) -> Source:
 
 
 def _source_under(root: Path, entry: TaskEntry) -> Source:
+    """The task's own folder; for a task that is a split, also the folder of all its siblings."""
     if not root.is_dir():
         raise MissingError(f"There is no folder {root} (given as data root).")
-    for folder, split in _places_under(root, entry):
+    places: list[tuple[Path, str | None]] = [(root / entry.name, None)]
+    if entry.split is not None and entry.hub is not None:
+        places.append((root / entry.hub.repo.rpartition("/")[2], entry.split))
+    if entry.split is not None and (root / "corpus").is_dir():
+        places.append((root, entry.split))
+    for folder, split in places:
         if folder.is_dir():
             return find_source(folder, split)
     names = ", ".join(sorted(child.name for child in root.iterdir() if child.is_dir())[:20])
@@ -227,16 +229,6 @@ def _source_under(root: Path, entry: TaskEntry) -> Source:
         f"{root} has no folder {entry.name} with the data of that task.\n"
         f"Folders there: {names or 'none'}."
     )
-
-
-def _places_under(root: Path, entry: TaskEntry) -> Iterator[tuple[Path, str | None]]:
-    """The task's own folder; for a task that is a split, also the folder of all its siblings."""
-    yield root / entry.name, None
-    if entry.split is not None:
-        if entry.hub is not None:
-            yield root / entry.hub.repo.rpartition("/")[2], entry.split
-        if (root / "corpus").is_dir():
-            yield root, entry.split
 
 
 def _collection(source: Source, *, use_copy: bool) -> Collection:
@@ -260,11 +252,10 @@ def _with_differences(task: Task, entry: TaskEntry, *, texts: bool) -> Task:
     if not differing:
         return task
     more = len(differing) - _DIFFERENCES_SHOWN
-    rest = f" and {more} more" if more > 0 else ""
     notice = (
         f"The data differs from the manifest of {entry.name}: "
-        f"{'; '.join(differing[:_DIFFERENCES_SHOWN])}{rest}. Scores may not compare with "
-        "published ones."
+        f"{'; '.join(differing[:_DIFFERENCES_SHOWN])}{f' and {more} more' if more > 0 else ''}. "
+        "Scores may not compare with published ones."
     )
     return replace(task, notices=(*task.notices, notice), differences=tuple(differing))
 

@@ -109,8 +109,10 @@ def find_task(name: str) -> TaskEntry:
         first = _suite(name.lower()).entries[0].name
         raise UsageError(f"{name!r} is a suite; name one task of it, such as {first}.")
     if entry is None:
+        nano = (entry.aliases[0] for entry in _suite("nano").entries)
+        names = (*(entry.name for entry in all_entries()), *nano, *_SUITES)
         raise UsageError(
-            f"There is no task {name!r}. {nearest(name, _names())}\n"
+            f"There is no task {name!r}. {nearest(name, names)}\n"
             "`r2med tasks` lists them; a folder of your own is given as a path, e.g. ./my-task."
         )
     return entry
@@ -143,7 +145,7 @@ def _resolve_one(part: str, own: Mapping[str, Path]) -> list[TaskEntry | Path]:
         return [path]
     if part in own:
         return [own[part]]
-    if _looks_like_path(part):
+    if part.startswith((".", "/", "~")) or Path(part).exists() or "\\" in part:
         problem = "is a file" if path.exists() else "does not exist"
         raise UsageError(
             f"{part} {problem}, expected a folder with corpus, queries and judgements.\n"
@@ -153,17 +155,8 @@ def _resolve_one(part: str, own: Mapping[str, Path]) -> list[TaskEntry | Path]:
     return [find_task(part)]
 
 
-def _looks_like_path(part: str) -> bool:
-    return part.startswith((".", "/", "~")) or Path(part).exists() or "\\" in part
-
-
 def _key(name: str) -> str:
     return name.strip().lower().translate(str.maketrans("", "", "-_ "))
-
-
-def _names() -> list[str]:
-    nano = [entry.aliases[0] for entry in _suite("nano").entries]
-    return [entry.name for entry in all_entries()] + nano + list(_SUITES)
 
 
 @cache
@@ -193,7 +186,7 @@ def _read(file: str) -> dict[str, Any]:
 
 def _entry(row: Mapping[str, Any], suite: Mapping[str, Any]) -> TaskEntry:
     source = row.get("source", row["name"])
-    like = row if source == row["name"] else _row_of(source)
+    like = next(each for each in (row, *_read("full.toml")["task"]) if each["name"] == source)
     hub = row.get("hub")
     of_suite = ("licence", "licence_source", "citation", "edition")
     of_task = (
@@ -213,8 +206,3 @@ def _entry(row: Mapping[str, Any], suite: Mapping[str, Any]) -> TaskEntry:
         unknown=(*row.get("unknown", ()), *suite.get("unknown", ())),
         elsewhere=tuple(like.get("elsewhere", ())) if hub else (),
     )
-
-
-def _row_of(name: str) -> Mapping[str, Any]:
-    rows: dict[str, Mapping[str, Any]] = {row["name"]: row for row in _read("full.toml")["task"]}
-    return rows[name]

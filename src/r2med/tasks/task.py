@@ -225,28 +225,19 @@ def column_hash(columns: Iterable[pa.Array]) -> str:
     """sha256 of the columns' lengths, values and boundaries, whatever their chunking or offsets."""
     digest = hashlib.sha256()
     for column in columns:
-        lengths = pc.binary_length(column) if _is_text(column) else None
         digest.update(f"{column.type}:{len(column)};".encode())
-        if lengths is not None:
-            digest.update(lengths.fill_null(-1).to_numpy(zero_copy_only=False).tobytes())
-            digest.update(_text_bytes(column))
+        wide = pa.types.is_large_string(column.type)
+        if wide or pa.types.is_string(column.type):
+            lengths = pc.binary_length(column).fill_null(-1)
+            digest.update(lengths.to_numpy(zero_copy_only=False).tobytes())
+            _, offsets_buffer, bytes_buffer = column.buffers()
+            if bytes_buffer is not None and len(column):
+                offsets = np.frombuffer(offsets_buffer, np.int64 if wide else np.int32)
+                first, last = offsets[column.offset], offsets[column.offset + len(column)]
+                digest.update(memoryview(bytes_buffer)[int(first) : int(last)])
         else:
             digest.update(column.to_numpy(zero_copy_only=False).tobytes())
     return digest.hexdigest()
-
-
-def _is_text(column: pa.Array) -> bool:
-    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
-
-
-def _text_bytes(column: pa.Array) -> memoryview:
-    offset_type = np.int64 if pa.types.is_large_string(column.type) else np.int32
-    _, offsets_buffer, bytes_buffer = column.buffers()
-    if bytes_buffer is None or len(column) == 0:
-        return memoryview(b"")
-    offsets = np.frombuffer(offsets_buffer, dtype=offset_type)
-    first, last = offsets[column.offset], offsets[column.offset + len(column)]
-    return memoryview(bytes_buffer)[int(first) : int(last)]
 
 
 def _last_index(ids: pa.Array, wanted: str, what: str) -> int:

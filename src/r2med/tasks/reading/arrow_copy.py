@@ -117,11 +117,7 @@ def _digest(value: object) -> str:
 
 def _batches(collection: Collection) -> list[pa.RecordBatch]:
     corpus, judged = collection.corpus, collection.judgements
-    about = {
-        "hash": corpus.hash,
-        "notices": collection.notices,
-        "strays": collection.strays,
-    }
+    about = {"hash": corpus.hash, "notices": collection.notices, "strays": collection.strays}
     documents = pa.record_batch({"ids": corpus.ids, "texts": corpus.texts})
     return [
         documents.replace_schema_metadata({"about": json.dumps(about)}),

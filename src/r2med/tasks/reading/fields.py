@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from r2med.errors import DataError
 
@@ -104,3 +106,26 @@ def many(count: int, noun: str) -> str:
     """A count with its noun."""
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"1 {noun}" if count == 1 else f"{count:,} {plural}"
+
+
+def checked(values: pa.Array, field: Field) -> tuple[pa.Array, dict[int, str]]:
+    """The column that values become, texts or float64, and what is wrong about each wrong row."""
+    if field.kind == "note":
+        return pc.if_else(pc.equal(values, ""), None, values), {}
+    if field.kind == "score":
+        scores = pc.fill_null(values, 1.0).to_numpy()
+        whole = (np.abs(scores) <= LARGEST_SCORE) & (scores == np.floor(scores))
+        problems = {
+            row: f"is {scores[row]:g}, expected {NUMBER_WORDS}"
+            for row in np.flatnonzero(~whole).tolist()
+        }
+        return pa.array(np.where(whole, scores, 0).astype(np.int32)), problems
+    wrong = dict.fromkeys(_rows(values.is_null()), "is null")
+    if field.kind == "id":
+        wrong |= dict.fromkeys(_rows(pc.fill_null(pc.equal(values, ""), False)), "is empty")
+    return values, wrong
+
+
+def _rows(chosen: pa.BooleanArray) -> list[int]:
+    rows: list[int] = np.flatnonzero(chosen.to_numpy(zero_copy_only=False)).tolist()
+    return rows

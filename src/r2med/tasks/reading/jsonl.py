@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from r2med.errors import DataError
@@ -24,6 +22,7 @@ from r2med.tasks.reading.fields import (
     Field,
     Rows,
     Where,
+    checked,
     record_hint,
     stop,
 )
@@ -34,10 +33,6 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
-class _OddError(Exception):
-    """Something the fast way cannot vouch for; the exact way reads it or names what is wrong."""
-
-
 def read_jsonl(path: Path, fields: Sequence[Field], complain: Complain = stop) -> Rows:
     """The fields of every line, as columns; an error names file, line and field.
 
@@ -46,7 +41,7 @@ def read_jsonl(path: Path, fields: Sequence[Field], complain: Complain = stop) -
     """
     try:
         return Rows(_parsed(path, fields), _lines_of_rows(path))
-    except (pa.ArrowInvalid, _OddError):
+    except pa.ArrowInvalid:
         return read_exactly(path, fields, complain)
 
 
@@ -55,7 +50,7 @@ def _parsed(path: Path, fields: Sequence[Field]) -> dict[str, pa.Array]:
     options = None
     for block in blocks(path):
         if b"\0" in block:
-            raise _OddError
+            raise pa.ArrowInvalid("NUL bytes")
         options = options or _parse_options(block, fields)
         table = pj.read_json(
             pa.BufferReader(block),
@@ -65,44 +60,31 @@ def _parsed(path: Path, fields: Sequence[Field]) -> dict[str, pa.Array]:
         for name, parts in chunks.items():
             parts += table[name].chunks
     if options is None:
-        raise _OddError
-    return {field.column: _column(chunks.pop(field.name), field) for field in fields}
+        raise pa.ArrowInvalid("an empty file")
+    columns = {}
+    for field in fields:
+        column = pa.concat_arrays(chunks.pop(field.name))
+        column.validate(full=True)
+        values = column if field.kind == "score" else column.cast(pa.large_string())
+        columns[field.column], wrong = checked(values, field)
+        if wrong:
+            raise pa.ArrowInvalid("a value is not as it should be")
+    return columns
 
 
 def _parse_options(block: bytes, fields: Sequence[Field]) -> pj.ParseOptions:
     """The types to expect, after the first line; ids may be numbers."""
     try:
         first = json.loads(block.lstrip().partition(b"\n")[0])
-    except (ValueError, RecursionError):
-        raise _OddError from None
-    if not isinstance(first, dict):
-        raise _OddError
-    schema = [(field.name, _arrow_type(field, first.get(field.name))) for field in fields]
+        numbers = {name for name, value in first.items() if type(value) is int}
+    except (ValueError, RecursionError, AttributeError):
+        raise pa.ArrowInvalid("the first line is no object") from None
+    kinds = {"score": pa.float64(), "number id": pa.int64()}
+    schema = []
+    for field in fields:
+        kind = "number id" if field.kind == "id" and field.name in numbers else field.kind
+        schema.append((field.name, kinds.get(kind, pa.large_string())))
     return pj.ParseOptions(explicit_schema=pa.schema(schema), unexpected_field_behavior="ignore")
-
-
-def _arrow_type(field: Field, first_value: object) -> pa.DataType:
-    if field.kind == "score":
-        return pa.float64()
-    return pa.int64() if field.kind == "id" and type(first_value) is int else pa.large_string()
-
-
-def _column(chunks: list[pa.Array], field: Field) -> pa.Array:
-    """The chunks of a field as one array, checked; the chunks are forgotten."""
-    column = pa.concat_arrays(chunks)
-    chunks.clear()
-    column.validate(full=True)
-    if field.kind == "score":
-        scores = pc.fill_null(column, 1.0).to_numpy()
-        if not np.all((np.abs(scores) <= LARGEST_SCORE) & (scores == np.floor(scores))):
-            raise _OddError
-        return pa.array(scores.astype(np.int32))
-    texts = column.cast(pa.large_string())
-    if field.kind == "note":
-        return pc.if_else(pc.equal(texts, ""), None, texts)
-    if texts.null_count or (field.kind == "id" and pc.any(pc.equal(texts, "")).as_py()):
-        raise _OddError
-    return texts
 
 
 def _lines_of_rows(path: Path) -> Callable[[int], Where]:
@@ -175,12 +157,14 @@ def json_object(line: bytes, where: str, hint: str) -> dict[str, object]:
     text = decoded(line, where)
     try:
         record = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(_broken(error, line, where, hint)) from None
-    except RecursionError:
-        raise DataError(f"{where}: not readable as JSON (nested too deeply).") from None
-    except ValueError:
-        raise DataError(f"{where}: not readable as JSON (a number is too long).") from None
+    except (ValueError, RecursionError) as error:
+        if b"\0" in line:
+            advice = _encoding_advice(_UTF16_MARKS[0])
+            raise DataError(f"{where}: the line holds NUL bytes.\n{advice}") from None
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        if isinstance(error, json.JSONDecodeError):
+            reason = f"{error.msg[:1].lower()}{error.msg[1:]}, column {error.colno}"
+        raise DataError(f"{where}: not valid JSON ({reason}).\n{hint}") from None
     if not isinstance(record, dict):
         raise DataError(f"{where}: the line is {described(record)}, expected an object.\n{hint}")
     return record
@@ -199,17 +183,11 @@ def described(value: object) -> str:
     return "a list" if isinstance(value, list) else "an object"
 
 
-def whole_number(value: float) -> int | None:
+def whole_number(value: object) -> int | None:
     """The score as a judgement can have it, or None."""
-    fits = abs(value) <= LARGEST_SCORE and value == int(value)
-    return int(value) if fits else None
-
-
-def _broken(error: json.JSONDecodeError, line: bytes, where: str, hint: str) -> str:
-    if b"\0" in line:
-        return f"{where}: the line holds NUL bytes.\n{_encoding_advice(_UTF16_MARKS[0])}"
-    reason = error.msg[:1].lower() + error.msg[1:]
-    return f"{where}: not valid JSON ({reason}, column {error.colno}).\n{hint}"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if abs(value) <= LARGEST_SCORE and value == int(value) else None
 
 
 def _encoding_advice(line: bytes) -> str:
@@ -223,15 +201,17 @@ def field_value(
 ) -> str | int | None:
     """The field of a record, or an error that says what it is instead."""
     value = record.get(field.name)
-    if field.kind == "note":
-        return _note(value)
+    if field.kind == "note":  # kept whatever they are, since nothing is computed from them
+        if value is None or isinstance(value, str):
+            return value or None
+        return json.dumps(value, ensure_ascii=False)
     if field.kind == "score" and value is None:
         return 1
     if field.name not in record:
         have = ", ".join(f'"{name}"' for name in record) or "no fields"
         problem = f"is missing (the line has {have})"
     elif field.kind == "score":
-        score = whole_number(value) if _is_number(value) else None  # type: ignore[arg-type]
+        score = whole_number(value)
         if score is not None:
             return score
         problem = f"is {described(value)}, expected {NUMBER_WORDS}"
@@ -245,17 +225,6 @@ def field_value(
     else:
         problem = f"is {described(value)}, expected a string"
     raise DataError(f'{where}: field "{field.name}" {problem}.\n{record_hint(fields)}')
-
-
-def _note(value: object) -> str | None:
-    """Annotations are kept whatever they are, since nothing is computed from them."""
-    if value is None or value == "":
-        return None
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
 def _without_surrogates(value: str, field: Field, where: str) -> str:

@@ -14,15 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from r2med.errors import DataError
-from r2med.tasks.reading.fields import (
-    LARGEST_SCORE,
-    NUMBER_WORDS,
-    Complain,
-    Field,
-    Rows,
-    Where,
-    stop,
-)
+from r2med.tasks.reading.fields import Complain, Field, Rows, Where, checked, stop
 from r2med.tasks.reading.lines import arrow_errors
 
 
@@ -97,25 +89,7 @@ def _column(table: pa.Table, field: Field, path: Path) -> tuple[pa.Array, dict[i
         values.validate(full=True)
     except pa.ArrowInvalid as error:
         raise DataError(f'{path}: column "{field.name}" holds text that is not UTF-8.') from error
-    if field.kind == "note":
-        return pc.if_else(pc.equal(values, ""), None, values), {}
-    if field.kind == "score":
-        scores = pc.fill_null(values, 1.0).to_numpy()
-        whole = (np.abs(scores) <= LARGEST_SCORE) & (scores == np.floor(scores))
-        problems = {
-            row: f"is {scores[row]:g}, expected {NUMBER_WORDS}"
-            for row in np.flatnonzero(~whole).tolist()
-        }
-        return pa.array(np.where(whole, scores, 0).astype(np.int32)), problems
-    wrong = dict.fromkeys(_rows(values.is_null()), "is null")
-    if field.kind == "id":
-        wrong |= dict.fromkeys(_rows(pc.fill_null(pc.equal(values, ""), False)), "is empty")
-    return values, wrong
-
-
-def _rows(chosen: pa.BooleanArray) -> list[int]:
-    rows: list[int] = np.flatnonzero(chosen.to_numpy(zero_copy_only=False)).tolist()
-    return rows
+    return checked(values, field)
 
 
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
