@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import r2med
 from r2med.explore.report import report_page
 from r2med.results.store import Store, read_result
 from tests.cli.running import run
@@ -42,6 +43,21 @@ def test_a_report_compares_the_others_with_the_first_system(site: Site) -> None:
     assert "2 systems on Demo suite" in page
     assert re.search(r"Every system against <code>bm25-<wbr>lucene</code>", page)
     assert "bm25[k1=0.1]" not in page
+
+
+def test_two_results_of_one_text_stand_apart_where_both_are_named() -> None:
+    task, run_file = r2med.load_task("demo/biology"), Path("mine.trec")
+    bm25 = r2med.evaluate("bm25", task).run
+    keys = []
+    for depth in (5, 50):
+        bm25.truncated(depth).to_trec(run_file)
+        keys.append(r2med.evaluate(f"run:{run_file}", task).key)
+
+    page = report_page(*keys, "bm25")
+
+    assert "3 systems on" in page
+    assert all(f"<code>{key}" in page for key in keys)
+    assert len(re.findall("<td>(better|worse|cannot be told apart)</td>", page)) == 2
 
 
 def test_the_text_of_data_stays_text_in_a_report(page: str) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import socket
 import threading
 import webbrowser
-from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Hashable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
+import anyio
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -67,7 +68,7 @@ def create_app(
             Route("/compare", explorer.kept(compare)),
             Route("/audits", explorer.kept(audits)),
             Route("/about", explorer.kept(about)),
-            Route("/plot/{name}", explorer.kept(plot)),
+            Route("/plot/{name}", _in_turn(explorer.kept(plot))),
             Route("/try", _page(explorer.form)),
             Route("/try", explorer.tried, methods=["POST"]),
             Route("/running", _page(explorer.running)),
@@ -239,11 +240,11 @@ def task(request: Request, shelf: Shelf) -> Response:
     values = Parameters(request.query_params)
     systems, metric = values.texts("system"), values.metric()
     if part == "document":
-        from r2med.explore.pages.document import document_page, documents_data
+        from r2med.explore.pages.document import document_pages
 
         query, of = values.text("query"), next(iter(systems), None)
-        [document] = documents_data(shelf, name, [item], query_id=query, system=of)
-        return HTMLResponse(document_page(document, server_link))
+        pages = document_pages(shelf, server_link, name, [item], query_id=query, system=of)
+        return HTMLResponse(pages[item])
     if part == "query":
         from r2med.explore.pages.query import DEPTHS, query_data, query_lists, query_page
         from r2med.results.movement import ORDERS
@@ -302,7 +303,13 @@ def about(request: Request, shelf: Shelf) -> Response:
 
 
 def plot(request: Request, shelf: Shelf) -> Response:
-    """A figure, which takes up to a second to draw: pages name it and never wait for it."""
+    """A figure, which takes some seconds to draw: pages name it and never wait for it.
+
+    It is drawn by a process of its own, because the libraries would keep 100 MB of this one.
+    """
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
     from r2med.explore.pages.leaderboard import draw_figure
     from r2med.systems.registry import KINDS
 
@@ -312,8 +319,22 @@ def plot(request: Request, shelf: Shelf) -> Response:
         raise UsageError("the address of a figure names a suite.")
     theme = values.word("theme", ("light", "dark"), "light") or "light"
     board = shelf.board(suite, metric=values.metric(), kind=values.word("kind", KINDS))
-    svg = draw_figure(board, str(request.path_params["name"]), theme)
+    name = str(request.path_params["name"])
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        svg = pool.submit(draw_figure, board, name, theme).result()
     return Response(svg, media_type="image/svg+xml")
+
+
+def _in_turn(
+    handler: Callable[[Request], Response],
+) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    """A slow handler, called for one request at a time and never by the threads of the pages."""
+    one = anyio.CapacityLimiter(1)
+
+    async def answer(request: Request) -> Response:
+        return await anyio.to_thread.run_sync(handler, request, limiter=one)
+
+    return answer
 
 
 def static(request: Request) -> Response:

@@ -21,7 +21,7 @@ from r2med.errors import MissingError, UsageError
 from r2med.explore.library import Library, Shelf, entry_of
 from r2med.explore.pages.about import about_page
 from r2med.explore.pages.compare import compare_data, compare_page
-from r2med.explore.pages.document import document_page, documents_data
+from r2med.explore.pages.document import document_pages
 from r2med.explore.pages.leaderboard import View, draw_figure, leaderboard_page
 from r2med.explore.pages.query import (
     MOST_SYSTEMS,
@@ -159,10 +159,12 @@ class _Site:
         self._page(key, query_page(data, query_lists(data, link), link))
         if not positives:
             return
-        first = self.shown[name][0]
-        for each in documents_data(self.shelf, name, positives, query_id=query_id, system=first):
-            own = ("document", name, query_id, each.document_id)
-            self._page(own, document_page(each, self._link(own)))
+        link = self._link(("document", name, query_id, positives[0]))
+        pages = document_pages(
+            self.shelf, link, name, positives, query_id=query_id, system=self.shown[name][0]
+        )
+        for document_id, page in pages.items():
+            self._page(("document", name, query_id, document_id), page)
 
     def _positives(self, data: QueryData) -> list[str]:
         if data.scene is None:

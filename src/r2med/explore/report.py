@@ -8,9 +8,9 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
@@ -21,51 +21,15 @@ from r2med.explore.pages.leaderboard import View, draw_figure, headline, table_o
 from r2med.explore.render import Link, plural, render, static_file
 from r2med.measure.metrics import parse_metric
 from r2med.measure.significance import SIGNIFICANT
-from r2med.report.plots.theme import check_libraries
 from r2med.results.compare import Comparison, compare
-from r2med.results.cost import Cost, cost_of
+from r2med.results.cost import cost_of
 from r2med.results.leaderboard import Leaderboard, leaderboard
 from r2med.results.lookup import find_named, stored_results, told_apart
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER, LOCAL
 from r2med.retrieve.conditions import Tell, log
 from r2med.tasks.load import task_names
-from r2med.tasks.registry import TaskEntry, all_entries, resolve
-
-#: The figures of a suite, and what each shows; the table of scores is a heat map already.
-_FIGURES = {"cost.svg": "Quality against seconds per query"}
-
-
-@dataclass(frozen=True, eq=False)
-class Sheet:
-    """The part of a report about one suite, or about the user's own data."""
-
-    board: Leaderboard
-    headline: str
-    table: Markup
-    comparison: Comparison | None
-    """Every system against the last of it, over the tasks that all of them ran on."""
-    runs: tuple[SystemRuns, ...]
-    tasks: tuple[TaskEntry, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class SystemRuns:
-    """How one system was run: everything that decides its rankings, and each of its results."""
-
-    system: str
-    results: tuple[Result, ...]
-    cost: Cost
-
-    @property
-    def settings(self) -> str:
-        """Its identity as readable JSON."""
-        return _readable(self.results[0].record.system.identity)
-
-    @property
-    def facts(self) -> list[tuple[str, str]]:
-        """What really ran on each task, as JSON."""
-        return [(each.task, _readable(each.record.facts)) for each in self.results]
+from r2med.tasks.registry import all_entries, resolve
 
 
 def write_report(
@@ -108,7 +72,7 @@ def report_page(
         title=f"{plural(len(order), 'system')} on {where}",
         metric=name,
         sheets=sheets,
-        figures=_FIGURES if _can_draw() else {},
+        readable=_readable,
         css=Markup(static_file("explore.css").decode()),
         created=max(each.record.created for each in chosen)[:10],
         versions=_versions(chosen),
@@ -123,8 +87,9 @@ def _chosen(systems: Sequence[str], task: str | None, folder: Path, tell: Tell) 
     tasks = task_names(resolve(task)) if task else sorted({each.task for each in stored})
     tasks.sort(key=lambda name: published.get(name, len(published)))
     named = [find_named(text, stored, folder) for text in systems]
-    kept = [each for one in named for each in one.results] if systems else stored
-    apart = told_apart(kept)
+    if systems:
+        stored = stored_results([each for one in named for each in one.results], tell)
+    apart = told_apart(stored)
     chosen = [each for name in tasks for each in apart if each.task == name]
     if not chosen:
         where = f" on {task}" if task else ""
@@ -157,38 +122,33 @@ def _board(suite: str, chosen: Sequence[Result], metric: str) -> Leaderboard:
     )
 
 
-def _sheet(board: Leaderboard, chosen: Sequence[Result], link: Link) -> Sheet:
+def _sheet(board: Leaderboard, chosen: Sequence[Result], link: Link) -> dict[str, Any]:
+    """The part of a report about one suite, or about the user's own data."""
     results = [each for each in chosen if _suite(each) == board.suite.name]
     view = View(board.suite.name, board.metric, origin="measured")
-    entries = [entry_of(name) for name in dict.fromkeys(each.task for each in results)]
-    return Sheet(
-        board=board,
-        headline=headline(board),
-        table=Markup(render("board.html", link, **table_of(board, view))),
-        comparison=_versus(results, board.metric),
-        runs=tuple(_runs(results)),
-        tasks=tuple(entry for entry in entries if entry),
-    )
-
-
-def _versus(results: Sequence[Result], metric: str) -> Comparison | None:
-    """The systems that ran on the same data as the first one, each against it."""
-    data: dict[str, set[str]] = {}
-    for each in results:
-        data.setdefault(_called(each), set()).add(each.record.task.hash)
-    baseline, shared = next(iter(data.items()))
-    [_, *others] = [name for name, own in data.items() if own >= shared]
-    if not others:
-        return None
-    same = [each for each in results if each.record.task.hash in shared]
-    return compare(*others, baseline, metric=metric, results=same, tell=lambda message: None)
-
-
-def _runs(results: Sequence[Result]) -> list[SystemRuns]:
     by_system: dict[str, list[Result]] = {}
     for each in results:
         by_system.setdefault(_called(each), []).append(each)
-    return [SystemRuns(name, tuple(own), cost_of(own)) for name, own in by_system.items()]
+    entries = [entry_of(name) for name in dict.fromkeys(each.task for each in results)]
+    return {
+        "board": board,
+        "headline": headline(board),
+        "table": Markup(render("board.html", link, **table_of(board, view))),
+        "comparison": _versus(by_system, board.metric),
+        "runs": [(name, own, cost_of(own)) for name, own in by_system.items()],
+        "tasks": [entry for entry in entries if entry],
+    }
+
+
+def _versus(by_system: Mapping[str, Sequence[Result]], metric: str) -> Comparison | None:
+    """The systems that ran on the same data as the first one, each against it; None if none did."""
+    data = {name: {each.record.task.hash for each in own} for name, own in by_system.items()}
+    shared = next(iter(data.values()))
+    [baseline, *others] = [name for name, own in data.items() if own >= shared]
+    if not others:
+        return None
+    same = [r for own in by_system.values() for r in own if r.record.task.hash in shared]
+    return compare(*others, baseline, metric=metric, results=same, tell=lambda message: None)
 
 
 def _versions(results: Sequence[Result]) -> list[str]:
@@ -207,7 +167,7 @@ def _embedding(boards: Mapping[str, Leaderboard]) -> Link:
     def drawn(name: str, suite: str, theme: str) -> str | None:
         try:
             svg = draw_figure(boards[suite], name, theme)
-        except MissingError:
+        except MissingError:  # nothing to draw, or nothing to draw it with
             return None
         return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
@@ -217,14 +177,6 @@ def _embedding(boards: Mapping[str, Leaderboard]) -> Link:
         return drawn(str(parts["name"]), str(parts["suite"]), str(parts["theme"]))
 
     return link
-
-
-def _can_draw() -> bool:
-    try:
-        check_libraries()
-    except MissingError:
-        return False
-    return True
 
 
 def _readable(value: object) -> str:

@@ -102,7 +102,8 @@ def find_named(
         return Named(text, file=Path(text))
     if _is_file(Path(text) / RECORD_FILE):
         return Named(text, results=(read_result(Path(text)),))
-    if text.endswith(_RUN_ENDINGS) or text.startswith((".", os.sep, "~")):
+    stored_text = any(text == result.system for result in results)  # such as run:mine.trec
+    if not stored_text and (text.endswith(_RUN_ENDINGS) or text.startswith((".", os.sep, "~"))):
         raise MissingError(f"{text}: no such run file or result folder.")
     among = [result for result in results if task is None or result.task == task]
     own = of_system(text, among)

@@ -34,19 +34,12 @@ class Panel:
     width: int
     height: int
     zero: float
-    won: int
-    tied: int
-    lost: int
+    sides: Counter[str]
+    """How many bars are won, lost and even."""
 
 
-@dataclass(frozen=True)
-class Line:
-    """A row of the table of tasks; the last ones are of all tasks."""
-
-    name: str
-    task: str | None
-    difference: Difference
-    p_holm: float | None
+Line = tuple[str, str | None, Difference, float | None]
+"""A row of the table of tasks: name, task, difference and Holm's p; the last are of all tasks."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +119,7 @@ def compare_page(data: CompareData, link: Link) -> str:
     """The page of a comparison."""
     where = task_label(data.task) if data.task else data.title
     names = " and ".join(data.systems[:2]) if data.comparison else "Compare"
-    intervals = [line.difference.interval for line in data.lines]
+    intervals = [difference.interval for _, _, difference, _ in data.lines]
     reach = max([_LEAST, *(max(-each.low, each.high) for each in intervals)])
     return render(
         "grid.html" if data.grid else "compare.html",
@@ -190,7 +183,8 @@ def _compared(
     contrasts = [
         each for name, own in shared.items() for each in _contrasts(shelf, name, own, scores[name])
     ]
-    contrasts.sort(key=_by_contrast)
+    # The largest difference first; unjudged queries last, those that share least first.
+    contrasts.sort(key=lambda c: (c.difference is None, -abs(c.difference or 0.0), c.common))
     data = replace(
         data,
         comparison=comparison,
@@ -202,21 +196,20 @@ def _compared(
         ),
     )
     if len(data.systems) > 2:
-        differences = {(each.a, each.b): each.by_task.difference for each in comparison.pairs}
-        p = {(each.a, each.b): each.p_holm for each in comparison.pairs}
-        below = {(b, a): (-value, p[a, b]) for (a, b), value in differences.items()}
-        return replace(data, grid={at: (v, p[at]) for at, v in differences.items()} | below)
+        grid = {}
+        for pair in comparison.pairs:
+            grid[pair.a, pair.b] = pair.by_task.difference, pair.p_holm
+            grid[pair.b, pair.a] = -pair.by_task.difference, pair.p_holm
+        return replace(data, grid=grid)
     return replace(data, panels=tuple(_panels(scores)), lines=tuple(_lines(comparison.pairs[0])))
 
 
 def _lines(pair: Pair) -> Iterator[Line]:
-    several = len(pair.tasks) > 1
     for each in pair.tasks:
-        p_holm = each.p_holm if several else None
-        yield Line(task_label(each.task), each.task, each.difference, p_holm)
-    if several:
-        yield Line("task mean", None, pair.by_task, None)
-        yield Line("all queries", None, pair.by_query, None)
+        yield task_label(each.task), each.task, each.difference, each.p_holm
+    if len(pair.tasks) > 1:
+        yield "task mean", None, pair.by_task, None
+        yield "all queries", None, pair.by_query, None
 
 
 def _panels(scores: Mapping[str, Sequence[QueryScores]]) -> Iterator[Panel]:
@@ -230,6 +223,7 @@ def _panels(scores: Mapping[str, Sequence[QueryScores]]) -> Iterator[Panel]:
         bars = []
         for place, query in enumerate(sorted(queries, key=lambda query: query.gain)):
             tall = max(1.5, abs(query.gain) * height / (high + low))
+            side = "even" if abs(query.gain) <= _TIE else "won" if query.gain > 0 else "lost"
             bars.append(
                 Bar(
                     x=round(step * place, 2),
@@ -237,16 +231,11 @@ def _panels(scores: Mapping[str, Sequence[QueryScores]]) -> Iterator[Panel]:
                     width=round(max(step - 1, 0.8 * step), 2),
                     height=round(tall, 1),
                     text=f"query {query.query_id}: {signed(query.gain)}",
-                    side=_side(query.gain),
+                    side=side,
                     query_id=query.query_id,
                 )
             )
-        sides = Counter(bar.side for bar in bars)
-        yield Panel(task, bars, width, height, zero, sides["won"], sides["even"], sides["lost"])
-
-
-def _side(gain: float) -> str:
-    return "even" if abs(gain) <= _TIE else "won" if gain > 0 else "lost"
+        yield Panel(task, bars, width, height, zero, Counter(bar.side for bar in bars))
 
 
 def _contrasts(
@@ -277,11 +266,6 @@ def _contrasts(
             )
         )
     return rows
-
-
-def _by_contrast(each: Contrast) -> tuple[bool, float, int]:
-    """The largest difference first; unjudged queries last, those that share least first."""
-    return each.difference is None, -abs(each.difference or 0.0), each.common
 
 
 def _scopes(shelf: Shelf) -> tuple[tuple[str, str], ...]:

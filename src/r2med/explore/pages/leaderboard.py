@@ -87,23 +87,9 @@ class View:
         )
 
 
-@dataclass(frozen=True)
-class Bracket:
-    """One letter's line in one row: where it stands, and whether the row belongs to the group."""
-
-    x: int
-    top: bool
-    bottom: bool
-    member: bool
-
-
-@dataclass(frozen=True)
-class Row:
-    """A system as the table draws it."""
-
-    standing: Standing
-    brackets: tuple[Bracket, ...]
-    shades: tuple[int, ...]
+Bracket = tuple[int, bool, bool, bool]
+"""One letter's line in one row: where it stands, whether it goes on above and below, and whether
+the row belongs to the group."""
 
 
 def leaderboard_page(shelf: Shelf, view: View, link: Link) -> str:
@@ -146,12 +132,9 @@ def draw_figure(board: Leaderboard, name: str, theme: str) -> str:
     from r2med.report.plots import boards
 
     look = find_theme("dark" if theme == "dark" else "light")
-    if name == "cost.svg":
-        return svg_of(boards.cost(board, look), look)
-    if name == "dates.svg":
-        return svg_of(boards.dates(board, look), look)
-    drawn = boards.means if name == "means.svg" else boards.heatmap
-    return svg_of(drawn(board, look, top=_DRAWN), look)
+    draw = getattr(boards, name.removesuffix(".svg"))
+    top = {"top": _DRAWN} if name in ("means.svg", "heatmap.svg") else {}
+    return svg_of(draw(board, look, **top), look)
 
 
 def table_of(board: Leaderboard, view: View) -> dict[str, Any]:
@@ -160,15 +143,15 @@ def table_of(board: Leaderboard, view: View) -> dict[str, Any]:
     few = view.rows or len(matching) <= _FIRST + _FEW
     rows = matching if few else replace(board, rows=tuple(matching)).shown_of(_FIRST)
     highest = max((v for row in board.rows for v in row.values.values()), default=1.0)
-    brackets = _brackets(rows) if view.sort == "mean" else {}
+    brackets = _brackets(rows) if view.sort == "mean" else []
     return {
         "board": board,
         "view": view,
         "rows": [
-            Row(
+            (
                 row,
-                tuple(lines[place] for lines in brackets.values() if place in lines),
-                tuple(level(row.values.get(task.name), highest) for task in board.tasks),
+                [lines[place] for lines in brackets if place in lines],
+                [level(row.values.get(task.name), highest) for task in board.tasks],
             )
             for place, row in enumerate(rows)
         ],
@@ -192,15 +175,12 @@ def headline(board: Leaderboard) -> str:
     sure = f" (95 % interval {points(interval.low)} to {points(interval.high)})" if interval else ""
     counts = {word: sum(row.origin == word for row in ranked) for word in ORIGINS}
     of = " and ".join(f"{n} {word}" for word, n in counts.items() if n)
-    systems = "system" if len(ranked) == 1 else "systems"
-    text = f"{best.name} leads {_the(board.suite.title)} with {points(best.mean)}{sure}"
+    title = {"demo": "the Demo suite,", LOCAL: "your data"}.get(board.suite.name, board.suite.title)
+    text = f"{best.name} leads {title} with {points(best.mean)}{sure}"
     if board.suite.name == LOCAL:
         text += f" over {plural(best.aggregates.queries or 0, 'query', 'queries')}"
+    systems = "system" if len(ranked) == 1 else "systems"
     return f"{text}, of {of} {systems}. {_level_with(best, ranked)}".strip()
-
-
-def _the(title: str) -> str:
-    return {"Demo suite": "the Demo suite,", "Your data": "your data"}.get(title, title)
 
 
 def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
@@ -251,15 +231,14 @@ def _most(rows: Sequence[Standing]) -> float:
     return min(1.0, (int(10 * max(ends, default=0.1)) + 1) / 10)
 
 
-def _brackets(rows: Sequence[Standing]) -> dict[str, dict[int, Bracket]]:
-    """By letter the lines that join rows which could not be separated, in the order of ranks."""
-    brackets: dict[str, dict[int, Bracket]] = {}
+def _brackets(rows: Sequence[Standing]) -> list[dict[int, Bracket]]:
+    """For every letter the lines that join rows which could not be separated, by place."""
+    brackets: list[dict[int, Bracket]] = []
     for letter in sorted({letter for row in rows for letter in row.letters}):
         places = [place for place, row in enumerate(rows) if letter in row.letters]
         if len(places) > 1:
+            first, last = places[0], places[-1]
             x = _LETTER * len(brackets) + _LETTER // 2
-            brackets[letter] = {
-                place: Bracket(x, place > places[0], place < places[-1], place in places)
-                for place in range(places[0], places[-1] + 1)
-            }
+            joined = range(first, last + 1)
+            brackets.append({at: (x, at > first, at < last, at in places) for at in joined})
     return brackets

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -37,40 +38,12 @@ class Scored:
     bins: list[Bar]
     """How its scores are distributed, from 0 to 1."""
 
-    @property
-    def system(self) -> str:
-        """Its text."""
-        return self.result.system
 
-
-@dataclass(frozen=True)
-class Histogram:
-    """Bars with the names of their ends."""
-
-    title: str
-    bars: list[Bar]
-    low: str
-    high: str
-    median: str
-
-
-@dataclass(frozen=True)
-class Counted:
-    """What only the texts and judgements of a task decide; a second of work for a full one."""
-
-    profile: Sequence[tuple[str, str]] = ()
-    lengths: Sequence[Histogram] = ()
-
-
-@dataclass(frozen=True)
-class QueryLine:
-    """A query in a list: its score or its mean, the best and the worst of all systems."""
-
-    query_id: str
-    text: str
-    score: float
-    best: float
-    worst: float
+Counted = tuple[Sequence[tuple[str, str]], Sequence[Mapping[str, Any]]]
+"""What texts and judgements of a task decide, a second of work for a full one: the rows of its
+profile, and histograms of lengths."""
+QueryLine = tuple[str, str, float, float, float]
+"""A query in a list: id, text, its score or its mean, the best and the worst of all systems."""
 
 
 def task_page(
@@ -85,8 +58,10 @@ def task_page(
     hard = query_scores([results[focus]], metric) if focus else queries
     divided = [each for each in in_order(queries, "division") if each.division > 0]
     systems = [_scored(result, metric) for result in results.values()]
-    systems.sort(key=lambda each: (-each.mean, each.system))
+    systems.sort(key=lambda each: (-each.mean, each.result.system))
     count = len(queries) or (len(task.queries) if task else 0)
+    kept = shelf.library.counted
+    profile, lengths = kept.get(task.hash, lambda: _counted(task)) if task else ((), ())
     return render(
         "task.html",
         link,
@@ -99,7 +74,8 @@ def task_page(
         answer=_answer(name, shelf.names, systems, queries, count, focus),
         systems=systems,
         queries=count,
-        counted=shelf.library.counted.get(task.hash, lambda: _counted(task)) if task else Counted(),
+        profile=profile,
+        lengths=lengths,
         hardest=_lines(in_order(hard, "difficulty"), queries, texts),
         divided=_lines(divided, queries, texts),
         missing=missing,
@@ -144,23 +120,17 @@ def _answer(
     if not systems:
         rest = f". {plural(count, 'query waits', 'queries wait')} for a system."
         return f"No result of {name} is stored yet" + (rest if count else ", nor is its data here.")
-    best = next((each for each in systems if each.system == focus), systems[0])
+    best = next((each for each in systems if each.result.system == focus), systems[0])
     verb = "scores" if focus and best is not systems[0] else "scores highest here,"
     text = (
-        f"{names[best.system]} {verb} {points(best.mean)} over "
+        f"{names[best.result.system]} {verb} {points(best.mean)} over "
         f"{plural(count, 'query', 'queries')} (95 % interval {points(best.interval.low)} to "
         f"{points(best.interval.high)})."
     )
     if focus:
-        return f"{text} {_count_of(best.zero)} nothing."
+        return f"{text} Queries that get nothing: {best.zero}."
     lost = sum(max(each.scores) == 0 for each in queries)
-    systems_ = "it" if len(systems) == 1 else "every stored system"
-    beyond = f"{lost} of them {'is' if lost == 1 else 'are'} beyond {systems_}."
-    return f"{text} {beyond}" if lost else text
-
-
-def _count_of(zero: int) -> str:
-    return "None of them gets" if not zero else f"{zero} of them get{'s' if zero == 1 else ''}"
+    return f"{text} Queries beyond all stored systems: {lost}." if lost else text
 
 
 def _scored(result: Result, metric: str) -> Scored:
@@ -187,10 +157,10 @@ def _counted(task: Task) -> Counted:
         _histogram("Words per query", task.queries.texts, ("query", "queries")),
         _histogram("Words per document", task.corpus.texts, ("document", "documents")),
     ]
-    return Counted(data_rows(data_profile(task)), lengths)
+    return data_rows(data_profile(task)), lengths
 
 
-def _histogram(title: str, texts: object, noun: tuple[str, str]) -> Histogram:
+def _histogram(title: str, texts: object, noun: tuple[str, str]) -> Mapping[str, Any]:
     """Counts of words in twenty steps; the longest hundredth falls into the last."""
     words = pc.count_substring_regex(texts, r"\S+")
     lengths = words.fill_null(0).to_numpy(zero_copy_only=False)
@@ -203,9 +173,13 @@ def _histogram(title: str, texts: object, noun: tuple[str, str]) -> Histogram:
         f"{plural(count, *noun)} of {start:.0f} to {end:.0f} words"
         for count, start, end in zip(counts.tolist(), edges[:-1], edges[1:], strict=True)
     ]
-    drawn = bars(counts.tolist(), said, step=_BAR, height=_HEIGHT)
-    high = f"{top:,}" if int(lengths.max()) <= top else f"{top:,} and more"
-    return Histogram(title, drawn, f"{low:,}", high, f"{np.median(lengths):,.0f}")
+    return {
+        "title": title,
+        "bars": bars(counts.tolist(), said, step=_BAR, height=_HEIGHT),
+        "low": f"{low:,}",
+        "high": f"{top:,}" if int(lengths.max()) <= top else f"{top:,} and more",
+        "median": f"{np.median(lengths):,.0f}",
+    }
 
 
 def _lines(
@@ -213,13 +187,8 @@ def _lines(
 ) -> list[QueryLine]:
     """The first queries of an order; best and worst are of all stored systems."""
     scores = {each.query_id: each.scores for each in all_systems}
-    return [
-        QueryLine(
-            each.query_id,
-            snippet(texts.get(each.query_id) or "", _EXCERPT),
-            each.mean,
-            max(scores.get(each.query_id, each.scores)),
-            min(scores.get(each.query_id, each.scores)),
-        )
-        for each in queries[:_LISTED]
-    ]
+    lines = []
+    for each in queries[:_LISTED]:
+        text, own = texts.get(each.query_id) or "", scores.get(each.query_id, each.scores)
+        lines.append((each.query_id, snippet(text, _EXCERPT), each.mean, max(own), min(own)))
+    return lines
