@@ -100,15 +100,15 @@ class Checkpoint:
     def _relevant(self) -> list[Path]:
         if self.layout:
             return sorted(self.folder / path for path in self.layout.values())
-        paths = [path for path in self.folder.rglob("*") if path.is_file() and self._counts(path)]
+        paths = []
+        for path in self.folder.rglob("*"):
+            parts = path.relative_to(self.folder).parts
+            other = path.suffix in _OTHER_SUFFIXES or parts[0] in _OTHER_FOLDERS
+            if path.is_file() and not other and not any(part.startswith(".") for part in parts):
+                paths.append(path)
         if any(path.suffix == ".safetensors" for path in paths):
             paths = [path for path in paths if path.suffix not in (".bin", ".pt", ".pth")]
         return sorted(paths)
-
-    def _counts(self, path: Path) -> bool:
-        inside = path.relative_to(self.folder)
-        hidden = any(part.startswith(".") for part in inside.parts)
-        return not (hidden or path.suffix in _OTHER_SUFFIXES or inside.parts[0] in _OTHER_FOLDERS)
 
 
 def locate(name: str, *, revision: str = "", option: str = "checkpoint") -> Checkpoint:

@@ -312,11 +312,8 @@ def hashed(prefix: bytes, texts: Iterable[str]) -> Addresses:
 
 def distinct(addresses: Addresses) -> tuple[Addresses, Rows, Rows]:
     """The distinct addresses, the first row of each, and which of them every row has."""
-    order: dict[bytes, int] = {}
-    keys = (row.tobytes() for row in addresses)
-    inside = np.array([order.setdefault(key, len(order)) for key in keys], dtype=np.int64)
-    firsts = np.full(len(order), len(addresses), dtype=np.int64)
-    np.minimum.at(firsts, inside, np.arange(len(inside)))
+    inside = _column(addresses).dictionary_encode().indices.to_numpy().astype(np.int64)
+    firsts = np.unique(inside, return_index=True)[1]
     return addresses[firsts], firsts, inside
 
 

@@ -35,6 +35,7 @@ from r2med.retrieve.bm25.words import (
 from r2med.runs.run import offsets_of
 
 _LOWER = bytes(range(256)).lower()
+_POSSESSIVES = ("'s", "\u2019s", "\uff07s")
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,6 @@ class Analyzer:
         return coded.dictionary.to_pylist(), words, codes, np.diff(ends, prepend=0)
 
 
-_POSSESSIVES = ("'s", "\u2019s", "\uff07s")
-
-
 def find_analyzer(name: str) -> Analyzer:
     """The analyzer of this name, or an error that offers the known ones."""
     if name not in ANALYZERS:
@@ -126,25 +124,15 @@ def _lucene_terms(words: ByteWords) -> Terms:
 
 
 def _ascii_terms(words: ByteWords) -> Terms:
-    words = words.take(np.arange(len(words)), words.lengths - 2 * _possessive(words))
-    kept = ~_stopped(words, "lucene")
-    kept &= _holds_more_than(words, "_")
-    return Terms(stem_ascii(words.take(np.flatnonzero(kept)), "martin"), _places(kept))
-
-
-def _possessive(words: ByteWords) -> NDArray[np.bool_]:
     last = words.offsets[1:] - 1
-    ends: NDArray[np.bool_] = (words.lengths > 2) & (words.data[last] == ord("s"))
-    ends[ends] = words.data[last[ends] - 1] == ord("'")
-    return ends
-
-
-def _holds_more_than(words: ByteWords, filler: str) -> NDArray[np.bool_]:
-    """Whether a word has any other character: connectors alone are found as runs, yet no words."""
-    starts = np.flatnonzero(words.data[words.offsets[:-1]] == ord(filler))
-    holds = np.ones(len(words), dtype=np.bool_)
-    holds[starts] = [bool(words.text(int(start)).strip(filler)) for start in starts]
-    return holds
+    possessive = (words.lengths > 2) & (words.data[last] == ord("s"))
+    possessive[possessive] = words.data[last[possessive] - 1] == ord("'")
+    words = words.take(np.arange(len(words)), words.lengths - 2 * possessive)
+    kept = ~_stopped(words, "lucene")
+    # Connectors alone are found as runs, yet are no words.
+    for place in np.flatnonzero(words.data[words.offsets[:-1]] == ord("_")):
+        kept[place] &= bool(words.text(int(place)).strip("_"))
+    return Terms(stem_ascii(words.take(np.flatnonzero(kept)), "martin"), _places(kept))
 
 
 def _text_terms(words: list[str]) -> Terms:

@@ -24,34 +24,13 @@ from numpy.typing import NDArray
 
 #: One character a class, so that a text's classes are themselves a string.
 CLASSES = {
-    "other": "o",
-    "letter": "A",
-    "letter_emoji": "a",
-    "hebrew": "H",
-    "number": "N",
-    "katakana": "K",
-    "connector": "_",
-    "single_quote": "'",
-    "double_quote": '"',
-    "mid_letter": ":",
-    "mid_either": ".",
-    "mid_number": ",",
-    "extend": "X",
-    "joiner": "Z",
-    "text_style": "T",
-    "emoji_style": "V",
-    "asian": "S",
-    "asian_extend": "s",
-    "ideograph": "J",
-    "hiragana": "R",
-    "flag": "I",
-    "emoji": "E",
-    "modifier": "M",
-    "keycap_base": "#",
-    "keycap": "C",
-    "tag": "G",
+    "other": "o", "letter": "A", "letter_emoji": "a", "hebrew": "H", "number": "N", "katakana": "K",
+    "connector": "_", "single_quote": "'", "double_quote": '"', "mid_letter": ":",
+    "mid_either": ".", "mid_number": ",", "extend": "X", "joiner": "Z", "text_style": "T",
+    "emoji_style": "V", "asian": "S", "asian_extend": "s", "ideograph": "J", "hiragana": "R",
+    "flag": "I", "emoji": "E", "modifier": "M", "keycap_base": "#", "keycap": "C", "tag": "G",
     "tag_end": "g",
-}
+}  # fmt: skip
 
 _LAST = 0x10FFFF
 
@@ -96,6 +75,7 @@ def _ranges(text: str) -> Iterator[tuple[int, int]]:
         yield int(first, 16), int(last or first, 16)
 
 
+_ALPHANUMERIC = bytes(byte < 128 and chr(byte).isalnum() for byte in range(256))
 #: Lucene's longest token, in UTF-16 units; a longer word is cut, not dropped.
 LONGEST = 255
 
@@ -243,7 +223,7 @@ _NONE = Spans(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 def alphanumeric_spans(block: bytes) -> Spans:
     """Runs of ASCII letters and digits."""
-    return _runs(np.frombuffer(block.translate(_alphanumeric_table()), dtype=np.uint8))
+    return _runs(np.frombuffer(block.translate(_ALPHANUMERIC), dtype=np.uint8))
 
 
 def word_spans(block: bytes) -> Spans:
@@ -358,8 +338,3 @@ def _kind_table() -> Codes:
 @cache
 def _ascii_table() -> bytes:
     return _kind_table()[:128].tobytes() + bytes(128)
-
-
-@cache
-def _alphanumeric_table() -> bytes:
-    return bytes(chr(byte).isalnum() and byte < 128 for byte in range(256))

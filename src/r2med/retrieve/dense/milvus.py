@@ -14,7 +14,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
@@ -67,30 +67,27 @@ class Milvus:
         options = {name: value for name in SETTINGS[2:] if (value := getattr(settings, name))}
         kind: Kind = settings.index_kind
         if not settings.index:
-            unused = [f"{name}={value}" for name, value in options.items()]
-            unused += [] if kind == "flat" else [f"index_kind={kind}"]
-            if unused:
+            unused = options if kind == "flat" else {**options, "index_kind": kind}
+            for name, value in unused.items():
                 raise UsageError(
-                    f"{unused[0]} has no effect without an index, as in "
-                    f"[index=milvus:./vectors.db,{','.join(unused)}]."
+                    f"{name}={value} has no effect without an index, as in "
+                    f"[index=milvus:./vectors.db,{name}={value}]."
                 )
             return None
-        chosen = dict(_PARAMETERS[kind])
-        for name, value in options.items():
-            if name not in chosen:
-                owner = next(one for one, known in _PARAMETERS.items() if name in known)
-                raise UsageError(
-                    f"{name}={value} has no effect on index_kind={kind}; it is a parameter of "
-                    f"index_kind={owner}."
-                )
-        chosen |= options
-        if kind == "ivf_flat" and "nprobe" not in options:
-            chosen["nprobe"] = min(chosen["nprobe"], chosen["nlist"])
-        if kind == "ivf_flat" and chosen["nprobe"] > chosen["nlist"]:
+        for name in options.keys() - _PARAMETERS[kind].keys():
+            owner = next(one for one, known in _PARAMETERS.items() if name in known)
             raise UsageError(
-                f"nprobe={chosen['nprobe']}: an index of nlist={chosen['nlist']} cells has no more "
-                "to search. Give nlist or less."
+                f"{name}={options[name]} has no effect on index_kind={kind}; it is a parameter of "
+                f"index_kind={owner}."
             )
+        chosen = {**_PARAMETERS[kind], **options}
+        if kind == "ivf_flat" and chosen["nprobe"] > chosen["nlist"]:
+            if "nprobe" in options:
+                raise UsageError(
+                    f"nprobe={chosen['nprobe']}: an index of nlist={chosen['nlist']} cells has no "
+                    "more to search. Give nlist or less."
+                )
+            chosen["nprobe"] = chosen["nlist"]
         searching = {name: chosen.pop(name) for name in _SEARCHING if name in chosen}
         return cls(_address(settings.index), kind, chosen, searching)
 
@@ -167,7 +164,16 @@ class MilvusIndex:
         texts = np.full((len(queries), limit), -1, dtype=np.int64)
         scores = np.full((len(queries), limit), -np.inf, dtype=np.float32)
         if limit:
-            self.facts["searched_with"] = parameters = self._parameters(limit)
+            parameters = dict(self._milvus.searching)
+            if "ef" in parameters:
+                ef = parameters["ef"] = parameters["ef"] or limit
+                if ef < limit:
+                    raise UsageError(
+                        f"ef={ef}: the index is asked for {limit:,} documents per query, and ef "
+                        f"must be no less. Give ef={limit} or more, or a shallower run with @, as "
+                        f"in minilm[...]@{ef - 1}."
+                    )
+            self.facts["searched_with"] = parameters
             with self._calling() as client:
                 for start in range(0, len(queries), _QUERIES):
                     lists = client.search(
@@ -186,19 +192,6 @@ class MilvusIndex:
                         texts[row, : len(order)] = rows[order]
                         scores[row, : len(order)] = values[order]
         return spread_over(self._distinct, texts, scores, depth)
-
-    def _parameters(self, limit: int) -> dict[str, int]:
-        parameters = dict(self._milvus.searching)
-        if "ef" in parameters:
-            ef = parameters["ef"] or limit
-            if ef < limit:
-                raise UsageError(
-                    f"ef={ef}: the index is asked for {limit:,} documents per query, and ef must "
-                    f"be no less. Give ef={limit} or more, or a shallower run with @, as in "
-                    f"minilm[...]@{ef - 1}."
-                )
-            parameters["ef"] = ef
-        return parameters
 
     @cached_property
     def _fingerprint(self) -> str:
@@ -258,12 +251,10 @@ class MilvusIndex:
         from pymilvus.exceptions import MilvusException
 
         for wait in (0.1, 0.3, 1.0, 3.0) if self._milvus.embedded else ():
-            try:
+            with suppress(MilvusException):
                 client.load_collection(self._name)
-            except MilvusException:
-                time.sleep(wait)
-            else:
                 return
+            time.sleep(wait)
         client.load_collection(self._name)
 
     def _create(self, client: Any) -> None:

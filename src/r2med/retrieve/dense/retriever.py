@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -97,24 +97,26 @@ class Settings:
     def refuse_without_effect(self, encoder: str, fixed: Mapping[str, tuple[object, ...]]) -> None:
         """A UsageError for a setting that an encoder cannot follow; `fixed` says what it has."""
         for name, possible in fixed.items():
-            value = getattr(self, name)
-            if value not in possible:
-                written = [str(one).lower() if isinstance(one, bool) else one for one in possible]
-                had = " or ".join(f"{name}={one}" for one in written)
-                shown = str(value).lower() if isinstance(value, bool) else value
-                raise UsageError(f"{name}={shown} has no effect on {encoder}, which has {had}.")
+            if getattr(self, name) not in possible:
+                value, had = str(getattr(self, name)).lower(), str(possible[0]).lower()
+                raise UsageError(
+                    f"{name}={value} has no effect on {encoder}, which has {name}={had}."
+                )
 
     def form(self, task: Task, side: Side) -> Form:
         """How the texts of one side of a task are put to the model."""
-        query = side == "query"
-        template = self.query_instruction if query else self.document_instruction
-        if prompt := self.query_prompt if query else self.document_prompt:
-            template = _prompt(self.checkpoints()[0 if query else 1], self.revision, prompt)
-        length = self.query_max_length if query else self.document_max_length
+
+        def own(name: str) -> Any:
+            return getattr(self, f"{side}_{name}")
+
+        template = own("instruction")
+        if own("prompt"):
+            checkpoint = own("checkpoint") or self.checkpoint
+            template = _prompt(checkpoint, self.revision, own("prompt"))
         return Form(
             instruction=worded(template, task, kind=self.kind, purpose=self.purpose),
-            max_length=length or self.max_length,
-            pair=self.document_pair and not query,
+            max_length=own("max_length") or self.max_length,
+            pair=self.document_pair and side == "document",
         )
 
 
