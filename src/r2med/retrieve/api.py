@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -238,8 +238,23 @@ class ApiEncoder:
             smaller = "a request hold fewer texts ([most_texts=...])"
             self.budget.check_one(most, settings.model, smaller=smaller)
             while batches:
-                too_large = yield from self._asked(session, ready, batches)
-                batches = [half for batch in too_large for half in np.array_split(batch, 2)]
+                too_large: list[Rows] = []
+                failures: list[Failure] = []
+                jobs = [self._job(ready, batch) for batch in batches]
+                for outcome in session.each(_PATH, jobs, partial(_read, jobs)):
+                    batch = batches[outcome.place]
+                    if isinstance(outcome, Reply):
+                        vectors, tokens = outcome.value
+                        self.calls += 1
+                        self.tokens += tokens
+                        yield batch, vectors
+                    elif outcome.status in _UNFIT and len(batch) > 1:
+                        too_large += np.array_split(batch, 2)
+                    else:
+                        failures.append(outcome)
+                if failures:
+                    raise self._error(failures, ready, batches)
+                batches = too_large
         finally:
             session.close()
 
@@ -273,33 +288,6 @@ class ApiEncoder:
         most = sum(most_tokens_of(text) + _SPARE for text in texts)
         return Job(body(self.settings, self.side, texts), Tokens(most))
 
-    def _asked(
-        self, session: Session, inputs: TextInputs, batches: Sequence[Rows]
-    ) -> Generator[tuple[Rows, Vectors], None, list[Rows]]:
-        """Ask for some batches, and return those that proved too large."""
-
-        def read(place: int, answer: dict[str, Any], _: float) -> tuple[Vectors, int]:
-            texts = [inputs.texts[row] for row in batches[place]]
-            return vectors_of(answer, len(texts)), billed(answer, texts)
-
-        failures: list[Failure] = []
-        too_large: list[Rows] = []
-        jobs = [self._job(inputs, batch) for batch in batches]
-        for outcome in session.each(_PATH, jobs, read):
-            batch = batches[outcome.place]
-            if isinstance(outcome, Reply):
-                vectors, tokens = outcome.value
-                self.calls += 1
-                self.tokens += tokens
-                yield batch, vectors
-            elif outcome.status in _UNFIT and len(batch) > 1:
-                too_large.append(batch)
-            else:
-                failures.append(outcome)
-        if failures:
-            raise self._error(failures, inputs, batches)
-        return too_large
-
     def _error(
         self, failures: Sequence[Failure], inputs: TextInputs, batches: Sequence[Rows]
     ) -> Exception:
@@ -329,6 +317,11 @@ def body(settings: ApiSettings, side: Side, texts: Sequence[str]) -> dict[str, o
     if settings.output_dimensions:
         sent["output_dimension" if kind else "dimensions"] = settings.output_dimensions
     return sent
+
+
+def _read(jobs: Sequence[Job], place: int, answer: dict[str, Any], _: float) -> tuple[Vectors, int]:
+    texts = cast("list[str]", jobs[place].body["input"])
+    return vectors_of(answer, len(texts)), billed(answer, texts)
 
 
 def vectors_of(answer: dict[str, Any], count: int) -> Vectors:

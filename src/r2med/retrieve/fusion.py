@@ -55,8 +55,7 @@ class Fusion:
             k = DEFAULT_K if self.k == "auto" else self.k
             shares = [1 / (k + run.ranks) for run in runs]
         else:
-            scale = _minmax if self.method == "minmax" else _zscore
-            shares = [scale(run) for run in runs]
+            shares = [_scaled(run, self.method) for run in runs]
         shares = [weight * share for share, weight in zip(shares, weights, strict=True)]
         found = [
             run.scores > 0 if fills else np.ones(len(run.scores), dtype=bool)
@@ -72,23 +71,21 @@ def reciprocal_rank_fusion(
     return Fusion("rrf", k).fuse(runs, depth=depth, filled=filled)
 
 
-def _minmax(run: Run) -> Column:
-    """Between 0 and 1 within a query; lists whose scores are all equal count as 1 throughout."""
-    low, high = _of_list(run, np.minimum), _of_list(run, np.maximum)
-    return _quotient(run.scores - low, high - low)
+def _scaled(run: Run, method: Method) -> Column:
+    """Scores on one scale within a query, the lowest being 0; equal ones count as 1 throughout.
 
-
-def _zscore(run: Run) -> Column:
-    """Distance from the query's mean in standard deviations, moved so that its lowest is 0.
-
-    A document that a run lacks must not score above one that it ranked, hence the move.
+    The scale is the distance from lowest to highest, or the standard deviation. Its zero is the
+    lowest score, because a document that a run lacks must not score above one that it ranked.
     """
     low, high = _of_list(run, np.minimum), _of_list(run, np.maximum)
-    lengths = np.repeat(run.lengths, run.lengths)
-    mean = _of_list(run, np.add) / lengths
-    squares = replace(run, scores=(run.scores - mean) ** 2)
-    spread = np.where(high > low, np.sqrt(_of_list(squares, np.add) / lengths), 0.0)
-    return _quotient(run.scores - low, spread)
+    scale = high - low
+    if method == "zscore":
+        lengths = np.repeat(run.lengths, run.lengths)
+        mean = _of_list(run, np.add) / lengths
+        squares = replace(run, scores=(run.scores - mean) ** 2)
+        scale = np.where(scale > 0, np.sqrt(_of_list(squares, np.add) / lengths), 0.0)
+    shares: Column = np.divide(run.scores - low, scale, out=np.ones(len(low)), where=scale > 0)
+    return shares
 
 
 def _of_list(run: Run, reduce: np.ufunc) -> Column:
@@ -98,11 +95,6 @@ def _of_list(run: Run, reduce: np.ufunc) -> Column:
         return np.empty(0)
     figures = reduce.reduceat(run.scores, run.offsets[:-1][filled])
     return np.repeat(figures, run.lengths[filled])
-
-
-def _quotient(part: Column, whole: Column) -> Column:
-    ratios: Column = np.divide(part, whole, out=np.ones(len(part)), where=whole > 0)
-    return ratios
 
 
 def _summed(

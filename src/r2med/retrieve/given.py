@@ -210,9 +210,7 @@ class CandidateSettings:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be the name of a folder beside the task's data."""
-        if not self.name:
-            raise UsageError("candidates: what to read is missing, as in candidates:bm25.")
-        if not re.fullmatch(r"[\w.-]{1,100}", self.name) or self.name.startswith("."):
+        if not re.fullmatch(r"[\w-][\w.-]{0,99}", self.name):
             raise UsageError(
                 f"candidates:{self.name[:60]}: expected the name of a subset, as in "
                 "candidates:bm25."

@@ -22,7 +22,6 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -213,10 +212,27 @@ def load_target(target: str) -> object:
         raise UsageError(
             f"model {target!r}: expected package.module:Class, as in my_models.encoder:Encoder."
         )
-    _refuse_path(target, module_name, attribute)
+    path = Path(module_name)
+    if path.suffix == ".py" or not all(part.isidentifier() for part in module_name.split(".")):
+        inside = not path.is_absolute() and ".." not in path.parts
+        parts = path.with_suffix("").parts if inside else (path.stem,)
+        raise UsageError(
+            f"model {target!r}: {module_name!r} is no module's name. A module is named as in an "
+            f"import: write {'.'.join(parts)}:{attribute}"
+            + ("." if inside else f", from the folder {path.parent}.")
+        )
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
-    module = _imported(target, module_name)
+    with running(f"model {target!r}: importing {module_name}"):
+        try:
+            module = importlib.import_module(module_name)
+        except ModuleNotFoundError as problem:
+            if not f"{module_name}.".startswith(f"{problem.name}."):
+                raise
+            raise MissingError(
+                f"model {target!r}: module {problem.name!r} cannot be imported from {here} "
+                "or the installed packages."
+            ) from None
     if not hasattr(module, attribute):
         public = [name for name in vars(module) if not name.startswith("_")]
         raise UsageError(
@@ -296,33 +312,6 @@ def described(problem: BaseException) -> str:
     """Where in the user's code something was raised, and what: `in FILE, line 3: KeyError: 'x'`."""
     message = problem.msg if isinstance(problem, SyntaxError) else str(problem)
     return f"{_place(problem)}: {type(problem).__name__}{f': {message}' if message else ''}"
-
-
-def _refuse_path(target: str, module_name: str, attribute: str) -> None:
-    path = Path(module_name)
-    named = all(part.isidentifier() for part in module_name.split("."))
-    if named and path.suffix != ".py":
-        return
-    inside = not path.is_absolute() and ".." not in path.parts
-    parts = path.with_suffix("").parts if inside else (path.stem,)
-    raise UsageError(
-        f"model {target!r}: {module_name!r} is no module's name. A module is named as in an "
-        f"import: write {'.'.join(parts)}:{attribute}"
-        + ("." if inside else f", from the folder {path.parent}.")
-    )
-
-
-def _imported(target: str, module_name: str) -> ModuleType:
-    with running(f"model {target!r}: importing {module_name}"):
-        try:
-            return importlib.import_module(module_name)
-        except ModuleNotFoundError as problem:
-            if not f"{module_name}.".startswith(f"{problem.name}."):
-                raise
-            raise MissingError(
-                f"model {target!r}: module {problem.name!r} cannot be imported from {Path.cwd()} "
-                "or the installed packages."
-            ) from None
 
 
 def _place(problem: BaseException) -> str:

@@ -128,7 +128,7 @@ def test_a_vector_that_is_no_number_names_its_text() -> None:
     class Poisoned(Counting):
         def encode(self, inputs: Inputs, rows: NDArray[np.int64]) -> NDArray[np.float32]:
             vectors = super().encode(inputs, rows)
-            vectors[[len(inputs.texts[row]) == 3 for row in rows], 0] = np.nan  # type: ignore[attr-defined]
+            vectors[[len(inputs.texts[row]) == 3 for row in rows], 0] = np.nan  # type: ignore[index]
             return vectors
 
     with pytest.raises(DataError, match="NaN or infinity for document d0: 'one'"):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -46,24 +46,6 @@ class Form:
         return hashed(json.dumps(asdict(self), sort_keys=True).encode() + b"\0", texts)
 
 
-class Inputs(Protocol):
-    """Texts made ready for the model, so that batches can be planned before it runs."""
-
-    @property
-    def tokens(self) -> NDArray[np.int64]:
-        """Tokens of each input after truncation; 0 where nobody knows."""
-        ...
-
-    @property
-    def truncated(self) -> NDArray[np.bool_]:
-        """Which inputs lost their end."""
-        ...
-
-    def seen(self, row: int) -> str:
-        """One input as the model sees it, special tokens included where they are known."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class TextInputs:
     """Whole texts, for a model that tokenises by itself."""
@@ -86,6 +68,10 @@ class TextInputs:
     def seen(self, row: int) -> str:
         """The tokens as text again, or the text as it is handed over."""
         return self.counted.seen(row) if self.counted else self.form.instruction + self.texts[row]
+
+
+Inputs: TypeAlias = TokenInputs | TextInputs
+"""Texts made ready for the model, so that batches can be planned before it runs."""
 
 
 class Encoder(Protocol):

@@ -110,16 +110,16 @@ class Milvus:
 
 def _address(text: str) -> str:
     engine, _, address = text.partition(":")
-    wanted = "expected milvus:PATH.db, a local file, or milvus:http://HOST:19530, a cluster"
-    if engine != "milvus" or not address:
-        raise UsageError(f"index={text}: {wanted}.")
     if "@" in address:
         raise UsageError(
             "index: an address must not hold a user's name or password, because it is stored with "
             f"results. Set them as {TOKEN}=USER:PASSWORD in the environment."
         )
-    if "://" not in address and not address.endswith(".db"):
-        raise UsageError(f"index={text}: {wanted}.")
+    if engine != "milvus" or not ("://" in address or address.endswith(".db")):
+        raise UsageError(
+            f"index={text}: expected milvus:PATH.db, a local file, or milvus:http://HOST:19530, a "
+            "cluster."
+        )
     return address
 
 
