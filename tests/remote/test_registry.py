@@ -148,7 +148,7 @@ def test_a_wrong_file_is_explained(
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        ({"temprature": "1"}, "no option 'temprature'. Did you mean 'temperature'"),
+        ({"temprature": "1"}, "there is no setting 'temprature'. Did you mean 'temperature'"),
         ({"temperature": "hot"}, r"qwen-7b\[temperature=hot\]: expected a number"),
         ({"max_tokens": "0"}, "expected a whole number from 1"),
         ({"reasoning": "maybe"}, "expected true or false"),

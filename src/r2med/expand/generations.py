@@ -199,13 +199,20 @@ def read_traces(path: Path) -> dict[str, tuple[Trace, ...]]:
 
 def write_generations(queries: Iterable[Expanded], path: Path) -> None:
     """Write the file, and the agents' traces beside it."""
-    expanded = list(queries)
-    _write(path, [_as_row(query) for query in expanded])
-    traces = [
-        {"id": query.query_id, "sample": sample, **trace.to_json()}
-        for query in expanded
-        for sample, trace in enumerate(query.traces)
-    ]
+    rows: list[Mapping[str, object]] = []
+    traces: list[Mapping[str, object]] = []
+    for query in queries:
+        raws = [encodable(sample.raw) for sample in query.samples]
+        outcomes = [sample.outcome for sample in query.samples]
+        several = {"hy_docs": raws} if len(raws) > 1 else {}
+        finish = {"finish": outcomes} if set(outcomes) != {"ok"} else {}
+        row = {"id": query.query_id, "text": query.query, "hy_doc": raws[0]}
+        rows.append({**row, **several, **finish})
+        traces += [
+            {"id": query.query_id, "sample": sample, **trace.to_json()}
+            for sample, trace in enumerate(query.traces)
+        ]
+    _write(path, rows)
     if traces:
         _write(path.with_name(TRACES), traces)
 
@@ -222,7 +229,10 @@ def fitted(rows: Mapping[str, Generated], task: Task, path: Path) -> tuple[str, 
             f"({_some(missing)}).{also}\nGenerate them, take another file, or evaluate with "
             "[generations=live]."
         )
-    other = [query_id for query_id, text in wanted.items() if not _same(rows[query_id].text, text)]
+    texts = {query_id: rows[query_id].text for query_id in wanted}
+    other = [
+        n for n, text in texts.items() if text is not None and text.split() != wanted[n].split()
+    ]
     if other:
         raise DataError(
             f"{path}: the text of {len(other)} of {len(wanted)} queries is not that of "
@@ -259,61 +269,51 @@ def _checksum(row: Mapping[str, object]) -> str:
 def _row(row: Mapping[str, object], where: str) -> tuple[str, Generated]:
     query_id, text = row.get("id"), row.get("text")
     if not isinstance(query_id, str | int) or isinstance(query_id, bool) or query_id == "":
-        _refuse(where, "id", _state(row, "id"), "a string or an integer")
+        _refuse(row, where, "id", "a string or an integer")
     one, several = row.get("hy_doc"), row.get("hy_docs")
     if several is None and not isinstance(one, str):
-        _refuse(where, "hy_doc", _state(row, "hy_doc"), "a string")
-    raws = _strings([one] if several is None else several, where, "hy_docs")
+        _refuse(row, where, "hy_doc", "a string")
+    raws = [one] if several is None else _strings(row, where, "hy_docs")
     if not raws:
-        _refuse(where, "hy_docs", "is empty", "a list of strings")
+        _refuse(row, where, "hy_docs", "a list of strings")
     if one not in (None, raws[0]):
         raise DataError(
             f'{where}: field "hy_doc" is not the first of "hy_docs", expected them equal.\n'
             'Correct the one that is wrong, or leave "hy_doc" out.'
         )
-    outcomes = _strings(row.get("finish", []), where, "finish", get_args(Outcome))
+    outcomes = _strings(row, where, "finish", get_args(Outcome))
     own = text if isinstance(text, str) else None
     return str(query_id), Generated(own, tuple(map(encodable, raws)), tuple(outcomes))
 
 
-def _strings(value: object, where: str, name: str, words: Sequence[str] = ()) -> list[Any]:
-    """A list of strings, or of some words only."""
+def _strings(
+    row: Mapping[str, object], where: str, name: str, words: Sequence[str] = ()
+) -> list[Any]:
+    """A list of strings, or of some words only; empty where the row has none."""
+    value = row.get(name, [])
     if not isinstance(value, list):
-        _refuse(where, name, f"is {described(value)}", "a list of strings")
+        _refuse(row, where, name, "a list of strings")
     for member in value:
         if not isinstance(member, str) or (words and member not in words):
-            _refuse(where, name, f"holds {described(member)}", " or ".join(words) or "strings")
+            expected = " or ".join(words) or "strings"
+            _refuse(row, where, name, expected, f"holds {described(member)}")
     return value
 
 
-def _state(row: Mapping[str, object], name: str) -> str:
+def _refuse(
+    row: Mapping[str, object], where: str, name: str, expected: str, state: str = ""
+) -> NoReturn:
+    if not state:
+        value = row.get(name)
+        state = "is empty" if value in ("", []) else f"is {described(value)}"
     if name not in row:
-        return "is missing"
-    return "is empty" if row[name] == "" else f"is {described(row[name])}"
-
-
-def _refuse(where: str, name: str, state: str, expected: str) -> NoReturn:
+        state = "is missing"
     raise DataError(f'{where}: field "{name}" {state}, expected {expected}.\n{_ROW_HINT}')
-
-
-def _as_row(query: Expanded) -> dict[str, object]:
-    raws = [encodable(sample.raw) for sample in query.samples]
-    row: dict[str, object] = {"id": query.query_id, "text": query.query, "hy_doc": raws[0]}
-    if len(raws) > 1:
-        row["hy_docs"] = raws
-    if any(sample.outcome != "ok" for sample in query.samples):
-        row["finish"] = [sample.outcome for sample in query.samples]
-    return row
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
     with atomic_file(path) as draft:
         write_jsonl(draft, ({**row, "checksum": _checksum(row)} for row in rows))
-
-
-def _same(one: str | None, other: str) -> bool:
-    """Whether a row belongs to a query; a row without the query's text is taken to."""
-    return one is None or one.split() == other.split()
 
 
 def _some(ids: Sequence[str]) -> str:

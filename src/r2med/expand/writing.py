@@ -130,7 +130,11 @@ class FromModel:
         queries = self.task.queries.texts.to_pylist()
         shown = [""] * len(queries)
         if self.finder and not method.agent:
-            shown = [self._shown(passages) for passages in self.finder(queries, method.passages)]
+            lists = [[p.text for p in found] for found in self.finder(queries, method.passages)]
+            shown = [
+                self.prompt.passages(texts, words=method.words) or "(none was found)"
+                for texts in lists
+            ]
         return tuple(
             self.prompt.first(kind=kind, query=query, passages=passages, turns=str(method.turns))
             for query, passages in zip(queries, shown, strict=True)
@@ -221,10 +225,6 @@ class FromModel:
         key = hashlib.sha256(content.encode()).hexdigest()[:12]
         folder = shelf("expansions") / self.task.name / key
         return place(folder, self.method.prompts, self.method.llm)
-
-    def _shown(self, passages: Sequence[Passage]) -> str:
-        texts = [passage.text for passage in passages]
-        return self.prompt.passages(texts, words=self.method.words) or "(none was found)"
 
     def _ask(self, requests: Sequence[ChatRequest]) -> Sequence[ChatAnswer]:
         return self.chat.complete(requests, tell=self._progress)

@@ -86,32 +86,8 @@ class LLM:
 
     def overridden(self, options: Mapping[str, str]) -> LLM:
         """The model with some fields replaced; an unknown option or value is a UsageError."""
-        for key in options:
-            if key not in _OPTIONS:
-                raise UsageError(
-                    f"{self.name}: a model has no option {key!r}. {nearest(key, _OPTIONS)}"
-                )
         chosen = read(LLM, {"model": self.model, **options}, name=self.name)
         return replace(self, **{key: getattr(chosen, key) for key in options})
-
-
-#: What may be set by text.
-_OPTIONS = (
-    "model",
-    "key_env",
-    "stripping",
-    "reasoning",
-    "temperature",
-    "top_p",
-    "seed",
-    "max_tokens",
-    "max_tokens_as",
-    "reasoning_effort",
-    "output_limit",
-    "expected_tokens",
-    "price_in",
-    "price_out",
-)
 
 
 def find_llm(name: str, *, anything: bool = False) -> LLM:
@@ -148,13 +124,13 @@ def llms() -> Mapping[str, LLM]:
 
 
 @cache
-def _packaged() -> Mapping[str, LLM]:
-    return _entries(_packaged_tables(), "llms.toml")
+def _packaged_tables() -> Mapping[str, Any]:
+    return _tables(files("r2med.remote") / "llms.toml")
 
 
 @cache
-def _packaged_tables() -> Mapping[str, Any]:
-    return _tables(files("r2med.remote") / "llms.toml")
+def _packaged() -> Mapping[str, LLM]:
+    return _entries(_packaged_tables(), "llms.toml")
 
 
 def _own_file() -> Path | None:

@@ -115,7 +115,7 @@ class Session:
         self.price = price
         self._held_until = 0.0
         self._proxy = server.proxy()
-        self.slots = asyncio.Semaphore(self.limits.concurrency)
+        self._slots = asyncio.Semaphore(self.limits.concurrency)
         self._loop = asyncio.new_event_loop()
         thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         thread.start()
@@ -150,8 +150,9 @@ class Session:
         arrived: queue.SimpleQueue[_Item[T]] = queue.SimpleQueue()
         problem: BaseException | None = None
         with _signals_into(arrived.put) as pass_on:
-            round_ = _Round(self, path, jobs, read, start, arrived.put)
-            driving = asyncio.run_coroutine_threadsafe(round_.run(), self._loop)
+            untaken = asyncio.Semaphore(self.limits.concurrency)
+            work = self._drive(path, jobs, read, start, arrived.put, untaken)
+            driving = asyncio.run_coroutine_threadsafe(work, self._loop)
             try:
                 while (item := arrived.get()) is not None:
                     if isinstance(item, signal.Signals):
@@ -160,14 +161,63 @@ class Session:
                         problem = problem or item
                     else:
                         yield item
-                        self._loop.call_soon_threadsafe(round_.untaken.release)
+                        self._loop.call_soon_threadsafe(untaken.release)
             finally:
                 driving.cancel()
         pass_on()
         if problem is not None:
             raise problem
 
-    async def send(self, path: str, place: int, job: Job, read: Read[T]) -> Reply[T] | Failure:
+    async def _drive(
+        self,
+        path: str,
+        jobs: Sequence[Job],
+        read: Read[T],
+        start: Callable[[int], bool],
+        hand_over: Callable[[_Item[T]], None],
+        untaken: asyncio.Semaphore,
+    ) -> None:
+        """Start the requests in order; whatever happens, the last thing handed over is None."""
+        tasks: list[asyncio.Task[None]] = []
+        given_up, stopped = 0, False
+
+        async def ask(place: int) -> None:
+            nonlocal given_up, stopped
+            try:
+                outcome = await self._send(path, place, jobs[place], read)
+            except Exception as problem:
+                stopped = True
+                untaken.release()
+                hand_over(problem)
+                return
+            finally:
+                self._slots.release()
+            if isinstance(outcome, Reply):
+                given_up = 0
+            else:
+                given_up += outcome.status is None or outcome.status in _PASSING
+                stopped = stopped or outcome.hopeless or given_up >= _GIVEN_UP
+            hand_over(outcome)
+
+        try:
+            for place in range(len(jobs)):
+                await untaken.acquire()
+                await self._slots.acquire()
+                if not stopped and start(place):
+                    tasks.append(asyncio.create_task(ask(place)))
+                else:
+                    self._slots.release()
+                    untaken.release()
+            await asyncio.gather(*tasks)
+        except Exception as problem:
+            hand_over(problem)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            hand_over(None)
+
+    async def _send(self, path: str, place: int, job: Job, read: Read[T]) -> Reply[T] | Failure:
         """Try until there is an answer, each try within the budget."""
         data = json.dumps(job.body, ensure_ascii=False).encode("utf-8", "replace")
         most = Cost.of(job.most, self.price)
@@ -263,61 +313,6 @@ class Session:
             return _Attempt(Failure(place, status, longer, code, hopeless=True), cost)
         self._held_until = max(self._held_until, time.monotonic() + (asked or 0.0))
         return _Attempt(Failure(place, status, why, code), cost, passing=True, wait=asked)
-
-
-@dataclass
-class _Round(Generic[T]):
-    """The requests of one call of `Session.each`, on the session's thread."""
-
-    session: Session
-    path: str
-    jobs: Sequence[Job]
-    read: Read[T]
-    start: Callable[[int], bool]
-    hand_over: Callable[[_Item[T]], None]
-    given_up: int = 0
-    stopped: bool = False
-
-    def __post_init__(self) -> None:
-        self.untaken = asyncio.Semaphore(self.session.limits.concurrency)
-
-    async def run(self) -> None:
-        """Start the requests in order; whatever happens, the last thing handed over is None."""
-        tasks: list[asyncio.Task[None]] = []
-        try:
-            for place in range(len(self.jobs)):
-                await self.untaken.acquire()
-                await self.session.slots.acquire()
-                if not self.stopped and self.start(place):
-                    tasks.append(asyncio.create_task(self._ask(place)))
-                else:
-                    self.session.slots.release()
-                    self.untaken.release()
-            await asyncio.gather(*tasks)
-        except Exception as problem:
-            self.hand_over(problem)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            self.hand_over(None)
-
-    async def _ask(self, place: int) -> None:
-        try:
-            outcome = await self.session.send(self.path, place, self.jobs[place], self.read)
-        except Exception as problem:
-            self.stopped = True
-            self.untaken.release()
-            self.hand_over(problem)
-            return
-        finally:
-            self.session.slots.release()
-        if isinstance(outcome, Reply):
-            self.given_up = 0
-        else:
-            self.given_up += outcome.status is None or outcome.status in _PASSING
-            self.stopped |= outcome.hopeless or self.given_up >= _GIVEN_UP
-        self.hand_over(outcome)
 
 
 async def _open(server: Server, limits: Limits) -> aiohttp.ClientSession:

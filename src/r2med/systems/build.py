@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from r2med.errors import UsageError
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.given import RunSettings, locate_run
+from r2med.retrieve.given import CandidateSettings, RunSettings, locate_run
 from r2med.retrieve.interface import Retriever
 from r2med.settings import identity_of, read
 from r2med.systems.registry import (
@@ -186,9 +186,7 @@ class Builder:
 
     def _first(self, unit: Unit) -> Part:
         kind = self._kind(unit)
-        if kind == "given":
-            return Part(str(unit), _given(unit))
-        if kind != "retriever":
+        if kind not in ("given", "retriever"):
             _refuse_first(unit, kind)
         if unit.name in self.models:
             from r2med.retrieve.user_models import retriever_of
@@ -198,9 +196,14 @@ class Builder:
             return _own_retrieval(unit, retriever)
         entry = configured(unit)
         settings = read_settings(entry)
+        depth = unit.depth or entry.depth
+        if isinstance(settings, RunSettings):
+            file = locate_run(settings.path, settings.repeats)
+            return Part(str(unit), GivenRun(str(unit), file, unit.depth))
+        if isinstance(settings, CandidateSettings):
+            return Part(str(unit), GivenCandidates(str(unit), settings, depth, entry.ties))
         module = _module(entry)
         retriever = module.build(settings, self.conditions.building(module.__name__, settings))
-        depth = unit.depth or entry.depth
         stage = Retrieval(str(unit), entry, retriever, depth, identity_of(settings))
         if unit.options or unit.depth is not None:
             return Part(str(unit), stage)
@@ -282,15 +285,6 @@ def _own_name(name: str) -> str:
             "'-', as in name='my-model'."
         )
     return name
-
-
-def _given(unit: Unit) -> Stage:
-    """The stage of a unit such as `run:PATH` or `candidates:bm25`."""
-    entry = configured(unit)
-    settings = read_settings(entry)
-    if isinstance(settings, RunSettings):
-        return GivenRun(str(unit), locate_run(settings.path, settings.repeats), unit.depth)
-    return GivenCandidates(str(unit), settings, unit.depth or entry.depth, entry.ties)
 
 
 def _refuse_first(unit: Unit, kind: str) -> NoReturn:

@@ -85,7 +85,12 @@ class Entry:
             changed["tail"] = self.tail
         options = dict(options)
         if (protocol := options.pop("protocol", None)) is not None:
-            changed |= self.protocol(protocol)
+            if protocol not in self.protocols:
+                only = "It has only its own."
+                known = nearest(protocol, self.protocols) if self.protocols else only
+                option = f"{self.name}[protocol={protocol[:60]}]"
+                raise UsageError(f"{option}: {self.name} has no such protocol. {known}")
+            changed |= self.protocols[protocol]
         for key, text in options.items():
             if key not in changed:
                 raise UsageError(
@@ -95,15 +100,6 @@ class Entry:
             changed[key] = text
         tail = str(changed.pop("tail", self.tail))
         return replace(self, fields=MappingProxyType(changed), tail=tail)
-
-    def protocol(self, name: str) -> Mapping[str, object]:
-        """The settings of a named protocol; what the system's brackets say besides comes after."""
-        if name not in self.protocols:
-            known = nearest(name, self.protocols) if self.protocols else "It has only its own."
-            raise UsageError(
-                f"{self.name}[protocol={name[:60]}]: {self.name} has no such protocol. {known}"
-            )
-        return self.protocols[name]
 
 
 def find_entry(name: str) -> Entry:

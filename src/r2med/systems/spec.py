@@ -221,10 +221,8 @@ class _Reader:
         self.place = space.end() if space else place
 
     def fail(self, why: str) -> NoReturn:
-        start = max(0, self.place - _SHOWN)
-        end = self.place + _SHOWN
-        before = "..." if start else ""
-        after = "..." if end < len(self.text) else ""
+        start, end = max(0, self.place - _SHOWN), self.place + _SHOWN
+        before, after = "..." if start else "", "..." if end < len(self.text) else ""
         shown = before + self.text[start:end].replace("\n", " ") + after
         mark = " " * (len(before) + self.place - start)
         raise UsageError(
