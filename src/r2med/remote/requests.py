@@ -149,7 +149,7 @@ class Session:
         """
         arrived: queue.SimpleQueue[_Item[T]] = queue.SimpleQueue()
         problem: BaseException | None = None
-        with _signals_into(arrived.put) as pass_on:
+        with _signals_into(arrived.put):
             untaken = asyncio.Semaphore(self.limits.concurrency)
             work = self._drive(path, jobs, read, start, arrived.put, untaken)
             driving = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -164,7 +164,6 @@ class Session:
                         self._loop.call_soon_threadsafe(untaken.release)
             finally:
                 driving.cancel()
-        pass_on()
         if problem is not None:
             raise problem
 
@@ -281,8 +280,8 @@ class Session:
         except (ValueError, RecursionError) as problem:
             why = f"the server's answer cannot be read: {self.server.shown(str(problem))}"
             return _Attempt(Failure(place, None, why), None, passing=True)
-        used = _used(value)
-        cost = None if used is None else Cost.of(used, self.price)
+        tokens = _used(value)
+        cost = None if tokens is None else Cost.of(tokens, self.price)
         return _Attempt(Reply(place, answer), cost)
 
     async def _content(self, response: aiohttp.ClientResponse) -> bytes | None:
@@ -378,14 +377,12 @@ def _object(content: bytes) -> dict[str, Any] | None:
 
 def _used(value: Mapping[str, Any]) -> Tokens | None:
     """The tokens that a server says it used; None where it does not."""
-    usage = value.get("usage")
-    if not isinstance(usage, dict):
-        return None
-    counts = [usage.get(f"{name}_tokens") for name in ("prompt", "completion", "total")]
-    prompt, completion, total = (n if isinstance(n, int) and n >= 0 else None for n in counts)
-    if prompt is not None and completion is not None:
-        return Tokens(prompt, completion)
-    return None if total is None else Tokens(total)
+    match value.get("usage"):
+        case {"prompt_tokens": int(prompt), "completion_tokens": int(new)} if min(prompt, new) >= 0:
+            return Tokens(prompt, new)
+        case {"total_tokens": int(total)} if total >= 0:
+            return Tokens(total)
+    return None
 
 
 def _complaint(content: bytes) -> tuple[str, str]:
@@ -400,35 +397,31 @@ def _complaint(content: bytes) -> tuple[str, str]:
 
 
 @contextmanager
-def _signals_into(put: Callable[[signal.Signals], None]) -> Iterator[Callable[[], None]]:
+def _signals_into(put: Callable[[signal.Signals], None]) -> Iterator[None]:
     """Hand signals over instead of interrupting whatever runs; a second one interrupts at once.
 
     Only signals that have a handler in Python, and only on the main thread: elsewhere none arrive.
-    Yields a function that calls the handler of the signal that came, if one did.
+    The handler of a signal that came is called when the block has ended.
     """
-    before: dict[signal.Signals, Any] = {}
-    heard: list[signal.Signals] = []
+    heard: list[int] = []
+    here = threading.current_thread() is threading.main_thread()
+    handlers = {which: signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM) if here}
+    before: dict[int, Any] = {which: each for which, each in handlers.items() if callable(each)}
 
     def handle(number: int, frame: object) -> None:
         restore()
-        heard.append(signal.Signals(number))
-        put(heard[0])
+        heard.append(number)
+        put(signal.Signals(number))
 
     def restore() -> None:
         for which, handler in before.items():
             signal.signal(which, handler)
 
-    def pass_on() -> None:
-        for which in heard:
-            before[which](which, None)
-
-    if threading.current_thread() is threading.main_thread():
-        for which in (signal.SIGINT, signal.SIGTERM):
-            handler = signal.getsignal(which)
-            if callable(handler):
-                before[which] = handler
-                signal.signal(which, handle)
     try:
-        yield pass_on
+        for which in before:
+            signal.signal(which, handle)
+        yield
     finally:
         restore()
+    for number in heard:
+        before[number](number, None)
