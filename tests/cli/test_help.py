@@ -92,7 +92,7 @@ def test_a_command_loads_no_other_command() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     loaded = {name.removeprefix("r2med.cli.") for name in done.stdout.splitlines()[-1].split()}
-    assert loaded == {"app", "group", "info", "main", "options"}
+    assert loaded == {"app", "info", "main", "options"}
 
 
 def test_everything_printed_goes_through_the_door() -> None:

@@ -1,12 +1,148 @@
-"""The `r2med` command: its commands, under the headings that its help shows."""
+"""The `r2med` command: its commands under headings, groups of commands and their defaults."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from r2med.cli.group import Listed, command_group
+from r2med.cli.main import told_apart
+from r2med.errors import UsageError, nearest
+
+_EVERYWHERE: dict[str, Any] = {
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A command that is imported only when it is run: its heading, its place and its help."""
+
+    heading: str
+    target: str
+    """The module in this package and the function or group in it, as in `eval:evaluate`."""
+    help: str
+
+
+def command_group(
+    *, default: str = "--help", listed: Mapping[str, Listed] | None = None, **settings: Any
+) -> CommandGroup:
+    """A group that runs `default` when no command is named."""
+    own = {"default": default, "listed": listed or {}}
+    cls = type("Commands", (_Commands,), own)
+    return CommandGroup(cls=cls, **{**_EVERYWHERE, "add_completion": False, **settings})
+
+
+class CommandGroup(typer.Typer):
+    """A typer app whose commands show their options under headings."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
+        """Register a command; `rich_help_panel` is its heading in the group's help."""
+        return super().command(name, **{"cls": _Command, **settings})
+
+
+class _Command(TyperCommand):
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and options, each under its heading."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            heading = getattr(parameter, "rich_help_panel", None) or kind
+            if record is not None:
+                sections.setdefault(heading, []).append(record)
+        _write(formatter, sections)
+
+
+class _Commands(TyperGroup):
+    default: str
+    listed: Mapping[str, Listed]
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands, in the order of the help."""
+        return [*self.listed, *(name for name in self.commands if name not in self.listed)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command, imported if need be."""
+        if cmd_name in self.listed and cmd_name not in self.commands:
+            self.commands[cmd_name] = _imported(cmd_name, self.listed[cmd_name])
+        return self.commands.get(cmd_name)
+
+    def _shown(self, width: int) -> Iterator[tuple[str, str, str]]:
+        """Heading, name and help of the commands that the help shows."""
+        for name, listed in self.listed.items():
+            if listed.heading:
+                yield listed.heading, name, listed.help
+        for name, command in self.commands.items():
+            if name not in self.listed:
+                yield "Commands", name, command.get_short_help_str(width)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Run the default command when the first word is none of ours but an option."""
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        if not args or (args[0].startswith("-") and not self._own(ctx, args[0])):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def _own(self, ctx: Any, option: str) -> bool:
+        known = {name for parameter in self.get_params(ctx) for name in parameter.opts}
+        return option.partition("=")[0] in known or self.default.startswith("-")
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; an unknown one is answered with the nearest."""
+        word, path = args[0], ctx.command_path
+        if self.get_command(ctx, word) is None and not ctx.resilient_parsing:
+            shown = [name for _, name, _ in self._shown(80)]
+            # A group that lists things can show the one that was named.
+            about = f", or try: {path} show {word}" if self.default == "list" else ""
+            raise UsageError(
+                f"{path} has no command {word!r}. {nearest(word, shown)}\nSee {path} --help{about}."
+            )
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, each under its heading."""
+        longest = max(map(len, self.list_commands(ctx)))
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for heading, name, text in self._shown(formatter.width - 6 - longest):
+            sections.setdefault(heading, []).append((f"{name:<{longest}}", text))
+        _write(formatter, sections)
+
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        """Parse the words of the command line."""
+        with told_apart():
+            return super().make_context(*args, **settings)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with told_apart():
+            return super().invoke(ctx)
+
+
+def _imported(name: str, listed: Listed) -> Any:
+    module, _, attribute = listed.target.partition(":")
+    target = getattr(import_module(f"r2med.cli.{module}"), attribute)
+    if not isinstance(target, typer.Typer):
+        alone = CommandGroup(**_EVERYWHERE, add_completion=False)
+        alone.command(name, hidden=not listed.heading)(target)
+        target = alone
+    command = typer.main.get_command(target)
+    command.name = name
+    return command
+
+
+def _write(formatter: Any, sections: Mapping[str, list[tuple[str, str]]]) -> None:
+    for heading, rows in sections.items():
+        with formatter.section(heading):
+            formatter.write_dl(rows)
+
 
 _RUN, _UNDERSTAND, _DATA, _STORE = "Run", "Understand", "Data", "Store"
 #: Every command under its heading; one without a heading is not in the main list.

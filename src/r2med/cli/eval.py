@@ -12,7 +12,7 @@ from r2med.cli import options
 from r2med.cli.options import refuse_unread
 from r2med.cli.sweep import with_sweep
 from r2med.errors import LimitError, UsageError, WorkError
-from r2med.report.console import console, echo, echo_json, notice, notice_console, progress
+from r2med.report.console import answer, notice, notice_console, progress
 from r2med.report.formats import show
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def evaluate(
         own = own_tasks(results)
         tasks = resolve(task, own)
         if tokens_per_second:
-            sizes = _sizes(tasks, data_root, passages)
+            sizes = list(_sizes(tasks, data_root, passages))
             pace = Pace(tokens_per_second, price)
             _reckon(built, sizes, vector_width, pace, as_json=shown == "json")
             return
@@ -187,19 +187,14 @@ def _estimate(systems: Sequence[System], tasks: Iterable[Task], *, as_json: bool
     from r2med.engine.estimating import estimates
     from r2med.report.estimates import estimate_row, estimate_table
 
-    unique: dict[tuple[str, str], dict[str, object]] = {}
+    parts: dict[str, dict[str, dict[str, object]]] = {}
     for task in tasks:
         for system in systems:
             for paid in estimates(system.part, task):
-                unique[paid.part, task.name] = estimate_row(task.name, paid)
-    rows = list(unique.values())
-    if as_json:
-        echo_json(rows)
-    elif not rows:
-        echo("No part of these systems asks a paid model.")
-    else:
-        for part in dict.fromkeys(str(row["part"]) for row in rows):
-            console().print(estimate_table([row for row in rows if row["part"] == part], part))
+                parts.setdefault(paid.part, {})[task.name] = estimate_row(task.name, paid)
+    tables = [estimate_table([*rows.values()], part) for part, rows in parts.items()]
+    every = [row for rows in parts.values() for row in rows.values()]
+    answer(every, *tables or ["No part of these systems asks a paid model."], as_json=as_json)
 
 
 def _reckon(
@@ -214,35 +209,32 @@ def _reckon(
     from r2med.engine.estimating import loads
     from r2med.report.estimates import load_rows, load_table
 
-    every = [
-        load for each in sizes for system in systems for load in loads(system.part, each, width)
-    ]
-    unique = list({(load.part, load.stage, load.task): load for load in every}.values())
-    if as_json:
-        echo_json(load_rows(unique, pace))
-    elif not unique:
-        echo("No part of these systems runs a model.")
-    else:
-        counted = [each.task for each in sizes if not (each.entry and each.entry.counts)]
-        console().print(load_table(unique, pace, counted))
+    every = {
+        (load.part, load.stage, load.task): load
+        for each in sizes
+        for system in systems
+        for load in loads(system.part, each, width)
+    }
+    counted = [each.task for each in sizes if not (each.entry and each.entry.counts)]
+    unique = list(every.values())
+    table = (
+        load_table(unique, pace, counted) if unique else "No part of these systems runs a model."
+    )
+    answer(load_rows(unique, pace), table, as_json=as_json)
 
 
 def _sizes(
     tasks: Sequence[TaskEntry | Path], root: Path | None, passages: int | None
-) -> list[Sizes]:
+) -> Iterator[Sizes]:
     """The sizes of tasks: as published where they are, else of the data, which must be here."""
     from r2med.engine.estimating import Sizes
     from r2med.tasks.load import load_task
 
-    return [
-        Sizes.of(
-            each
-            if not isinstance(each, Path) and each.counts
-            else load_task(_name(each), root=root),
-            passages,
-        )
-        for each in tasks
-    ]
+    for each in tasks:
+        if isinstance(each, Path) or not each.counts:
+            yield Sizes.of(load_task(_name(each), root=root), passages)
+        else:
+            yield Sizes.of(each, passages)
 
 
 def _seen_texts(result: Result) -> Iterator[str]:

@@ -10,7 +10,7 @@ import typer
 from r2med.cli import options
 from r2med.cli.options import refuse_unread
 from r2med.errors import LimitError
-from r2med.report.console import console, echo, echo_json, progress
+from r2med.report.console import answer, echo, progress
 
 if TYPE_CHECKING:
     from r2med.engine.generating import Generating
@@ -84,11 +84,9 @@ def generate(
             stopped = LimitError(f"{limit}\n{len(rows)} of {len(tasks)} tasks are finished.")
         finally:
             allowed.close()
-    if as_json:
-        echo_json(rows)
-    elif rows:
-        table = estimate_table if dry_run else generation_table
-        console().print(table(rows, f"{generating.name} by {generating.llm}"))
+    table = estimate_table if dry_run else generation_table
+    shown = [table(rows, f"{generating.name} by {generating.llm}")] if rows else []
+    answer(rows, *shown, as_json=as_json)
     if stopped is not None:
         raise stopped
 

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from r2med.cli import options
-from r2med.cli.group import command_group
+from r2med.cli.app import command_group
 from r2med.home import PAID, SHELVES, home, shelf
 from r2med.report.console import agreed, answer, echo
-from r2med.report.table import Grid, columns_of, file_size, pairs
+from r2med.report.table import Grid, columns_of, pairs, scaled
 
 info = command_group(default="show", help="Show versions, known systems and language models.")
 cache = command_group(default="show", help="Show or clear data and caches; never results.")
@@ -99,9 +99,9 @@ def show_cache(as_json: options.Json = False) -> None:
     for model in sorted(stored_models(), key=lambda model: (model.name, model.folder.name)):
         shown = {"model": model.name, "texts": model.texts(), "bytes": model.bytes}
         embeddings.append({**shown, "folder": str(model.folder)})
-        folder, size = f"{model.folder.name[:8]}…", file_size(model.bytes)
+        folder, size = f"{model.folder.name[:8]}…", scaled(model.bytes, "B")
         rows.append([model.name, folder, f"{shown['texts']:,}", size, model.storage])
-    held = [[name, file_size(sizes[name]), holds] for name, holds in SHELVES.items()]
+    held = [[name, scaled(sizes[name], "B"), holds] for name, holds in SHELVES.items()]
     parts: list[object] = [str(home()), Grid(columns_of("shelf", ">size", "holds"), held)]
     if rows:
         columns = columns_of("embeddings of", "folder", ">texts", ">size", "precision")
@@ -127,7 +127,7 @@ def clear(
     free = [name for name in SHELVES if name not in PAID]
     names = [options.chosen(name, tuple(SHELVES), "shelf") for name in shelves or free]
     sizes = {name: _size(shelf(name)) for name in names}
-    listed = ", ".join(f"{name} ({file_size(size)})" for name, size in sizes.items())
+    listed = ", ".join(f"{name} ({scaled(size, 'B')})" for name, size in sizes.items())
     if not yes and not agreed(f"Delete {listed}?"):
         echo("nothing was deleted")
         raise typer.Exit(1)

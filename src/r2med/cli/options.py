@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -66,17 +67,20 @@ def _metric_names() -> Iterable[str]:
     return HEADLINE
 
 
-def _words(*allowed: str) -> Callable[[str], list[str]]:
-    return _starting(lambda: allowed)
+def _option(
+    *names: str, help: str, words: Callable[[], Iterable[str]] | Sequence[str] = (), **settings: Any
+) -> Any:
+    """An option; `words` are offered where the shell completes it."""
+    if words:
+        settings["autocompletion"] = _starting(words if callable(words) else lambda: words)
+    return typer.Option(*names, help=help, **settings)
 
 
 def _systems(help: str, metavar: str = "SYSTEM...") -> Any:
     return typer.Argument(metavar=metavar, help=help, autocompletion=_starting(_system_names))
 
 
-_TASK: Any = typer.Option(
-    "--task", "-t", help=f"{_TASKS}; comma-separated.", autocompletion=_starting(_task_names)
-)
+_TASK: Any = _option("--task", "-t", help=f"{_TASKS}; comma-separated.", words=_task_names)
 _TASK_ARGUMENTS: Any = typer.Argument(
     metavar="TASK...", help=f"{_TASKS}.", autocompletion=_starting(_task_names)
 )
@@ -89,123 +93,96 @@ AnyTask = Annotated[str | None, _TASK]
 TaskArguments = Annotated[list[str], _TASK_ARGUMENTS]
 AnyTaskArguments = Annotated[list[str] | None, _TASK_ARGUMENTS]
 DataRoot = Annotated[
-    Path | None,
-    typer.Option("--data-root", help="Folder with task data you have, as ROOT/<task>/..."),
+    Path | None, _option("--data-root", help="Folder with task data you have, as ROOT/<task>/...")
 ]
-Results = Annotated[Path, typer.Option("--results", help="Folder of stored results.")]
-Metric = Annotated[
-    str,
-    typer.Option("--metric", help="The metric shown.", autocompletion=_starting(_metric_names)),
-]
+Results = Annotated[Path, _option("--results", help="Folder of stored results.")]
+Metric = Annotated[str, _option("--metric", help="The metric shown.", words=_metric_names)]
 Metrics = Annotated[
     str | None,
-    typer.Option(
-        "--metrics",
-        help="Metrics shown, e.g. ndcg@10,recall@20,mrr.",
-        autocompletion=_starting(_metric_names),
-    ),
+    _option("--metrics", help="Metrics shown, e.g. ndcg@10,recall@20,mrr.", words=_metric_names),
 ]
-By = Annotated[
-    str,
-    typer.Option("--by", help="Rows: task, scenario or family.", autocompletion=_words(*GROUPINGS)),
-]
+By = Annotated[str, _option("--by", help="Rows: task, scenario or family.", words=GROUPINGS)]
 Suite = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "--suite",
         help="full (the default), nano, demo, or local for your own data; --task chooses it too.",
-        autocompletion=_words("full", "nano", "demo", "local"),
+        words=("full", "nano", "demo", "local"),
     ),
 ]
 Kind = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "--kind",
         help="Only base (retrieval alone), gar (expansion) or reranker.",
-        autocompletion=_words("base", "gar", "reranker"),
+        words=("base", "gar", "reranker"),
     ),
 ]
 Only = Annotated[
     list[str] | None,
-    typer.Option(
+    _option(
         "--only",
         metavar="SYSTEM",
         help="Only this system, with how its figures differ; may be repeated.",
-        autocompletion=_starting(_system_names),
+        words=_system_names,
     ),
 ]
 Top = Annotated[
-    int | None,
-    typer.Option("--top", min=1, help="Show only the first rows, and those measured here."),
+    int | None, _option("--top", min=1, help="Show only the first rows, and those measured here.")
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="Queries shown.")]
+Limit = Annotated[int, _option("--limit", min=1, help="Queries shown.")]
 Resamples = Annotated[
     int | None,
-    typer.Option(
-        "--resamples", min=100, help="Random draws; by default as many as the answer needs."
-    ),
+    _option("--resamples", min=100, help="Random draws; by default as many as the answer needs."),
 ]
-Force = Annotated[
-    bool, typer.Option("--force", help="Do again what is stored; replace what is there.")
-]
-Strict = Annotated[
-    bool, typer.Option("--strict", help="Fail where data is only noted as odd, or lost.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Force = Annotated[bool, _option("--force", help="Do again what is stored; replace what is there.")]
+Strict = Annotated[bool, _option("--strict", help="Fail where data is only noted as odd, or lost.")]
+Json = Annotated[bool, _option("--json", help="Print JSON and nothing else.")]
+Yes = Annotated[bool, _option("--yes", "-y", help="Do not ask.")]
 Format = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "--format",
         help="table (the default), markdown, latex, csv or json.",
-        autocompletion=_words("table", "markdown", "latex", "csv", "json"),
+        words=("table", "markdown", "latex", "csv", "json"),
     ),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only say what would be asked, and what it would cost.")
+    bool, _option("--dry-run", help="Only say what would be asked, and what it would cost.")
 ]
 TokensPerSecond = Annotated[
     float | None,
-    typer.Option(
+    _option(
         "--tokens-per-second",
         min=1e-9,
         help="With --dry-run: reckon the work of all models at this pace, from published figures.",
     ),
 ]
 Price = Annotated[
-    float | None,
-    typer.Option("--price", min=0, help="With that: US dollars per hour of such hardware."),
+    float | None, _option("--price", min=0, help="With that: US dollars per hour of such hardware.")
 ]
 Passages = Annotated[
     int | None,
-    typer.Option("--passages", min=1, help="With that: so many passages in place of each corpus."),
+    _option("--passages", min=1, help="With that: so many passages in place of each corpus."),
 ]
 VectorWidth = Annotated[
     int | None,
-    typer.Option("--vector-width", min=1, help="With that: dimensions of a vector, for the disk."),
+    _option("--vector-width", min=1, help="With that: dimensions of a vector, for the disk."),
 ]
 Dense = Annotated[
-    str,
-    typer.Option("--dense", help="Encoder of the dense candidates; none leaves BM25 alone."),
+    str, _option("--dense", help="Encoder of the dense candidates; none leaves BM25 alone.")
 ]
 Sample = Annotated[
     int | None,
-    typer.Option("--sample", min=1, help="Take only so many of each task, for a quick try."),
+    _option("--sample", min=1, help="Take only so many of each task, for a quick try."),
 ]
 Sweep = Annotated[
     Path | None,
-    typer.Option("--from", metavar="FILE.toml", help="Take systems, tasks and options from it."),
+    _option("--from", metavar="FILE.toml", help="Take systems, tasks and options from it."),
 ]
 
-
-def _of_models(*names: str, help: str, **settings: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel="Models", **settings)
-
-
-def _of_llms(name: str, *, help: str) -> Any:
-    return typer.Option(name, help=help, rich_help_panel="Language models")
-
-
+_of_models = partial(_option, rich_help_panel="Models")
+_of_llms = partial(_option, rich_help_panel="Language models")
 Model = Annotated[
     list[str] | None,
     _of_models("--model", help="A Python class as package.module:Class; may be repeated."),
@@ -214,8 +191,7 @@ TrustRemoteCode = Annotated[
     bool, _of_models("--trust-remote-code", help="Let code that comes with a checkpoint run.")
 ]
 Device = Annotated[
-    str | None,
-    _of_models("--device", help="A torch device, e.g. cuda:0; the best one by default."),
+    str | None, _of_models("--device", help="A torch device, e.g. cuda:0; the best one by default.")
 ]
 BatchSize = Annotated[
     int | None,
@@ -230,7 +206,7 @@ Engine = Annotated[
     _of_models(
         "--engine",
         help="Where models run: local, processes[=N] or ray[=ADDRESS].",
-        autocompletion=_words("local", "processes", "ray"),
+        words=("local", "processes", "ray"),
     ),
 ]
 WorkerTimeout = Annotated[

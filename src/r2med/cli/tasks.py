@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from r2med.cli import options
-from r2med.cli.group import command_group
+from r2med.cli.app import command_group
 from r2med.cli.options import refuse_unread
 from r2med.errors import MissingError, UsageError
 from r2med.report.console import DownloadBar, answer, echo, notice, progress

@@ -16,7 +16,6 @@ from r2med.report.table import (
     SystemName,
     columns_of,
     document_text,
-    fitting,
     p_value,
     points,
     print_fitting,
@@ -61,8 +60,7 @@ def _draw_pair(comparison: Comparison, pair: Pair, out: Paper) -> None:
     out.print(f"A = {a}\nB = {b}", style="bold")
     out.print(_data(comparison))
     layouts = (_pair_grid(pair, comparison.metric, left_out) for left_out in _LEFT_OUT)
-    grid = fitting(layouts, out.width)
-    out.print(grid)
+    grid = print_fitting(layouts, out)
     for line in _legend(pair, {str(column.title) for column in grid.columns}):
         out.print(line, style="dim")
 

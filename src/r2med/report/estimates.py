@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from r2med.engine.estimating import Load, Paid
-from r2med.report.table import Cell, Column, Grid, columns_of, dollars
+from r2med.report.table import Cell, Column, Grid, columns_of, dollars, scaled
 
 Row = Mapping[str, Any]
 
@@ -58,34 +58,24 @@ def generation_table(rows: Sequence[Row], title: str) -> RenderableType:
 
 def estimate_row(task: str, paid: Paid) -> dict[str, object]:
     """What one part would use on one task, for the table and as JSON."""
-    estimate = paid.estimate
-    return {
-        "part": paid.part,
-        "task": task,
-        "calls": estimate.calls,
-        "already_here": estimate.cached,
-        "prompt_tokens": estimate.prompt_tokens,
-        "completion_tokens": estimate.completion_tokens,
-        "money": estimate.money,
-        "most_tokens": estimate.most_tokens,
-        "most_money": estimate.most_money,
-        "basis": estimate.basis,
-        "most_turns": paid.turns,
-    }
+    used = asdict(paid.estimate)
+    here = {"part": paid.part, "task": task, "already_here": used.pop("cached")}
+    return {**here, **used, "most_turns": paid.turns}
 
 
 def estimate_table(rows: Sequence[Row], title: str) -> RenderableType:
     """What would be used; agents take several turns, and only the first is known beforehand."""
-    notes = [f"Estimated: {rows[0]['basis']}."] if rows else []
-    turns = max((row["most_turns"] for row in rows), default=1)
+    turns = max(row["most_turns"] for row in rows)
+    notes = [
+        f"Estimated: {rows[0]['basis']}.",
+        "At most: every answer as long as it may be, every text of one token per byte; unknown "
+        "where no max_tokens limits the answers.",
+    ]
     if turns > 1:
         notes.append(
             f"First turns only, but for the most: an agent takes up to {turns} turns, each with a "
             "longer prompt."
         )
-    if any(row["most_tokens"] is None for row in rows):
-        notes.append("Nobody knows how long an answer may become: a max_tokens sets a limit.")
-    notes.append("At most: every answer as long as it may be, every text of one token per byte.")
     return _noted(_by_task(rows, f"{title}: nothing is asked yet", _ESTIMATED), notes)
 
 
@@ -176,18 +166,11 @@ def _work(loads: Sequence[Load], pace: Pace) -> list[str]:
     size = sum(value or 0 for value in held)
     return [
         f"{sum(load.texts for load in loads):,}",
-        _short(sum(load.tokens for load in loads)),
+        scaled(sum(load.tokens for load in loads)),
         f"{sum(hours):,.1f}" if hours else "-",
         _used("money", [pace.money(load) for load in loads]),
-        "unknown" if None in held else f"{_short(size)}B" if size else "-",
+        "unknown" if None in held else scaled(size, "B") if size else "-",
     ]
-
-
-def _short(count: float) -> str:
-    for size, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if count >= size:
-            return f"{count / size:.1f} {name}"
-    return f"{count:.0f}"
 
 
 def _noted(table: Grid, notes: Sequence[str]) -> Group:

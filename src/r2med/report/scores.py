@@ -22,12 +22,12 @@ from r2med.report.table import (
     SystemName,
     age,
     explained,
-    file_size,
     mean_of,
     pairs,
     percent,
     points,
     print_fitting,
+    scaled,
     signed,
     task_label,
 )
@@ -333,7 +333,7 @@ def _draw_listing(listing: Listing, out: Paper) -> None:
         Column("task", right=False, cell=lambda result: SystemName(result.task)),
         Column("system", right=False, cell=lambda result: SystemName(result.name)),
         Column("nDCG@10", cell=lambda result: points(result.metrics.get("ndcg@10"))),
-        Column("size", cell=lambda result: file_size(size(result))),
+        Column("size", cell=lambda result: scaled(size(result), "B")),
         Column("age", cell=lambda result: age(result.record.created)),
     ]
     out.print(Grid.of(columns, listing.results))

@@ -239,16 +239,12 @@ class Paper(Protocol):
         """Add texts or grids."""
 
 
-def print_fitting(layouts: Iterable[Grid], out: Paper) -> None:
-    """Print the first layout that needs no folding; the last one when none fits."""
-    out.print(fitting(layouts, out.width))
-
-
-def fitting(layouts: Iterable[Grid], width: int) -> Grid:
-    """The first layout that needs no folding; the last one when none fits."""
+def print_fitting(layouts: Iterable[Grid], out: Paper) -> Grid:
+    """Print and return the first layout that needs no folding; the last one when none fits."""
     for grid in layouts:
-        if grid.width <= width:
+        if grid.width <= out.width:
             break
+    out.print(grid)
     return grid
 
 
@@ -336,12 +332,12 @@ def dollars(money: float) -> str:
     return f"${money:,.2f}" if money == 0 or money >= 0.1 else f"${money:.2g}"
 
 
-def file_size(size: int) -> str:
-    """A size in bytes, in the largest unit that leaves a digit before the point."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= factor:
-            return f"{size / factor:,.1f} {unit}"
-    return f"{size} B"
+def scaled(count: float, unit: str = "") -> str:
+    """A large number in thousands, millions and so on, one digit after the point."""
+    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= factor:
+            return f"{count / factor:,.1f} {prefix}{unit}"
+    return f"{count:.0f} {unit}".rstrip()
 
 
 def age(created: str) -> str:
