@@ -207,12 +207,11 @@ def _affected(task: str, wanted: Evaluation, strongest: Mapping[Place, Finding])
     strong = {
         (place.role, place.id) for place, finding in strongest.items() if finding.kind in STRONG
     }
-    queries = [query for owner, query in wanted.positives if owner == task]
     return tuple(
         query
-        for query in queries
-        if ("query", query) in strong
-        or any(("positive", name) in strong for name in wanted.positives[task, query])
+        for (owner, query), positives in wanted.positives.items()
+        if owner == task
+        and not strong.isdisjoint([("query", query), *(("positive", name) for name in positives)])
     )
 
 

@@ -85,7 +85,11 @@ def audit_self(
     wanted = evaluation(group, ("query", "positive", "document"))
     pairs = list(_pairs(wanted, ngram, progress))
     repeats = [
-        *(_repeat("repeated", kind, a, b, wanted) for kind, a, b in pairs if _alike(a[1], b[1])),
+        *(
+            _repeat("repeated", kind, first, second, wanted)
+            for kind, first, second in pairs
+            if (first[1].role == "query") == (second[1].role == "query")
+        ),
         *_label_noise(pairs, wanted),
         *(repeat for task in group for repeat in _answers_named(task)),
     ]
@@ -121,10 +125,6 @@ def _pairs(
     for (entry, other), kind in sorted(kinds.items()):
         for first, second in product(wanted.places[entry], wanted.places[other]):
             yield kind, (entry, first), (other, second)
-
-
-def _alike(first: Place, second: Place) -> bool:
-    return (first.role == "query") == (second.role == "query")
 
 
 def _repeat(

@@ -24,7 +24,6 @@ from r2med.nano.candidates import (
 )
 from r2med.nano.folder import (
     BuiltTask,
-    Record,
     check_free,
     configs_of,
     read_record,
@@ -56,11 +55,6 @@ class Built:
     source: Task
     pool: Pool
     notices: tuple[str, ...]
-
-    def record(self, recipe: Recipe) -> BuiltTask:
-        """How it came about, as the folder's record keeps it."""
-        task, report = self.source, self.pool.report
-        return BuiltTask(task.name, task.suite, task.hash, recipe, report, self.notices)
 
 
 def build(
@@ -94,16 +88,18 @@ def build(
                 f"forbids it. {' '.join(notices)}\nNothing was written."
             )
         built.append(Built(split, target, task, pool, tuple(notices)))
-    for one in built:
-        for notice in one.notices:
-            tell(f"{one.split}: {notice}")
+    records = {}
     with replaced(target) as draft:
         for one in built:
+            for notice in one.notices:
+                tell(f"{one.split}: {notice}")
             if layout in ("both", "hub"):
                 write_hub_layout(one.pool, draft, one.split)
             if layout in ("both", "r2med"):
                 write_r2med_layout(one.pool, draft, one.split)
-        _finish(draft, {one.split: one.record(recipe) for one in built}, {})
+            source = (one.source.name, one.source.suite, one.source.hash)
+            records[one.split] = BuiltTask(*source, recipe, one.pool.report, one.notices)
+        _finish(draft, records, {})
     return built
 
 
@@ -117,7 +113,17 @@ def add_candidates(
     """Give every task of a Nano folder its three subsets; all of them appear, or none."""
     target = Path(folder)
     record = read_record(target)
-    splits = _built_splits(target, record)
+    if not record.tasks:
+        raise MissingError(
+            f"{target} is not a folder that `r2med nano build` made: it has no nano.json.\n"
+            "Build one first: r2med nano build TASK --out DIR."
+        )
+    splits = configs_of(record.files).get("corpus", [])
+    if not splits:
+        raise MissingError(
+            f"{target} holds the R2MED layout only, which has no place for candidates.\n"
+            "Build it with --layout both or --layout hub."
+        )
     if record.candidates and not force:
         raise UsageError(
             f"{target} has candidates already, and nothing was touched.\n--force replaces them."
@@ -169,21 +175,6 @@ def _hard_run(task: Task, recipe: Recipe) -> Run | None:
     share = 4 * recipe.documents // max(min(recipe.queries, len(task.queries)), 1)
     depth = min(len(task.corpus), max(_LEAST_HARD_DEPTH, share))
     return retrieved(recipe.hard_from, task, depth=depth)
-
-
-def _built_splits(target: Path, record: Record) -> list[str]:
-    if not record.tasks:
-        raise MissingError(
-            f"{target} is not a folder that `r2med nano build` made: it has no nano.json.\n"
-            "Build one first: r2med nano build TASK --out DIR."
-        )
-    splits = configs_of(record.files).get("corpus", [])
-    if not splits:
-        raise MissingError(
-            f"{target} holds the R2MED layout only, which has no place for candidates.\n"
-            "Build it with --layout both or --layout hub."
-        )
-    return splits
 
 
 def _candidates_record(lists: Candidates) -> dict[str, object]:

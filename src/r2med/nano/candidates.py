@@ -145,13 +145,12 @@ def read_candidates(task: Task) -> Iterator[CandidateList]:
         if folder.is_dir() and folder.name not in NANO_CONFIGS
         if split_files(task.source, folder.name, split)
     )
-    subsets = ((_role(config), config) for config in configs)
-    for role, config in sorted(subsets, key=lambda pair: (ROLES.index(pair[0]), pair[1])):
-        yield CandidateList(role, find_subset(task, config).read(safeguard=True), config)
-
-
-def _role(config: str) -> Role:
-    return next((role for role in ROLES if role == config), "dense")
+    roles = {
+        config: next((role for role in ROLES if role == config), ROLES[1]) for config in configs
+    }
+    for config in sorted(roles, key=lambda config: (ROLES.index(roles[config]), config)):
+        run = find_subset(task, config).read(safeguard=True)
+        yield CandidateList(roles[config], run, config)
 
 
 def _safeguard(positives: list[str], split: str, query: str) -> str:

@@ -152,24 +152,20 @@ def write_r2med_layout(pool: Pool, folder: Path, split: str) -> None:
     """corpus.jsonl, query.jsonl with the source's annotations, qrels.jsonl."""
     place = folder / R2MED_PART / split
     queries, positives = pool.queries, pool.judgements.by_query()
-    notes = {
-        "answer": queries.answers,
-        "body_system": queries.body_systems,
-        "reasoning": queries.reasonings,
-    }
-    rows = [
-        {name: note for name, note in row.items() if note is not None}
-        for row in pa.table(notes).to_pylist()
-    ]
+    notes = pa.table(
+        {
+            "answer": queries.answers,
+            "body_system": queries.body_systems,
+            "reasoning": queries.reasonings,
+        }
+    ).to_pylist()
     documents = pa.table({"id": pool.corpus.ids, "text": pool.corpus.texts})
     write_jsonl(place / "corpus.jsonl", documents.to_pylist())
-    write_jsonl(
-        place / "query.jsonl",
-        (
-            {"id": query, "text": text, "doc_id": list(positives[query]), **row}
-            for (query, text), row in zip(queries.items(), rows, strict=True)
-        ),
-    )
+    asked = []
+    for (query, text), row in zip(queries.items(), notes, strict=True):
+        own = {name: note for name, note in row.items() if note is not None}
+        asked.append({"id": query, "text": text, "doc_id": list(positives[query]), **own})
+    write_jsonl(place / "query.jsonl", asked)
     judged = {"q_id": pool.judgements.query_ids, "p_id": pool.judgements.document_ids}
     pairs = pa.table(judged).to_pylist()
     write_jsonl(place / "qrels.jsonl", ({**pair, "score": 1} for pair in pairs))

@@ -29,6 +29,10 @@ Fill = Literal["source", "random", "hard"]
 FILLS: tuple[Fill, ...] = get_args(Fill)
 #: The seed of the published safeguard, used wherever chance is asked for.
 SEED = 20260524
+_QUERY_LOSSES = (
+    *("queries_without_text", "queries_without_positive"),
+    *("repeated_query_texts", "queries_over_limit"),
+)
 Pair = tuple[str, str]
 """A query id and a document id."""
 
@@ -99,20 +103,15 @@ class PoolReport:
     @property
     def positives_lost(self) -> int:
         """Judgements of chosen queries that the pool does not have."""
-        return (
-            self.positives_repeated_text
-            + self.positives_over_limit
-            + self.positives_over_cap
-            + self.positives_not_in_corpus
-        )
+        return sum(getattr(self, name) for name in _LOSSES if name.startswith("positives_"))
 
     def notices(self, limit: int) -> list[str]:
         """One sentence for each loss that a reader of the scores must know."""
-        sentences = [
-            f"{many(count, noun)} {sentence.format(limit=limit)}"
-            for name, noun, sentence in _LOSSES
-            if (count := getattr(self, name))
-        ]
+        counts = {sentence: getattr(self, name) for name, sentence in _LOSSES.items()}
+        sentences = []
+        for sentence, count in counts.items():
+            noun, _, rest = sentence.format(limit=limit).partition(" ")
+            sentences += [f"{many(count, noun)} {rest}"] if count else []
         if self.documents < limit:
             sentences.append(
                 f"{self.documents:,} documents instead of {limit:,}: the source has no more that "
@@ -121,26 +120,19 @@ class PoolReport:
         return sentences
 
 
-_LOSSES = (
-    (
-        "positives_over_limit",
-        "positive",
-        "dropped: the pool's {limit:,} documents are fewer than the positives.",
-    ),
-    ("positives_repeated_text", "positive", "dropped: an equal text was already in the pool."),
-    ("positives_over_cap", "positive", "dropped by the limit of positives per query."),
-    (
-        "positives_not_in_corpus",
-        "positive",
-        "dropped: the corpus has no such document, or no text in it.",
-    ),
-    ("queries_without_text", "query", "without text left out."),
-    ("queries_without_positive", "query", "without a positive left out."),
-    ("repeated_query_texts", "query", "with a text asked before left out."),
-    ("queries_over_limit", "query", "left out: more than were asked for."),
-    ("queries_left_without_positive", "query", "dropped: no positive left."),
-    ("empty_documents", "row", "of the corpus without text left out."),
-)
+#: What is said of each count that is a loss, after the count; the first word is counted.
+_LOSSES = {
+    "positives_over_limit": "positive dropped: the pool has room for {limit:,} documents only.",
+    "positives_repeated_text": "positive dropped: an equal text was already in the pool.",
+    "positives_over_cap": "positive dropped by the limit of positives per query.",
+    "positives_not_in_corpus": "positive dropped: the corpus has no such document with text.",
+    "queries_without_text": "query without text left out.",
+    "queries_without_positive": "query without a positive left out.",
+    "repeated_query_texts": "query with a text asked before left out.",
+    "queries_over_limit": "query left out: more than were asked for.",
+    "queries_left_without_positive": "query dropped: no positive left.",
+    "empty_documents": "row of the corpus without text left out.",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,15 +272,7 @@ def _chosen_queries(
     answerable = {query for query, _ in positives}
     texts = pc.utf8_trim_whitespace(queries.texts)
     seen: set[str] = set()
-    losses = dict.fromkeys(
-        (
-            "queries_without_text",
-            "queries_without_positive",
-            "repeated_query_texts",
-            "queries_over_limit",
-        ),
-        0,
-    )
+    losses = dict.fromkeys(_QUERY_LOSSES, 0)
     keep = []
     for query, text in zip(queries.ids.to_pylist(), texts.to_pylist(), strict=True):
         reasons = (not text, query not in answerable, text in seen, len(seen) >= limit)
@@ -296,7 +280,7 @@ def _chosen_queries(
         if keep[-1]:
             seen.add(text)
         else:
-            losses[list(losses)[reasons.index(True)]] += 1
+            losses[_QUERY_LOSSES[reasons.index(True)]] += 1
     return replace(queries, texts=texts).filter(pa.array(keep, pa.bool_())), losses
 
 

@@ -193,7 +193,11 @@ def import_tables(
         more = f"\nand {len(problems) - _SHOWN:,} more." if len(problems) > _SHOWN else ""
         raise DataError("\n".join(problems[:_SHOWN]) + more)
     with atomic_folder(out) as draft:
-        write_jsonl(draft / "corpus.jsonl", (_document(row) for _, row in documents))
+        texts = (
+            {"id": row["id"], "text": " ".join(row[n] for n in ("title", "text") if n in row)}
+            for _, row in documents
+        )
+        write_jsonl(draft / "corpus.jsonl", texts)
         write_jsonl(draft / "query.jsonl", ({"id": "", "text": "", **row} for _, row in asked))
         pairs = (
             {"q_id": row["query"], "p_id": row["document"], "score": score}
@@ -276,8 +280,3 @@ def _lines(path: Path) -> Iterator[str]:
         for line in block.removesuffix(b"\n").split(b"\n"):
             number += 1
             yield decoded(line, f"{path}, line {number}") + "\n"
-
-
-def _document(row: Mapping[str, str]) -> dict[str, str]:
-    parts = [row.get("title", ""), row.get("text", "")]
-    return {"id": row["id"], "text": " ".join(filter(None, parts))}
