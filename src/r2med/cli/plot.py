@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from r2med.cli import options
-from r2med.cli.options import chosen
+from r2med.cli.options import chosen, refuse_unread
 from r2med.errors import MissingError, UsageError
 from r2med.report.console import echo, notice
 
@@ -22,6 +22,7 @@ _MOST_ROWS = 30
 
 
 def plot(
+    context: typer.Context,
     figure: Annotated[str, typer.Argument(metavar="FIGURE", help=", ".join(FIGURES) + ".")],
     systems: options.AnySystems = None,
     file: Annotated[Path | None, options.out("The file to write: .svg, .pdf or .png.")] = None,
@@ -53,17 +54,10 @@ def plot(
     look = find_theme(chosen(theme, THEMES, "--theme"))
     name = str(parse_metric(metric))
     of_systems = what in ("overlap", "wins")
-    without_effect = {
-        "--suite": suite if of_systems else None,
-        "--kind": kind if of_systems else None,
-        "--top": top if of_systems or what == "cost" else None,
-        "--spent": spent if what != "cost" else None,
-        "--data-root": None if of_systems else data_root,
-        "--metric": metric if what == "overlap" and metric != options.METRIC else None,
-    }
-    for option, value in without_effect.items():
-        if value is not None:
-            raise UsageError(f"plot {what}: {option} has no effect on this figure.")
+    unread = ["suite", "kind", "top"] if of_systems else ["data_root"]
+    unread += ["top"] if what == "cost" else ["spent"]
+    unread += ["metric"] if what == "overlap" else []
+    refuse_unread(context, f"on this figure ({what})", *unread)
     if what == "overlap":
         chart = _overlap(systems or [], task, results, data_root, look)
     elif what == "wins":

@@ -14,6 +14,7 @@ from r2med.errors import MissingError, UsageError
 from r2med.report.console import agreed, answer, console, echo, notice
 from r2med.report.formats import draw
 from r2med.report.formats import show as show_value
+from r2med.report.table import plural
 
 if TYPE_CHECKING:
     from r2med.results.record import Result
@@ -86,7 +87,7 @@ def delete(
     names: list[str | None] = [*systems] if systems else [None]
     named = [each for name in names for each in _matching(folder, task, name)]
     listing = Listing(list({each.folder: each for each in named}.values()))
-    many = f"{len(listing.results)} result{'s' if len(listing.results) > 1 else ''}"
+    many = plural(len(listing.results), "result")
     if not yes:
         draw(listing, console())
         if not agreed(f"Delete {many}?"):

@@ -125,9 +125,8 @@ def show(names: options.TaskArguments, as_json: options.Json = False) -> None:
     from r2med.report.tasks import task_details
 
     entries = _entries(names)
-    first, *others = map(task_details, entries)
-    parts = [first, *(part for details in others for part in ("", details))]
-    answer([_facts(entry) for entry in entries], *parts, as_json=as_json)
+    parts = [part for entry in entries for part in ("", task_details(entry))]
+    answer([_facts(entry) for entry in entries], *parts[1:], as_json=as_json)
 
 
 @tasks.command()

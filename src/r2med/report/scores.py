@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
@@ -101,7 +100,7 @@ def score_layouts(
             yield [_one_system(own, label, by)]
         elif len(own.tasks) == 1:
             (task,) = own.tasks
-            figures = [_Figure.of(own, _heading(name), name, [task]) for name in own.metrics]
+            figures = [_Figure(own, _heading(name), name, [task]) for name in own.metrics]
             yield [_by_system(own, figures, f"{task} · {label}", _caption(figures))]
         else:
             for metric in asked or HEADLINE[:1]:
@@ -152,24 +151,16 @@ def _one_system(own: Evaluation, label: str, by: Grouping) -> Grid:
     )
 
 
-@dataclass(frozen=True)
 class _Figure:
-    """A column of a table of systems: the mean of a metric over some tasks."""
+    """A column of a table of systems: the mean of a metric over some tasks, and who is behind."""
 
-    title: str
-    metric: str
-    tasks: Sequence[str]
-    behind: frozenset[str]
-    """The systems that the best one beats."""
+    def __init__(self, own: Evaluation, title: str, metric: str, tasks: Sequence[str]) -> None:
+        self.own, self.title, self.metric, self.tasks = own, title, metric, tasks
+        self.behind = own.behind(tasks, metric)
 
-    @classmethod
-    def of(cls, own: Evaluation, title: str, metric: str, tasks: Sequence[str]) -> _Figure:
-        """The figure with its test."""
-        return cls(title, metric, tasks, own.behind(tasks, metric))
-
-    def cell(self, own: Evaluation, system: str, digits: int, *, ceiling: bool = False) -> Cell:
+    def cell(self, system: str, digits: int, *, ceiling: bool = False) -> Cell:
         """A score with its star; a space keeps the digits even where others have one."""
-        column = own.column(system, self.metric, ceiling=ceiling)
+        column = self.own.column(system, self.metric, ceiling=ceiling)
         text = points(mean_of(map(column.get, self.tasks)), digits, "dim" if ceiling else "")
         if text is not None and self.behind and not ceiling:
             text.append("*" if system in self.behind else " ")
@@ -187,12 +178,11 @@ def _by_system(
 ) -> Grid:
     """One row per system, and below a reranker its ceiling; the mean keeps two digits."""
     rows: list[list[Cell]] = []
-    exact = [2 if figure.title == "mean" else digits for figure in figures]
+    exact = [(figure, 2 if figure.title == "mean" else digits) for figure in figures]
     for system in own.systems:
-        pair = list(zip(figures, exact, strict=True))
-        rows.append([SystemName(system), *(each.cell(own, system, at) for each, at in pair)])
+        rows.append([SystemName(system), *(each.cell(system, at) for each, at in exact)])
         if own.reranked(system):
-            best = (each.cell(own, system, at, ceiling=True) for each, at in pair)
+            best = (each.cell(system, at, ceiling=True) for each, at in exact)
             rows.append([Text(f"  {_CEILING}", style="dim"), *best])
     columns = [Column("system", right=False)]
     for figure in figures:
@@ -205,8 +195,8 @@ def _by_system(
 def _many(own: Evaluation, metric: str, label: str, by: Grouping) -> Iterator[Grid]:
     """One row per system, its mean first, then one column per task or group of tasks."""
     groups = {task: [task] for task in own.tasks} if by == "task" else _groups(own.tasks, by)
-    figures = [_Figure.of(own, "mean", metric, own.tasks)]
-    figures += [_Figure.of(own, name, metric, tasks) for name, tasks in groups.items()]
+    figures = [_Figure(own, "mean", metric, own.tasks)]
+    figures += [_Figure(own, name, metric, tasks) for name, tasks in groups.items()]
     names = {name: task_label(name) for name in groups}
     whole = {name: SystemName(title) for name, title in names.items()}
     short = {name: SystemName(SHORT_NAMES.get(title, title)) for name, title in names.items()}
@@ -270,10 +260,10 @@ def truncation_notes(results: Sequence[Result]) -> Iterator[str]:
                 cut.setdefault(part, {})[result.task] = share
     for part, shares in cut.items():
         worst = max(shares, key=lambda task: shares[task])
-        others = f" ({len(shares)} tasks have more than {percent(_MANY_CUT)} of such)"
         yield (
             f"{part} reads only the beginning of {percent(shares[worst])} of the documents of "
-            f"{worst}{others if len(shares) > 1 else ''}: they are longer than it takes."
+            f"{worst}, which are longer than it takes (tasks with more than {percent(_MANY_CUT)} "
+            f"of such: {len(shares)})."
         )
 
 

@@ -164,7 +164,7 @@ def test_an_option_without_effect_is_refused(figure: str, options: list[str]) ->
     done = run("plot", figure, *options, "--out", "x.svg")
 
     assert done.code == 2
-    assert f"plot {figure}: {options[0]} has no effect" in done.err
+    assert f"{options[0]} has no effect on this figure ({figure})" in done.err
 
 
 def test_wins_shows_the_first_system_minus_the_second(results: str) -> None:
