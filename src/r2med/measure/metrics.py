@@ -34,6 +34,12 @@ _WITHOUT_CUTOFF = ("rprec", "bpref")
 _CUTOFF_NEEDED = ("recall", "precision", "hit", "judged")
 _FORM = re.compile(r"([a-z]+)(?:\(([^()]*)\))?(?:@([1-9][0-9]*))?")
 _ALIASES = {"ap": "map", "p": "precision", "r": "recall", "rr": "mrr", "success": "hit"}
+#: What may stand in parentheses: its form, how it is read, and what was expected otherwise.
+_OPTIONS: dict[str, tuple[str, Callable[[str], object], str]] = {
+    "rel": ("[0-9]*[1-9][0-9]*", int, "a whole number above 0"),
+    "judged_only": ("true|false", lambda value: value == "true", "True or False"),
+    "p": (r"0?\.[0-9]*[1-9][0-9]*", float, "a number between 0 and 1"),
+}
 _OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 _UNJUDGED = -np.inf
 
@@ -94,18 +100,10 @@ def _options(kind: str, text: str, metric: str) -> dict[str, Any]:
         if name not in allowed:
             known = f"takes {' and '.join(allowed)}" if allowed else "takes none"
             raise UsageError(f"metric {metric!r} has no option {name!r}; {kind} {known}.")
-        if name == "judged_only" and value in ("true", "false"):
-            options[name] = value == "true"
-        elif name == "rel" and value.isdecimal() and int(value) > 0:
-            options[name] = int(value)
-        elif name == "p" and re.fullmatch(r"0?\.[0-9]*[1-9][0-9]*", value):
-            options[name] = float(value)
-        else:
-            wanted = {"judged_only": "True or False", "rel": "a whole number above 0"}
-            raise UsageError(
-                f"metric {metric!r}: {name} is {value!r}, expected "
-                f"{wanted.get(name, 'a number between 0 and 1')}."
-            )
+        form, read, wanted = _OPTIONS[name]
+        if not re.fullmatch(form, value):
+            raise UsageError(f"metric {metric!r}: {name} is {value!r}, expected {wanted}.")
+        options[name] = read(value)
     return options
 
 

@@ -103,18 +103,18 @@ def compare_systems(tasks: Mapping[str, Matrix], *, resamples: int | None = None
     else:
         p_task = pairwise_p(scores, "task", resamples=count)
         p_query = pairwise_p(scores, "query", resamples=count)
-    over_pairs = holm([p_task[pair] for pair in pairs])
-    return [
-        Pair(
-            a=pair[0],
-            b=pair[1],
-            tasks=_by_task(tasks, pair, [p[pair] for p in single]),
-            by_task=_compared(scores, pair, "task", p_task[pair]),
-            by_query=_compared(scores, pair, "query", p_query[pair]),
-            p_holm=corrected,
+    compared = []
+    for pair, p_holm in zip(pairs, holm([p_task[pair] for pair in pairs]), strict=True):
+        p_values = [p[pair] for p in single]
+        by_task = zip(tasks.items(), p_values, holm(p_values), strict=True)
+        differences = tuple(
+            TaskDifference(name, _compared([matrix], pair, "task", p), corrected)
+            for (name, matrix), p, corrected in by_task
         )
-        for pair, corrected in zip(pairs, over_pairs, strict=True)
-    ]
+        mean = _compared(scores, pair, "task", p_task[pair])
+        every = _compared(scores, pair, "query", p_query[pair])
+        compared.append(Pair(*pair, differences, mean, every, p_holm))
+    return compared
 
 
 def draws_for(pairs: int) -> int:
@@ -197,16 +197,6 @@ def letters(different: NDArray[np.bool_]) -> list[str]:
         "".join(name for name, column in zip(names, columns, strict=False) if system in column)
         for system in range(size)
     ]
-
-
-def _by_task(
-    tasks: Mapping[str, Matrix], pair: tuple[int, int], p_values: Sequence[float]
-) -> tuple[TaskDifference, ...]:
-    rows = zip(tasks.items(), p_values, holm(p_values), strict=True)
-    return tuple(
-        TaskDifference(name, _compared([matrix], pair, "task", p), corrected)
-        for (name, matrix), p, corrected in rows
-    )
 
 
 def _compared(

@@ -11,13 +11,12 @@ import json
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
-from functools import cache, cached_property
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
-from types import NoneType
-from typing import Any, cast, get_args, get_origin, get_type_hints
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 
@@ -127,16 +126,28 @@ class Record:
     @classmethod
     def from_json(cls, text: str, path: Path) -> Record:
         """Read result.json back; DamagedError says what is wrong with it."""
-        try:
-            record: Record = _typed(cls, unseal(text, path), "the record")
-        except ValueError as problem:
-            raise DamagedError(f"{path}: not a readable result ({problem}).") from None
-        if record.schema != SCHEMA:
+        values = unseal(text, path)
+        if values.get("schema") != SCHEMA:
             raise DamagedError(
-                f"{path}: a result of schema {record.schema}, expected {SCHEMA}. Another version "
-                "of r2med stored it."
+                f"{path}: a result of schema {values.get('schema')}, expected {SCHEMA}. Another "
+                "version of r2med stored it."
             )
+        parts = {"reranking": RerankRecord, "safeguard": SafeguardRecord}
+        parts = {name: kind for name, kind in parts.items() if values.get(name) is not None}
+        try:
+            for name, kind in {"task": TaskRecord, "system": SystemRecord, **parts}.items():
+                values[name] = _read(kind, values[name])
+            record: Record = _read(cls, values)
+        except (KeyError, TypeError) as problem:
+            raise DamagedError(f"{path}: not a readable result ({problem}).") from None
         return record
+
+
+def _read(kind: Any, values: Mapping[str, Any]) -> Any:
+    """A record of what JSON says; what this version does not know is passed over."""
+    known = [each.name for each in fields(kind) if each.name in values]
+    read = {name: values[name] for name in known}
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in read.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,41 +274,3 @@ def machine() -> dict[str, object]:
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
     }
-
-
-def _typed(hint: Any, value: Any, where: str) -> Any:
-    """A JSON value as the declared type; ValueError names the field that is something else."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if hint is Any or (hint is float and isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    if NoneType in arguments:
-        return None if value is None else _typed(arguments[0], value, where)
-    if is_dataclass(hint) and isinstance(value, dict):
-        return _dataclass(hint, value, where)
-    if origin is tuple and isinstance(value, list):
-        return tuple(_typed(arguments[0], item, f"an item of {where}") for item in value)
-    if origin is not None and issubclass(origin, Mapping) and isinstance(value, dict):
-        return {key: _typed(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
-    if origin is None and isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
-        return value
-    raise ValueError(
-        f"{where} is {json.dumps(value)[:40]}, expected {_KINDS.get(origin or hint, 'an object')}"
-    )
-
-
-_KINDS = {str: "a text", int: "a whole number", float: "a number", tuple: "a list"}
-
-
-#: What each record declares of its fields; to look it up takes longer than to read a record.
-_hints = cache(get_type_hints)
-
-
-def _dataclass(hint: Any, value: Mapping[str, Any], where: str) -> Any:
-    hints = _hints(hint)
-    values = {}
-    for each in fields(hint):
-        if each.name in value:
-            values[each.name] = _typed(hints[each.name], value[each.name], each.name)
-        elif each.default is each.default_factory is MISSING:
-            raise ValueError(f"{where} lacks {each.name!r}")
-    return hint(**values)
