@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import MissingError
-from r2med.results.lookup import find_named, is_run_file, newest_by_system, told_apart
+from r2med.results.lookup import find_named, is_file, newest_by_system, told_apart
 from r2med.results.record import Result
 from r2med.results.store import Store
 from tests.results.storing import ranks, store
@@ -48,7 +48,7 @@ def test_a_system_without_results_names_the_nearest_and_the_command(tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["x" * 5000, "a/" * 3000, "\x00"])
 def test_a_name_that_no_file_system_could_hold_is_no_file(name: str) -> None:
-    assert not is_run_file(name)
+    assert not is_file(name)
 
 
 def test_the_newest_of_systems_that_share_a_name_is_not_taken_silently(tmp_path: Path) -> None:

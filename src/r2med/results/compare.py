@@ -26,7 +26,7 @@ from r2med.measure.significance import SIGNIFICANT, Difference, Matrix, Pair, co
 from r2med.results.lookup import (
     file_run,
     find_named,
-    is_run_file,
+    is_file,
     own_tasks,
     stored_results,
     tell_versions,
@@ -147,7 +147,7 @@ def aligned(
     """Bring the scores of systems to the same data and queries."""
     if len(systems) < 2:
         raise UsageError("two systems or more are needed, e.g. r2med compare bm25 bm25-lucene.")
-    needed = any(not isinstance(each, Result) and is_run_file(str(each)) for each in systems)
+    needed = any(not isinstance(each, Result) and is_file(each) for each in systems)
     own = own_tasks(results)
     loaded = list(islice(load_tasks(task, root=root, own=own), 2)) if task and needed else []
     folder = Path(results) if isinstance(results, str | Path) else Path("the results given")

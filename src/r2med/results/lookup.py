@@ -98,9 +98,9 @@ def find_named(
 
     With `task` only results on that task count. The error says what to run.
     """
-    if is_run_file(text):
+    if is_file(text):
         return Named(text, file=Path(text))
-    if _is_file(Path(text) / RECORD_FILE):
+    if is_file(Path(text) / RECORD_FILE):
         return Named(text, results=(read_result(Path(text)),))
     stored_text = any(text == result.system for result in results)  # such as run:mine.trec
     if not stored_text and (text.endswith(_RUN_ENDINGS) or text.startswith((".", os.sep, "~"))):
@@ -141,12 +141,9 @@ def written_out(text: str, folder: Path) -> str:
     with suppress(UsageError):
         if all(entry for _, entry in parts_of(text)):
             return text
-    stored = of_system(text, all_results(folder, log))
-    return (
-        str(replace(parse(stored[0].system), label=stored[0].record.system.label))
-        if stored
-        else text
-    )
+    for stored in of_system(text, all_results(folder, log)):
+        return str(replace(parse(stored.system), label=stored.record.system.label))
+    return text
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,9 +183,12 @@ def file_run(path: Path, task: Task, tell: Tell) -> Run:
     return fit
 
 
-def is_run_file(text: str) -> bool:
-    """Whether a text names a file, for which a task must be loaded."""
-    return _is_file(Path(text))
+def is_file(path: str | Path) -> bool:
+    """Whether a text names a file; one that no file system could hold is none."""
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def tell_versions(groups: Iterable[Sequence[Result]], tell: Tell) -> None:
@@ -289,13 +289,6 @@ def _differing(first: Result, other: Result) -> dict[str, tuple[str, str]]:
     ours, theirs = (dict(leaves(each.record.system.identity)) for each in (first, other))
     names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
     return {name: (_value(ours, name), _value(theirs, name)) for name in names[:_LISTED]}
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name that no file system could hold
-        return False
 
 
 def leaves(value: object, name: str = "") -> Iterator[tuple[str, object]]:

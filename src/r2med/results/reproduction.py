@@ -164,7 +164,9 @@ def held_against(
     result: Result, published: PublishedSystem, metric: str, *, ties: Bounds | None
 ) -> Reproduced:
     """Hold a result against the published figures of its task."""
-    task = _published_task(result, published)
+    names = {task.lower(): task for task in published.figures}
+    task = result.task  # a folder of the user's own may hold a contrast collection, in any case
+    task = task if result.suite else names.get(task.lower(), task)
     wanted, ours = published.value(task, metric), measured_value(result, metric)
     verdicts = {
         name: verdict(mine, theirs, published.decimals)
@@ -225,11 +227,3 @@ def _reasons(
         for _, entry in parts_of(result.system):
             reasons += [f"{entry.name}: {text}" for text in entry.deviations] if entry else []
     return tuple(reasons)
-
-
-def _published_task(result: Result, published: PublishedSystem) -> str:
-    """A folder of the user's own may hold a contrast collection; names are met without case."""
-    if result.suite is not None:
-        return result.task
-    names = {task.lower(): task for task in published.figures}
-    return names.get(result.task.lower(), result.task)

@@ -285,7 +285,7 @@ def limits_of(identity: Mapping[str, Any]) -> Limits:
     A fusion reads as much as its most patient member, and an expanded query is not the query.
     """
     if "reranker" in identity:
-        return Limits(pair=_number(_flat(identity["reranker"]).get("max_length")))
+        return Limits(pair=_read_by(identity["reranker"], "pair"))
     if "expander" in identity:
         return Limits(document=limits_of(identity.get("first", {})).document)
     if "members" in identity:
@@ -293,30 +293,21 @@ def limits_of(identity: Mapping[str, Any]) -> Limits:
         return Limits(
             _most([each.query for each in members]), _most([each.document for each in members])
         )
-    retriever = _flat(identity.get("retriever", {}))
-    return Limits(_side(retriever, "query"), _side(retriever, "document"))
+    retriever = identity.get("retriever", {})
+    return Limits(_read_by(retriever, "query"), _read_by(retriever, "document"))
 
 
-def _flat(built: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Settings, and what was read besides them, as one mapping."""
-    return {**built.get("settings", {}), **built}
+def _read_by(built: Mapping[str, Any], side: str) -> int | None:
+    """The tokens that one side of a model reads.
 
-
-def _side(retriever: Mapping[str, Any], side: str) -> int | None:
-    encoder = retriever.get(f"{side}_encoder") or retriever.get(side)
+    0 means that the model's own limit is used, which the identity does not tell.
+    """
+    model = {**built.get("settings", {}), **built}
+    encoder = model.get(f"{side}_encoder") or model.get(side)
     own = encoder if isinstance(encoder, Mapping) else {}
-    lengths = (
-        retriever.get(f"{side}_max_length"),
-        retriever.get("max_length"),
-        own.get("max_length"),
-        own.get("limit"),
-    )
-    return next((number for value in lengths if (number := _number(value))), None)
-
-
-def _number(value: object) -> int | None:
-    """A limit; 0 means that the model's own is used, which the identity does not tell."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    lengths = [model.get(f"{side}_max_length"), model.get("max_length")]
+    lengths += [own.get("max_length"), own.get("limit")]
+    return next((length for length in lengths if isinstance(length, int) and length > 0), None)
 
 
 def _most(limits: list[int | None]) -> int | None:
