@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from r2med.retrieve.bm25.analyzers import find_analyzer
+from r2med.retrieve.bm25.index import build_index
 from r2med.tasks.task import Corpus
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 Numbers = NDArray[np.int64]
 Weights = NDArray[np.float64]
@@ -44,15 +41,18 @@ class Lexicon:
     """A corpus as a matrix of documents by terms, each weighted by how rare it is."""
 
     def __init__(self, corpus: Corpus) -> None:
+        from scipy.sparse import csc_array  # takes longer to import than most commands
+
         self._analyzer = find_analyzer("lucene")
         names = corpus.document_ids.to_pylist()
         repeated = len(names) < len(corpus)
         self._texts = corpus.texts.take(pa.array(corpus.last_rows)) if repeated else corpus.texts
-        tokens = self._analyzer.analyze(self._texts)
-        self._keys, self._words = tokens.keys, tokens.words
+        self._index = build_index(self._analyzer.grouped(self._texts))
         self._rows = {name: row for row, name in enumerate(names)}
-        self._counts = _counts(tokens.terms, tokens.offsets, len(tokens.keys))
-        self._by_term = self._counts.tocsc()
+        counts = np.minimum(self._index.counts, _MOST_COUNTED).astype(np.uint8)
+        columns = (counts, self._index.rows, self._index.offsets)
+        self._by_term = csc_array(columns, shape=(len(names), len(self._index.keys)))
+        self._counts = self._by_term.tocsr()
         self._stems: Stems = {}
         frequencies = np.diff(self._by_term.indptr)
         self.rarity: Weights = np.log(len(names) + 1) - np.log(frequencies + 0.5)
@@ -63,10 +63,8 @@ class Lexicon:
 
     def queries(self, texts: pa.LargeStringArray) -> list[Numbers]:
         """The distinct terms of every text that the corpus knows."""
-        tokens, keys = self._analyzer.analyze(texts), self._keys
-        places = np.minimum(np.searchsorted(keys, tokens.keys), max(len(keys) - 1, 0))
-        known = keys[places] == tokens.keys if len(keys) else np.zeros(len(tokens.keys), bool)
-        place_of = np.where(known, places, -1)
+        tokens = self._analyzer.analyze(texts)
+        place_of = self._index.find(tokens.keys)
         queries = []
         for start, end in zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True):
             own = place_of[np.unique(tokens.terms[start:end])]
@@ -131,7 +129,7 @@ class Lexicon:
         [terms] = self.queries(pa.array([query], pa.large_string()))
         frequencies = np.diff(self._by_term.indptr)[terms]
         common = terms[frequencies > _COMMON * self._counts.shape[0]]
-        asked.difference_update(self._words.text(int(term)) for term in common)
+        asked.difference_update(self._index.words.text(int(term)) for term in common)
         hits = {word for word in distinct if not asked.isdisjoint(self._stems[word])}
         return [
             tuple(_pieces(text, [match.span() for match in row if match[0] in hits]))
@@ -145,7 +143,7 @@ class Lexicon:
 
     def spelled(self, terms: Iterable[int], spelling: Mapping[str, str]) -> list[str]:
         """Terms as a text spells them, each once: a reader meets words and not stems."""
-        stems = [self._words.text(int(term)) for term in terms]
+        stems = [self._index.words.text(int(term)) for term in terms]
         return list(dict.fromkeys(spelling.get(stem, stem) for stem in stems))
 
     def spellings(self, texts: Sequence[str]) -> list[Mapping[str, str]]:
@@ -176,15 +174,3 @@ def _stems(words: Iterable[str]) -> Stems:
         return {}
     tokens = find_analyzer("lucene").analyze(pa.array(distinct, type=pa.large_string()))
     return {word: tokens.row(place) for place, word in enumerate(distinct)}
-
-
-def _counts(terms: Sequence[int] | NDArray[np.int32], offsets: Numbers, width: int) -> csr_array:
-    """Counts of terms by document, each pair once."""
-    from scipy.sparse import csr_array
-
-    ones = np.ones(len(terms), dtype=np.int32)
-    starts = offsets.astype(np.int32) if len(terms) < 2**31 else offsets
-    matrix = csr_array((ones, np.asarray(terms), starts), shape=(len(offsets) - 1, width))
-    matrix.sum_duplicates()
-    matrix.data = np.minimum(matrix.data, _MOST_COUNTED).astype(np.uint8)
-    return matrix
