@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from r2med.explore.report import report_page
 from r2med.results.store import Store, read_result
 from tests.cli.running import run
 from tests.explore.conftest import Site
+from tests.results.storing import ranks, run_of, store
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +60,18 @@ def test_two_results_of_one_text_stand_apart_where_both_are_named() -> None:
     assert "3 systems on" in page
     assert all(f"<code>{key}" in page for key in keys)
     assert len(re.findall("<td>(better|worse|cannot be told apart)</td>", page)) == 2
+
+
+def test_results_of_one_text_stand_apart_in_a_report(tmp_path: Path) -> None:
+    first = store(tmp_path, "bm25", "demo/biology", ranks(1, 2, 0))
+    system = replace(first.record.system, identity={"name": "bm25", "k1": 2})
+    newer = replace(first.record, system=system, created="2026-02-01")
+    Store(tmp_path).write(newer, run_of(ranks(2, 2, 0)), first.scores)
+
+    page = report_page(results=tmp_path).replace("<wbr>", "")
+
+    assert "2 systems on Demo suite" in page
+    assert "bm25 (k1 none)" in page
 
 
 def test_the_text_of_data_stays_text_in_a_report(page: str) -> None:
