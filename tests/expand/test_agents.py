@@ -72,7 +72,7 @@ def kinds(trace: Trace) -> list[str]:
 def test_an_agent_searches_reads_trimmed_passages_and_answers() -> None:
     outing = run(loop(SEARCH_R1), "Hm. <search>ferritin", "<answer> iron deficiency </answer>")
 
-    assert outing.raw == "<answer>iron deficiency</answer>"
+    assert outing.sample.raw == "<answer>iron deficiency</answer>"
     assert kinds(outing.trace) == ["thought", "search", "passages", "answer"]
     assert outing.trace.searches == ("ferritin",)
     passages = outing.trace.steps[2]
@@ -99,7 +99,7 @@ def test_an_agent_without_tags_in_its_last_words_has_answered() -> None:
 
     outing = run(loop(SEARCH_O1), f"{begin} ferritin {end}", "It is iron deficiency.")
 
-    assert outing.answer == "It is iron deficiency."
+    assert outing.sample.answer == "It is iron deficiency."
     assert kinds(outing.trace) == ["search", "passages", "answer"]
 
 
@@ -137,7 +137,7 @@ def test_when_its_searches_are_used_up_an_agent_has_to_answer() -> None:
 
     outing = run(loop(SEARCH_R1, turns=2), again, again, "<think>well</think> iron, I guess")
 
-    assert outing.answer == "iron, I guess"
+    assert outing.sample.answer == "iron, I guess"
     assert len(outing.trace.searches) == 2
     assert outing.trace.steps[-2].kind == "reminder"
     assert outing.trace.stop == "turns"
@@ -164,7 +164,7 @@ def test_unreadable_tags_are_pointed_out_once_then_an_answer_is_wanted() -> None
 def test_a_silent_model_ends_its_agent() -> None:
     outing = run(loop(SEARCH_R1), "")
 
-    assert (outing.answer, outing.trace.stop) == ("", "silence")
+    assert (outing.sample.answer, outing.trace.stop) == ("", "silence")
 
 
 @pytest.mark.parametrize("tags", [SEARCH_O1, SEARCH_R1])

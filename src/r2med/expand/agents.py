@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from r2med.errors import DataError
+from r2med.expand.answers import Sample, judge
 from r2med.expand.prompts import Prompt, longest
 from r2med.remote.budget import most_tokens_of
 from r2med.remote.completions import MOST_FRAME, ChatAnswer, ChatRequest, Message, in_step
@@ -185,13 +186,10 @@ SEARCH_R1 = Tags(
 TAGS: Mapping[str, Tags] = {"search-o1": SEARCH_O1, "search-r1": SEARCH_R1}
 
 
-@dataclass(frozen=True)
-class Outing:
-    """An agent's end: its last words as the model wrote them, its answer, and how it got there."""
+class Outing(NamedTuple):
+    """An agent's end: its last words with the answer in them, and how it got there."""
 
-    raw: str
-    answer: str
-    finish: str
+    sample: Sample
     trace: Trace
 
 
@@ -269,7 +267,7 @@ class Loop:
                 if answered := strip(raw):
                     steps.append(Step("answer", answered))
                 trace = Trace(tuple(steps), stop, malformed, tokens)
-                return Outing(raw, answered, answer.finish, trace)
+                return Outing(judge(raw, answered, answer.finish), trace)
             if turn.wish == "search":
                 messages.append(Message("assistant", self.tags.closed(turn)))
                 steps.append(Step("search", turn.text))

@@ -204,8 +204,7 @@ class FromModel:
         else:
             starts = [(text, sample) for sample in range(self.method.n) for text in self.openings]
             outings = self.loop.run(starts, self._ask, strip=strip)
-            samples = [judge(outing.raw, outing.answer, outing.finish) for outing in outings]
-            traces = [outing.trace for outing in outings]
+            samples, traces = [each.sample for each in outings], [each.trace for each in outings]
         count = len(self.openings)
         queries = tuple(
             Expanded(query_id, query, tuple(samples[place::count]), tuple(traces[place::count]))
