@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.retrieve.bm25.words import ByteWords
+from r2med.retrieve.bm25.words import ByteWords, Numbering
 
 words = st.text("abé", min_size=1, max_size=40)
 
@@ -16,6 +16,26 @@ def test_words_have_equal_keys_when_they_are_equal(many: list[str]) -> None:
 
     assert len(set(keys)) == len(set(many))
     assert len(set(zip(keys, many, strict=True))) == len(set(many))
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(1, 40), max_size=50), max_size=6))
+def test_numbers_follow_first_appearance_across_blocks(blocks: list[list[int]]) -> None:
+    numbering = Numbering(bits=2)
+    known: dict[int, int] = {}
+    for block in blocks:
+        fresh_wanted = [
+            place
+            for place, key in enumerate(block)
+            if key not in known and key not in block[:place]
+        ]
+        wanted = [known.setdefault(key, len(known)) for key in block]
+
+        numbers, fresh = numbering.number(np.array(block, dtype=np.uint64))
+
+        assert numbers.tolist() == wanted
+        assert fresh.tolist() == fresh_wanted
+    assert len(numbering) == len(known)
 
 
 @settings(deadline=None)

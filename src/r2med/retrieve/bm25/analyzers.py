@@ -13,7 +13,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from r2med.errors import UsageError, nearest
@@ -23,7 +22,8 @@ from r2med.retrieve.bm25.words import (
     Block,
     ByteWords,
     Group,
-    Places,
+    Keys,
+    Numbering,
     Texts,
     TokenColumns,
     TokenGroups,
@@ -72,16 +72,15 @@ class Analyzer:
 
     def grouped(self, texts: Texts) -> TokenGroups:
         """The same for a whole corpus, of which no more than its words' numbers is held at once."""
-        known: dict[int, int] = {}
+        numbering = Numbering()
         distinct: list[ByteWords] = []
 
         def numbered() -> Iterator[Group]:
-            for keys, words, codes, lengths in in_threads(self._block_words, text_blocks(texts)):
-                before = len(known)
-                numbers = [known.setdefault(key, len(known)) for key in keys]
-                places = np.array(numbers, dtype=np.int32)
-                distinct.append(words.take(np.flatnonzero(places >= before)))
-                yield places[codes], lengths
+            for words in in_threads(self._block_words, text_blocks(texts)):
+                numbers, fresh = numbering.number(words.keys)
+                starts, ends = words.spans.starts[fresh], words.spans.ends[fresh]
+                distinct.append(ByteWords.cut(words.text, starts, ends))
+                yield numbers, np.diff(words.row_ends, prepend=0)
 
         groups = deque(joined(numbered()))
         terms = self.to_terms(ByteWords.concatenated(distinct))
@@ -89,18 +88,27 @@ class Analyzer:
         number_of = np.append(inverse, -1).astype(np.int32)[terms.places]
         return TokenGroups(terms.words.take(first), keys, number_of, groups)
 
-    def _block_words(self, block: Block) -> tuple[list[int], ByteWords, Places, Places]:
-        """The distinct words of a block and their keys, which one each word is, words per row."""
+    def _block_words(self, block: Block) -> _BlockWords:
         text, row_starts = block
         spans = self.find_words(text)
         lowered = np.frombuffer(text.translate(_LOWER), dtype=np.uint8)
-        coded = pa.array(word_keys(lowered, spans.starts, spans.ends)).dictionary_encode()
-        codes = coded.indices.to_numpy()
-        place = np.empty(len(coded.dictionary), dtype=np.int64)
-        place[codes] = np.arange(len(codes))
-        words = ByteWords.cut(lowered, spans.starts[place], spans.ends[place])
-        ends = np.append(np.searchsorted(spans.starts, row_starts[1:]), len(codes))
-        return coded.dictionary.to_pylist(), words, codes, np.diff(ends, prepend=0)
+        row_ends = np.searchsorted(spans.starts, row_starts[1:])
+        return _BlockWords(
+            text=lowered,
+            spans=spans,
+            keys=word_keys(lowered, spans.starts, spans.ends),
+            row_ends=np.append(row_ends, len(spans.starts)),
+        )
+
+
+@dataclass(frozen=True)
+class _BlockWords:
+    """The words of one block; `row_ends` counts the words up to the end of each row."""
+
+    text: NDArray[np.uint8]
+    spans: Spans
+    keys: Keys
+    row_ends: NDArray[np.int64]
 
 
 def find_analyzer(name: str) -> Analyzer:

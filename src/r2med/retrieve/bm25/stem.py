@@ -295,9 +295,9 @@ def _double_suffixes(words: WordMatrix, rows: Rows) -> None:
 
 def _apply(words: WordMatrix, rows: Rows, rules: _Rules, *, above: int = 0) -> None:
     """Replace the first suffix that fits, where the stem measures more than `above`."""
-    rule = np.full(len(rows), -1, dtype=np.int64)
+    tails, rule = words.tails[rows], np.full(len(rows), -1, dtype=np.int64)
     for place, suffix in reversed(list(enumerate(rules.suffixes))):
-        rule[words.ends(rows, suffix)] = place
+        rule[tails & _MASKS[len(suffix)] == _number(suffix)] = place
     rows, rule = rows[rule >= 0], rule[rule >= 0]
     removed = rules.removed[rule]
     enough = words.measures(rows, removed) > above
