@@ -91,16 +91,16 @@ def _cells(difference: Difference, p_holm: float | None, *, digits: int) -> dict
     low, high = difference.interval.low, difference.interval.high
     significant = (difference.p_randomisation if p_holm is None else p_holm) < SIGNIFICANT
     return {
-        "n": Text(str(difference.queries)),
+        "n": str(difference.queries),
         "A": points(difference.mean_a),
         "B": points(difference.mean_b),
         "A-B": _starred(difference.difference, significant),
-        "95 %": Text(f"{100 * low:+.{digits}f} {100 * high:+.{digits}f}"),
-        "p": _p(difference.p_randomisation),
-        "Holm": Text("") if p_holm is None else _p(p_holm),
-        "t": _p(difference.p_t),
-        "d": Text(f"{difference.effect:+.2f}"),
-        "w/t/l": Text(f"{difference.won}/{difference.tied}/{difference.lost}"),
+        "95 %": f"{100 * low:+.{digits}f} {100 * high:+.{digits}f}",
+        "p": p_value(difference.p_randomisation),
+        "Holm": "" if p_holm is None else p_value(p_holm),
+        "t": p_value(difference.p_t),
+        "d": f"{difference.effect:+.2f}",
+        "w/t/l": f"{difference.won}/{difference.tied}/{difference.lost}",
     }
 
 
@@ -108,10 +108,6 @@ def _starred(difference: float, significant: bool, otherwise: str = "") -> Text:
     """A difference with its star and colour; others have a style of their own."""
     style = ("green" if difference > 0 else "red") if significant else otherwise
     return Text(f"{100 * difference:+.2f}{'*' if significant else ' '}", style)
-
-
-def _p(value: float) -> Text:
-    return Text(p_value(value))
 
 
 def _legend(pair: Pair, shown: set[str]) -> list[str]:
