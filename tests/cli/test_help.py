@@ -14,7 +14,7 @@ import pytest
 import typer
 
 import r2med
-from r2med.cli.app import app
+from r2med.cli.app import RENAMED, app
 from tests.cli.running import run
 
 #: Calls that write to a stream as they are told, and the files that may use them.
@@ -105,3 +105,11 @@ def test_everything_printed_goes_through_the_door() -> None:
     ]
 
     assert {place.partition(":")[0] for place in past} <= DOORS, past
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_a_removed_command_answers_with_its_new_name(name: str) -> None:
+    done = run(*name.split()[1:], "anything")
+
+    assert done.code == 2
+    assert f"`{name}` is now `{RENAMED[name]}`" in done.err

@@ -150,6 +150,26 @@ def test_wrong_tables_write_nothing_and_say_all_that_is_wrong(
     assert not (tmp_path / "out").exists()
 
 
+def test_all_columns_that_an_import_misses_are_named_at_once(tmp_path: Path) -> None:
+    odd = {"corpus": "nr,body\n1,x\n", "queries": "nr,text\n1,x\n", "qrels": "qid\tnr\n1\t1\n"}
+
+    with pytest.raises(UsageError) as problem:
+        import_tables(*tables(tmp_path, **odd), out=tmp_path / "out")
+
+    wanted = ("corpus.id", "queries.id", "qrels.document")
+    assert " ".join(f"--column {name}=NAME" for name in wanted) in str(problem.value)
+
+
+def test_judgements_whose_score_is_not_recognised_are_not_called_positive_silently(
+    tmp_path: Path,
+) -> None:
+    files = [str(path) for path in tables(tmp_path, qrels="qid\tpid\tusefulness\n1\td1\t0\n")]
+
+    done = run("tasks", "import", *files, "--out", str(tmp_path / "mine"))
+
+    assert "every judgement counts as 1. Not read: usefulness" in done.err
+
+
 def test_an_import_is_ready_to_be_evaluated(tmp_path: Path) -> None:
     files = [str(path) for path in tables(tmp_path)]
     out = str(tmp_path / "mine")

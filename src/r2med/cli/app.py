@@ -96,10 +96,12 @@ class _Commands(TyperGroup):
         return option.partition("=")[0] in known or self.default.startswith("-")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command; an unknown one is answered with the nearest."""
+        """Find the command; one that moved answers with its new name, others with the nearest."""
         word, path = args[0], ctx.command_path
         if self.get_command(ctx, word) is None and not ctx.resilient_parsing:
             shown = [name for _, name, _ in self._shown(80)]
+            if (renamed := RENAMED.get(f"{path} {word}")) is not None:
+                raise UsageError(f"`{path} {word}` is now `{renamed}`.")
             # A group that lists things can show the one that was named.
             about = f", or try: {path} show {word}" if self.default == "list" else ""
             raise UsageError(
@@ -167,6 +169,16 @@ COMMANDS = {
     "info": Listed(_STORE, "info:info", "Show versions, known systems and language models."),
     "run": Listed("", "run:run", "Run a command line of the reference scripts."),
     "analyze": Listed("", "info:analyze", "Print the terms that BM25 indexes a text by."),
+}
+#: Commands that moved, and what to type now.
+RENAMED = {
+    "r2med diff": "r2med compare A B --task TASK --queries",
+    "r2med show": "r2med diagnose SYSTEM --task TASK --query ID",
+    "r2med verify": "r2med tasks verify",
+    "r2med profile": "r2med tasks profile",
+    "r2med card": "r2med tasks card",
+    "r2med exclusions": "r2med tasks exclusions",
+    "r2med nano push": "hf upload OWNER/NAME DIR . --repo-type dataset",
 }
 
 app = command_group(name="r2med", listed=COMMANDS, add_completion=True)

@@ -86,7 +86,7 @@ def import_files(
         if not equals or not value:
             raise UsageError(f"--column {each}: expected PART.FIELD=NAME, as in corpus.text=body.")
         mapped[name.strip()] = value.strip()
-    import_tables(corpus, queries, qrels, out=folder, columns=mapped, force=force)
+    import_tables(corpus, queries, qrels, out=folder, columns=mapped, force=force, tell=notice)
     problems = len(check_one(folder).problems)
     echo(f"wrote {folder}")
     if problems:

@@ -11,6 +11,7 @@ import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from r2med.atomic import atomic_folder
 from r2med.errors import DataError, R2MedError, UsageError, nearest
@@ -168,10 +169,12 @@ def import_tables(
     out: Path,
     columns: Mapping[str, str] | None = None,
     force: bool = False,
+    tell: Callable[[str], None] | None = None,
 ) -> Path:
     """Write a task's folder from three tables; `columns` maps `corpus.text` to a column's name.
 
-    A title is put before the text with a space, as BEIR's tools do.
+    A title is put before the text with a space, as BEIR's tools do. Judgements without a score
+    count as 1, and `tell` hears which columns were not read for one.
     """
     if out.exists() and not force:
         raise UsageError(f"{out} exists, and nothing in it was touched. --force replaces it.")
@@ -180,9 +183,31 @@ def import_tables(
     for name in mapped:
         if name not in known:
             raise UsageError(f"--column {name}: not a column of a task. {nearest(name, known)}")
-    documents = _table(corpus, "corpus", mapped, problems)
-    asked = _table(queries, "queries", mapped, problems)
-    judged = _table(qrels, "qrels", mapped, problems)
+    files = {"corpus": corpus, "queries": queries, "qrels": qrels}
+    headers = {role: _header(path) for role, path in files.items()}
+    places = {role: _places(files[role], role, headers[role], mapped) for role in files}
+    missing = [
+        (role, name)
+        for role, wanted in KNOWN.items()
+        for name in wanted
+        if name not in places[role] and name not in _OPTIONAL
+    ]
+    if missing:
+        lines = [
+            f"{files[role]} has no column for {role}.{name}: it has {', '.join(headers[role])}, "
+            f"expected one of {', '.join(KNOWN[role][name])}."
+            for role, name in missing
+        ]
+        options = " ".join(f"--column {role}.{name}=NAME" for role, name in missing)
+        raise UsageError("\n".join([*lines, f"Say which they are: {options}"]))
+    if "score" not in places["qrels"] and tell is not None:
+        used = places["qrels"].values()
+        unread = [name for place, name in enumerate(headers["qrels"]) if place not in used]
+        tell(
+            f"{qrels} has no column for qrels.score: every judgement counts as 1. "
+            f"Not read: {', '.join(unread) or 'none'}; --column qrels.score=NAME maps one."
+        )
+    documents, asked, judged = (_table(files[role], places[role], problems) for role in files)
     scores = [score_of(row.get("score", "1")) for _, row in judged]
     problems.extend(
         f"{qrels}, line {line}: the score is {row['score']!r}, expected {NUMBER_WORDS}."
@@ -207,19 +232,28 @@ def import_tables(
     return out
 
 
+def _cells(path: Path) -> Any:
+    """A reader of a file's rows; it counts lines."""
+    csv.field_size_limit(limit(MAX_LINE))
+    return csv.reader(_lines(path), delimiter=_delimiter(path))
+
+
+def _header(path: Path) -> list[str]:
+    header = next(_cells(path), None)
+    if not header:
+        raise DataError(f"{path} is empty, expected a line of column names and rows.")
+    return [name.strip() for name in header]
+
+
 def _table(
-    path: Path, role: str, mapped: Mapping[str, str], problems: list[str]
+    path: Path, places: Mapping[str, int], problems: list[str]
 ) -> list[tuple[int, dict[str, str]]]:
     """The wanted columns of a file, row by row with the line each begins in.
 
-    A missing column is an error, a wrong row is noted among the problems.
+    A wrong row is noted among the problems.
     """
-    csv.field_size_limit(limit(MAX_LINE))
-    cells = csv.reader(_lines(path), delimiter=_delimiter(path))
-    header = next(cells, None)
-    if not header:
-        raise DataError(f"{path} is empty, expected a line of column names and rows.")
-    places = _places(path, role, [name.strip() for name in header], mapped)
+    cells = _cells(path)
+    header = next(cells)
     rows, line = [], cells.line_num + 1
     for row in cells:
         where, line = line, cells.line_num + 1
@@ -241,7 +275,7 @@ def _table(
 def _places(
     path: Path, role: str, header: Sequence[str], mapped: Mapping[str, str]
 ) -> dict[str, int]:
-    """Where each wanted column stands; optional ones may be missing."""
+    """Where each known column stands, by its mapping or a usual name."""
     lowered = [name.lower() for name in header]
     places: dict[str, int] = {}
     for name, usual in KNOWN[role].items():
@@ -255,11 +289,6 @@ def _places(
             places[name] = header.index(chosen)
         elif candidates:
             places[name] = candidates[0]
-        elif name not in _OPTIONAL:
-            raise UsageError(
-                f"{path} has no column for {role}.{name}: it has {', '.join(header)}, expected one "
-                f"of {', '.join(usual)}.\nSay which it is: --column {role}.{name}=NAME."
-            )
     return places
 
 

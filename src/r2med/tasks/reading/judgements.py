@@ -18,7 +18,7 @@ DOCUMENT_NAMES = {
     *("corpus-id", "corpus_id", "p_id", "pid", "doc-id", "doc_id", "docid", "docno", "document_id"),
     *("document", "doc", "passage_id"),
 }
-SCORE_NAMES = {"score", "relevance", "rel", "label"}
+SCORE_NAMES = {"score", "relevance", "rel", "label", "grade"}
 #: Where query, document and score stand in a line of so many cells, where no header says it.
 _PLACES = {4: (0, 2, 3), 3: (0, 1, 2)}
 _OBJECT = re.compile(rb'\s*\{\s*["}]')
