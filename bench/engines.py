@@ -83,7 +83,7 @@ class Encoding:
         self.task = load_task("demo/biology")
         retriever = self._retriever(4096)
         inputs = retriever.encoders["document"].inputs([" ".join(WORDS)], Form())
-        self.retriever = self._retriever(BATCH * int(inputs.lengths[0]))
+        self.retriever = self._retriever(BATCH * int(inputs.tokens[0]))
         self([f"{name} {' '.join(WORDS)} {place}" for name in WORDS for place in range(64)])
 
     def __call__(self, texts: list[str]) -> object:
@@ -94,7 +94,7 @@ class Encoding:
         encoder = self.retriever.encoders["document"]
         for start in range(0, len(texts), BATCH):
             inputs = encoder.inputs(texts[start : start + BATCH], Form())
-            encoder.encode(inputs, np.arange(len(inputs.lengths)))
+            encoder.encode(inputs, np.arange(len(inputs.tokens)))
 
     def pids(self) -> list[int]:
         """The processes of its workers."""

@@ -295,6 +295,6 @@ def test_workers_leave_the_store_of_an_older_version_alone() -> None:
 
 def test_a_worker_of_another_version_is_refused() -> None:
     with pool() as workers:
-        workers._add_member()
+        workers._size()
         with pytest.raises(UsageError, match=r"runs r2med 0\.0\.9, this is"):
             workers._answered(workers._members[0], Answer(["0.0.9", 1, "node7", True]))

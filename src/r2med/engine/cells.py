@@ -73,19 +73,6 @@ class Cell:
         identity, ties = part.stage.identity(task), part.stage.ties(task)
         return cls(part, identity, ties, result_key(task.hash, identity, ties))
 
-    @property
-    def record(self) -> SystemRecord:
-        """How the result names the system."""
-        return SystemRecord(
-            spec=self.part.text,
-            identity=self.identity,
-            depth=self.part.stage.depth,
-            ties=self.ties,
-            published_as=self.part.published_as,
-            deviations=self.part.deviations,
-            label=self.label,
-        )
-
 
 @dataclass(frozen=True)
 class Cells:
@@ -149,8 +136,13 @@ class Cells:
         Metrics that were stored before are kept, so that results of a system stay comparable.
         """
         ledger = Ledger(list(self.loading.costs))
-        work = Work(self.task, ledger, self._member, conditions)
-        run = twin.run if twin else self._run(cell, work)
+        if twin:
+            run = twin.run
+        elif begun := self.ahead.pop(cell.key, None):
+            [(run, spent)] = begun()
+            ledger.include(spent, reused=False)
+        else:
+            run = cell.part.stage.run(Work(self.task, ledger, self._member, conditions))
         record, scores = self._measured(cell, run, metrics, ledger)
         if twin:
             record = replace(
@@ -166,13 +158,6 @@ class Cells:
             facts = {**record.facts, name: {**record.facts[name], "loss": loss}}
             record = replace(record, facts=facts)
         return self.store.write(record, run, scores)
-
-    def _run(self, cell: Cell, work: Work) -> Run:
-        if begun := self.ahead.pop(cell.key, None):
-            [(run, ledger)] = begun()
-            work.ledger.include(ledger, reused=False)
-            return run
-        return cell.part.stage.run(work)
 
     def _member(self, part: Part, work: Work) -> Run:
         """A member's run, by the result of that member; its costs belong to the whole system."""
@@ -203,13 +188,38 @@ class Cells:
         self, cell: Cell, run: Run, metrics: Sequence[Metric], ledger: Ledger
     ) -> tuple[Record, Scores]:
         wanted = list(dict.fromkeys([*stored_metrics(), *metrics]))
+        task, part, stage = self.task, cell.part, cell.part.stage
+        reranking, safeguard = None, None
         with ledger.stage("measure"):
-            scores = measure(run, self.task.judgements, wanted, ties=cell.ties)
-            reranking = self._reranking(cell, run, wanted)
-            safeguard = self._safeguard(cell, run, wanted)
+            scores = measure(run, task.judgements, wanted, ties=cell.ties)
+            if isinstance(stage, Reranking):
+                depth = stage.reranked
+                best = ceiling(run, task.judgements, wanted, depth=depth, ties=cell.ties)
+                reranking = RerankRecord(stage.first.text, depth, stage.tail, best.means())
+            if added := safeguards(stage, task):
+                without = measure(_without(run, added), task.judgements, wanted, ties=cell.ties)
+                safeguard = SafeguardRecord(len(added), without.means())
         record = Record(
-            task=_task_record(self.task, len(scores), self.store.root),
-            system=cell.record,
+            task=TaskRecord(
+                name=task.name,
+                suite=task.suite,
+                hash=task.hash,
+                documents=len(task.corpus),
+                queries=len(task.queries),
+                judged_queries=len(scores),
+                notices=task.notices,
+                differences=task.differences,
+                folder=_folder(task, self.store.root) if task.suite is None else None,
+            ),
+            system=SystemRecord(
+                spec=part.text,
+                identity=cell.identity,
+                depth=stage.depth,
+                ties=cell.ties,
+                published_as=part.published_as,
+                deviations=part.deviations,
+                label=cell.label,
+            ),
             metrics=scores.means(),
             micro={f"recall@{cutoff}": scores.micro_recall(cutoff) for cutoff in CUTOFFS},
             seconds={stage: round(spent, 6) for stage, spent in ledger.seconds.items()},
@@ -220,7 +230,7 @@ class Cells:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             reranking=reranking,
             safeguard=safeguard,
-            sources=sources(cell.part.stage),
+            sources=sources(stage),
         )
         return record, scores
 
@@ -243,20 +253,6 @@ class Cells:
             "high": found.interval.high,
         }
 
-    def _reranking(self, cell: Cell, run: Run, wanted: Sequence[Metric]) -> RerankRecord | None:
-        stage = cell.part.stage
-        if not isinstance(stage, Reranking):
-            return None
-        best = ceiling(run, self.task.judgements, wanted, depth=stage.reranked, ties=cell.ties)
-        return RerankRecord(stage.first.text, stage.reranked, stage.tail, best.means())
-
-    def _safeguard(self, cell: Cell, run: Run, wanted: Sequence[Metric]) -> SafeguardRecord | None:
-        added = safeguards(cell.part.stage, self.task)
-        if not added:
-            return None
-        without = measure(_without(run, added), self.task.judgements, wanted, ties=cell.ties)
-        return SafeguardRecord(len(added), without.means())
-
 
 def _sent(task: Task, tell: Tell) -> Task:
     return task
@@ -276,8 +272,7 @@ class RunPiece:
 def ran(task: Task, piece: RunPiece) -> Iterator[tuple[Run, Ledger]]:
     """The run of a retriever, and what it cost."""
     ledger = Ledger()
-    work = Work(task, ledger, run_member)
-    yield System.from_spec(piece.text).stage.run(work), ledger
+    yield System.from_spec(piece.text).stage.run(Work(task, ledger, run_member)), ledger
 
 
 def _changed(stored: Result, sources: Mapping[str, str]) -> list[str]:
@@ -292,29 +287,12 @@ def _changed(stored: Result, sources: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _task_record(task: Task, judged: int, root: Path) -> TaskRecord:
-    return TaskRecord(
-        name=task.name,
-        suite=task.suite,
-        hash=task.hash,
-        documents=len(task.corpus),
-        queries=len(task.queries),
-        judged_queries=judged,
-        notices=task.notices,
-        differences=task.differences,
-        folder=_folder(task, root) if task.suite is None else None,
-    )
-
-
 def _folder(task: Task, root: Path) -> str | None:
     """Where the data lies, seen from the results folder, so that both may move together."""
     if not task.source.is_dir():
         return None
     split = f"#{task.split}" if task.split and task.name.endswith(f"#{task.split}") else ""
-    try:
-        return Path(os.path.relpath(task.source.resolve(), root.resolve())).as_posix() + split
-    except ValueError:  # another drive
-        return task.source.resolve().as_posix() + split
+    return os.path.relpath(task.source.resolve(), root.resolve()) + split
 
 
 def _approximate(stage: Stage) -> str | None:

@@ -133,15 +133,18 @@ class Sizes:
     def stand_in(self) -> Task:
         """A small collection of texts of the mean lengths, with as many queries."""
         count = min(self.documents, _STAND_IN)
-        ids, texts = (
-            pa.array(values, pa.large_string())
-            for values in (_numbered(count), _texts(count, self.document_tokens))
+        documents, queries = (
+            ([str(row) for row in range(number)], _texts(number, tokens))
+            for number, tokens in (
+                (count, self.document_tokens),
+                (self.queries, self.query_tokens),
+            )
         )
         return Task(
             name=self.task,
             suite=None,
-            corpus=Corpus(ids, texts),
-            queries=Queries.of(_numbered(self.queries), _texts(self.queries, self.query_tokens)),
+            corpus=Corpus(*(pa.array(column, pa.large_string()) for column in documents)),
+            queries=Queries.of(*queries),
             judgements=Judgements.none(),
             source=Path(),
             entry=self.entry,
@@ -165,22 +168,20 @@ class Load:
     """US dollars that a server asks, where its price is known."""
 
 
-def loads(part: Part, sizes: Sizes, width: int | None = None) -> Iterator[Load]:
+def loads(
+    part: Part, sizes: Sizes, width: int | None = None, *, written: float = 0
+) -> Iterator[Load]:
     """Everything that models would do for a system on a task; neither has to be here.
 
-    `width` is the number of dimensions of a vector, which only the model itself knows.
+    `width` is the number of dimensions of a vector, which only the model itself knows, `written`
+    the tokens that a language model writes for each query, to be searched with.
     """
-    yield from _loads(part.stage, sizes, width)
-
-
-def _loads(stage: Stage, sizes: Sizes, width: int | None, written: float = 0) -> Iterator[Load]:
-    """`written` are the tokens that a language model writes for each query, to be searched with."""
-    match stage:
+    match stage := part.stage:
         case Retrieval(entry=entry) if entry.engine in _ENCODING:
             yield from _encoded(stage, sizes, width, written)
         case Fused(members=members):
             for member in members:
-                yield from _loads(member.stage, sizes, width, written)
+                yield from loads(member, sizes, width, written=written)
         case Expanding(name=name, expander=expander, first=first):
             method = expander.method
             bound = expander.live(sizes.stand_in, stage.finders)
@@ -188,9 +189,9 @@ def _loads(stage: Stage, sizes: Sizes, width: int | None, written: float = 0) ->
                 yield _asked("generate", name, bound.estimate(), sizes)
             expected = bound.chat.llm.expected_tokens
             each = min(expected, method.max_tokens or expected)
-            yield from _loads(first.stage, sizes, width, method.n * each)
+            yield from loads(first, sizes, width, written=method.n * each)
         case Reranking(name=name, first=first, reranker=reranker):
-            yield from _loads(first.stage, sizes, width)
+            yield from loads(first, sizes, width)
             depth = min(stage.reranked, first.stage.depth, sizes.documents)
             if isinstance(reranker, LlmReranker):
                 yield _asked("rerank", name, reranker.estimate(sizes.stand_in, depth), sizes)
@@ -229,10 +230,6 @@ def _encoded(stage: Retrieval, sizes: Sizes, width: int | None, written: float) 
 def _asked(stage: LoadStage, part: str, estimate: Estimate, sizes: Sizes) -> Load:
     tokens = estimate.prompt_tokens + estimate.completion_tokens
     return Load(sizes.task, part, stage, estimate.calls, tokens, bill=estimate.money)
-
-
-def _numbered(count: int) -> list[str]:
-    return [str(row) for row in range(count)]
 
 
 def _texts(count: int, tokens: float) -> list[str]:

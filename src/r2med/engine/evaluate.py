@@ -195,9 +195,14 @@ def _each(
 
 
 def _cells(like: TaskLike, name: str, store: Store, tell: Tell, options: Options) -> Cells:
-    loading = Ledger()
+    loading, sample = Ledger(), options.get("sample")
     with loading.stage("load"):
-        task = _loaded(like, name, options)
+        if isinstance(like, Task):
+            task = like if like.name == name else replace(like, name=name)
+        else:
+            strict = options.get("strict", False)
+            task = load_task(like, name=name, root=options.get("root"), strict=strict)
+        task = task if sample is None else task.sample(sample)
     store.sweep(task.name, task.suite)
     for notice in task.notices:
         tell(f"{task.name}: {notice}")
@@ -275,16 +280,6 @@ def _check_labels(systems: Sequence[System]) -> None:
             raise UsageError(f"label {system.label!r} is given twice: {other} and {system}.")
 
 
-def _loaded(like: TaskLike, name: str, options: Options) -> Task:
-    if isinstance(like, Task):
-        task = like if like.name == name else replace(like, name=name)
-    else:
-        strict = options.get("strict", False)
-        task = load_task(like, name=name, root=options.get("root"), strict=strict)
-    sample = options.get("sample")
-    return task if sample is None else task.sample(sample)
-
-
 def _tell_shallow(systems: Sequence[System], metrics: Sequence[Metric], tell: Tell) -> None:
     """Say which metrics look deeper than a system ranks: they cannot see what it left out."""
     for system in systems:
@@ -299,9 +294,8 @@ def _tell_shallow(systems: Sequence[System], metrics: Sequence[Metric], tell: Te
 
 
 def _refuse_unknown(options: Options) -> None:
-    for name in options:
-        if name not in Options.__annotations__:
-            raise TypeError(
-                f"evaluate() got an unexpected keyword argument {name!r}. "
-                f"{nearest(name, Options.__annotations__)}"
-            )
+    for name in options.keys() - Options.__annotations__:
+        raise TypeError(
+            f"evaluate() got an unexpected keyword argument {name!r}. "
+            f"{nearest(name, Options.__annotations__)}"
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -76,18 +75,12 @@ def _unit(method: str, llm: str | None, samples: int | None) -> Unit:
         raise UsageError("generate always asks the model: leave [generations=...] out.")
     if samples is not None:
         options["n"] = str(samples)
-    model = _model(unit.name, [llm, unit.argument, options.pop("llm", None)])
-    return Unit(unit.name, model, tuple(sorted(options.items())))
-
-
-def _model(method: str, named: Iterable[str | None]) -> str:
-    """The one model among what --llm, the argument and the option [llm=...] say."""
-    models = sorted({name for name in named if name})
+    models = sorted({name for name in (llm, unit.argument, options.pop("llm", None)) if name})
     if not models:
         raise UsageError(
-            f"{method}: which model? Name it with --llm, as in `r2med generate {method} --llm "
-            "qwen-7b`; docs/llms.md lists the names."
+            f"{unit.name}: which model? Name it with --llm, as in `r2med generate {unit.name} "
+            "--llm qwen-7b`; docs/llms.md lists the names."
         )
     if len(models) > 1:
         raise UsageError(f"two models are named: {' and '.join(models)}. Name one, with --llm.")
-    return models[0]
+    return Unit(unit.name, models[0], tuple(sorted(options.items())))

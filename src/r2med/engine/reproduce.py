@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from r2med.engine.evaluate import evaluate
@@ -20,7 +20,7 @@ from r2med.results.reproduction import (
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Conditions
 from r2med.tasks.load import load_task
-from r2med.tasks.registry import TaskEntry, resolve
+from r2med.tasks.registry import resolve
 
 
 def reproduce(
@@ -40,7 +40,13 @@ def reproduce(
     """
     tasks = resolve(task)
     name = str(parse_metric(metric))
-    published = find_published(system, _suite(tasks))
+    # A folder of the user's own is held against the figures of the full suite.
+    suites = {"full" if isinstance(item, Path) else item.suite for item in tasks}
+    if len(suites) > 1:
+        raise UsageError(
+            f"--task names tasks of {' and '.join(sorted(suites))}: reproduce one suite at a time."
+        )
+    published = find_published(system, suites.pop())
     text = runnable(system)
     rows = []
     for item in tasks:
@@ -56,13 +62,3 @@ def reproduce(
             value = published.value(str(place), name)
             rows.append(Reproduced(str(place), value, missing=str(problem)))
     return Reproduction(text, published, name, tuple(rows))
-
-
-def _suite(tasks: Sequence[TaskEntry | Path]) -> str:
-    """The suite whose figures count; a folder of the user's own is held against the full one's."""
-    found = {"full" if isinstance(task, Path) else task.suite for task in tasks}
-    if len(found) > 1:
-        raise UsageError(
-            f"--task names tasks of {' and '.join(sorted(found))}: reproduce one suite at a time."
-        )
-    return found.pop()

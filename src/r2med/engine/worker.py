@@ -74,8 +74,13 @@ class Worker:
 
         def loaded() -> Iterable[Any]:
             made = source.load(self._notices.append)
-            if not self._shared and source.identity is not None:
-                _check_same(source, made)
+            same = self._shared or source.identity is None
+            if not same and source.opener(made, print).identity != source.identity:
+                raise DataError(
+                    f"{made.name}: the model of this name is another one on "
+                    f"{socket.gethostname()}. Give both machines the same files, or name a folder "
+                    "that they share."
+                )
             self._loaded[source.key] = made
             return ()
 
@@ -126,15 +131,6 @@ class Worker:
             answer = Answer(None, kind, said)
         notices, self._notices[:] = tuple(self._notices), []
         return replace(answer, notices=notices)
-
-
-def _check_same(source: Source, loaded: Any) -> None:
-    """A DataError where the model of this name is not the driver's."""
-    if source.opener(loaded, print).identity != source.identity:
-        raise DataError(
-            f"{loaded.name}: the model of this name is another one on {socket.gethostname()}. "
-            "Give both machines the same files, or name a folder that they share."
-        )
 
 
 def main() -> None:

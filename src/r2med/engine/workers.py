@@ -35,7 +35,6 @@ _CORES = 4
 _HELD = 4
 #: Seconds in which a worker must have begun, and in which a model must be loaded.
 _BEGINNING, _LOADING = 120.0, 3600.0
-_FORMS = "--engine is local, processes, processes=N, ray or ray=ADDRESS"
 
 
 def open_workers(
@@ -60,7 +59,10 @@ def open_workers(
         from r2med.engine.cluster import RayPool
 
         return RayPool(value or None, timeout=timeout, device=device, tell=tell)
-    raise UsageError(f"--engine {engine!r} is not known. {_FORMS}.")
+    raise UsageError(
+        f"--engine {engine!r} is not known. --engine is local, processes, processes=N, ray or "
+        "ray=ADDRESS."
+    )
 
 
 def shares(cores: int, gpus: int) -> tuple[int, int]:
@@ -168,8 +170,11 @@ class Pool(ABC):
                         failed.append(job)
                     for outcome in job.outcomes or ():
                         yield job.tag, outcome
-        finally:
-            self._forget(under_way)
+        finally:  # let nobody begin these any more
+            for job in under_way:
+                job.error = job.error or WorkError("given up")
+                with suppress(ValueError):
+                    self._queue.remove(job)
         if failed:
             raise WorkError(
                 f"{len(failed):,} of {count:,} pieces of work failed, each {ATTEMPTS} times; what "
@@ -214,14 +219,11 @@ class Pool(ABC):
     def _size(self) -> int:
         """The number of workers, all of them started."""
         while len(self._members) < self._capacity():
-            self._add_member()
+            member = self._launch(self._numbers)
+            self._numbers += 1
+            self._members.append(member)
+            member.ask("begin", None, _home_mark() if self.share_home else None, Path.cwd())
         return len(self._members)
-
-    def _add_member(self) -> None:
-        member = self._launch(self._numbers)
-        self._numbers += 1
-        self._members.append(member)
-        member.ask("begin", None, _home_mark() if self.share_home else None, Path.cwd())
 
     def _step(self) -> None:
         """Hand out work, then wait for an answer, a death or the end of somebody's time."""
@@ -235,10 +237,8 @@ class Pool(ABC):
                 self._answered(member, answer)
             elif member in self._members:
                 self._lost(member, f"the worker died ({member.kill()})")
-        if not events:  # else more may have come while this process was busy elsewhere
-            self._end_overdue()
-
-    def _end_overdue(self) -> None:
+        if events:  # more may have come while this process was busy elsewhere
+            return
         for member in list(self._members):
             limit = self._limit(member)
             if limit is not None and time.monotonic() - member.since > limit:
@@ -340,13 +340,6 @@ class Pool(ABC):
             if message not in self._heard:
                 self._heard.add(message)
                 self.tell(message)
-
-    def _forget(self, jobs: Iterable[Job]) -> None:
-        """Let nobody begin these any more."""
-        for job in jobs:
-            job.error = job.error or WorkError("given up")
-            with suppress(ValueError):
-                self._queue.remove(job)
 
 
 def _end(members: list[Member]) -> None:
