@@ -1,4 +1,8 @@
-"""Run-time settings that never affect rankings, so they are no part of a system."""
+"""Run-time settings of every stage: devices, workers, limits, caches, whom to tell.
+
+They are no part of a system. Two can change a ranking, the prompts and the address of a language
+model, and enter the identity of the stage that uses them.
+"""
 
 from __future__ import annotations
 
