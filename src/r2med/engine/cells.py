@@ -32,7 +32,7 @@ from r2med.results.record import (
     result_key,
 )
 from r2med.results.store import Store, read_result
-from r2med.retrieve.conditions import Conditions, Source, Tell
+from r2med.retrieve.conditions import Conditions, Loadable, Tell
 from r2med.runs import Run
 from r2med.runs.run import TieOrder
 from r2med.systems.build import System
@@ -47,7 +47,7 @@ from r2med.systems.stages import (
     safeguards,
     sources,
 )
-from r2med.systems.work import Ledger, Part, Stage, StageCost, Work, run_member
+from r2med.systems.work import Ledger, NamedStage, Stage, StageCost, Work, run_member
 from r2med.tasks.task import Task
 
 #: Engines of retrievers that load no model: a worker runs them on a whole task.
@@ -60,7 +60,7 @@ _NEAREST = 100
 class Cell:
     """One part of a system on one task, and what decides its outcome: computed once."""
 
-    part: Part
+    part: NamedStage
     identity: Mapping[str, object]
     ties: TieOrder
     key: str
@@ -68,7 +68,7 @@ class Cell:
     """Of the stored result, which one made anew keeps."""
 
     @classmethod
-    def of(cls, part: Part, task: Task) -> Cell:
+    def of(cls, part: NamedStage, task: Task) -> Cell:
         """The cell of a part that is bound to the task."""
         identity, ties = part.stage.identity(task), part.stage.ties(task)
         return cls(part, identity, ties, result_key(task.hash, identity, ties))
@@ -89,7 +89,7 @@ class Cells:
     ahead: dict[str, Callable[[], list[tuple[Run, Ledger]]]] = field(default_factory=dict)
     """By key: runs that workers have begun; call one to wait for it."""
 
-    def begin(self, part: Part, conditions: Conditions) -> None:
+    def begin(self, part: NamedStage, conditions: Conditions) -> None:
         """Let workers run what a system needs no model for, while others go on here."""
         bound = bind(part, self.task)
         for leaf in leaves(bound):
@@ -102,7 +102,7 @@ class Cells:
                 name, whole = f"task {self.task.hash}", partial(_sent, self.task)
                 piece = RunPiece(leaf.text, self.task.name)
                 self.ahead[key] = conditions.workers.submit(
-                    Source(name, self.task.name, whole, _sent), ran, piece
+                    Loadable(name, self.task.name, whole, _sent), ran, piece
                 )
 
     def result(self, system: System, *, extra: Sequence[Metric] = ()) -> Result:
@@ -112,7 +112,7 @@ class Cells:
             return result
         return self.store.relabel(result, system.label)
 
-    def _result(self, part: Part, conditions: Conditions, extra: Sequence[Metric]) -> Result:
+    def _result(self, part: NamedStage, conditions: Conditions, extra: Sequence[Metric]) -> Result:
         self._tell_once(notices(part.stage, self.task), conditions.tell)
         cell = Cell.of(part, self.task)
         alike = self.done.setdefault(cell.key, {})
@@ -159,7 +159,7 @@ class Cells:
             record = replace(record, facts=facts)
         return self.store.write(record, run, scores)
 
-    def _member(self, part: Part, work: Work) -> Run:
+    def _member(self, part: NamedStage, work: Work) -> Run:
         """A member's run, by the result of that member; its costs belong to the whole system."""
         before = sum(map(len, self.done.values()))
         result = self._result(part, work.conditions, ())
@@ -235,7 +235,7 @@ class Cells:
         return record, scores
 
     def _index_loss(
-        self, part: Part, run: Run, scores: Scores, conditions: Conditions
+        self, part: NamedStage, run: Run, scores: Scores, conditions: Conditions
     ) -> dict[str, object]:
         """What an approximate index cost, against the result of the same system without it."""
         exact_spec = mapped(parse(part.text), _without_index)

@@ -19,7 +19,7 @@ from r2med.engine.worker import Answer, Worker
 from r2med.engine.workers import Member, Pool, shares, usable_cores
 from r2med.errors import MissingError
 from r2med.models.checkpoint import need
-from r2med.retrieve.conditions import Source, Tell
+from r2med.retrieve.conditions import Loadable, Tell
 
 #: Bytes for what is under way between machines, where the cluster is started here.
 _OBJECT_STORE = 256 * 1024**2
@@ -91,7 +91,7 @@ class RayPool(Pool):
         actor = self._ray.remote(Worker).options(max_restarts=0, **options).remote()
         return RayMember(number, self._ray, actor)
 
-    def _sent(self, source: Source) -> Any:
+    def _sent(self, source: Loadable) -> Any:
         """A reference: each machine of the cluster gets the source once."""
         if source.key not in self._sources:
             self._sources[source.key] = self._ray.put(source)

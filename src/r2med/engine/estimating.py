@@ -22,7 +22,7 @@ from r2med.rerank.llm import LlmReranker
 from r2med.retrieve.api import ApiEncoder, ApiRetriever
 from r2med.retrieve.dense.embed import SIDES, Side
 from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, bind
-from r2med.systems.work import Part, Stage
+from r2med.systems.work import NamedStage, Stage
 from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Corpus, Judgements, Queries, Task, counts, statistics
 
@@ -37,7 +37,7 @@ class Paid(NamedTuple):
     """Requests that an agent may take per text; the estimate expects one of them."""
 
 
-def estimates(part: Part, task: Task) -> Iterator[Paid]:
+def estimates(part: NamedStage, task: Task) -> Iterator[Paid]:
     """Every part of a system that asks a model on a task."""
     yield from _estimates(bind(part, task).stage, task)
 
@@ -169,7 +169,7 @@ class Load:
 
 
 def loads(
-    part: Part, sizes: Sizes, width: int | None = None, *, written: float = 0
+    part: NamedStage, sizes: Sizes, width: int | None = None, *, written: float = 0
 ) -> Iterator[Load]:
     """Everything that models would do for a system on a task; neither has to be here.
 

@@ -13,7 +13,7 @@ from r2med.systems.build import System
 from r2med.systems.registry import entries
 from r2med.systems.spec import Spec, Unit, parse
 from r2med.systems.stages import Expanding, Reranking, bind, in_tie_order
-from r2med.systems.work import Ledger, Part, StageCost, Work
+from r2med.systems.work import Ledger, NamedStage, StageCost, Work
 from r2med.tasks.task import Judgements, Queries, Task
 
 QUERY = "typed"
@@ -53,7 +53,7 @@ def try_query(system: System, task: Task, text: str, *, paid: bool, depth: int =
         _refuse_paid(part, alone)
     ledger, stages = Ledger(), list[Ranked]()
 
-    def member(each: Part, work: Work) -> Run:
+    def member(each: NamedStage, work: Work) -> Run:
         run = each.stage.run(work)
         stages.append(_ranked(each, run, alone, depth))
         return run
@@ -90,7 +90,7 @@ def _plain(part: Unit | Spec) -> bool:
     return known and all(_WORD.fullmatch(word) for word in words)
 
 
-def _unkept(part: Part) -> Part:
+def _unkept(part: NamedStage) -> NamedStage:
     """The part, whose generations are not written to the shelf of its task."""
     stage = part.stage
     if isinstance(stage, Reranking):
@@ -100,7 +100,7 @@ def _unkept(part: Part) -> Part:
     return part
 
 
-def _refuse_paid(part: Part, task: Task) -> None:
+def _refuse_paid(part: NamedStage, task: Task) -> None:
     for each in estimates(part, task):
         if each.estimate.money != 0.0:
             raise LimitError(
@@ -109,6 +109,6 @@ def _refuse_paid(part: Part, task: Task) -> None:
             )
 
 
-def _ranked(part: Part, run: Run, task: Task, depth: int) -> Ranked:
+def _ranked(part: NamedStage, run: Run, task: Task, depth: int) -> Ranked:
     ranking = in_tie_order(run, part.stage, task).ranking_or_empty(QUERY)
     return Ranked(part.text, tuple(ranking[:depth]))

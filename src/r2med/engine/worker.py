@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 from r2med.errors import DataError, R2MedError
 from r2med.models.batching import out_of_memory
-from r2med.retrieve.conditions import Source, Tell
+from r2med.retrieve.conditions import Loadable, Tell
 
 #: The kind of failure that says: load it first.
 UNLOADED = "Unloaded"
@@ -67,7 +67,7 @@ class Worker:
                 os.environ["R2MED_HOME"] = str(home[0].parent)
         return Answer([version("r2med"), os.getpid(), socket.gethostname(), self._shared])
 
-    def load(self, source: Source, dropped: Iterable[str]) -> Answer:
+    def load(self, source: Loadable, dropped: Iterable[str]) -> Answer:
         """Load what pieces will need, and drop what they will not."""
         for key in dropped:
             self._drop(key)

@@ -25,7 +25,7 @@ from r2med.atomic import atomic_file
 from r2med.engine.worker import UNLOADED, Answer
 from r2med.errors import MissingError, R2MedError, UsageError, WorkError
 from r2med.home import home
-from r2med.retrieve.conditions import Outcome, Piece, Source, Tag, Tell, Workers, log
+from r2med.retrieve.conditions import Loadable, Outcome, Piece, Tag, Tell, Workers, log
 
 #: Times that a piece is tried before it counts as failed.
 ATTEMPTS = 3
@@ -75,7 +75,7 @@ def shares(cores: int, gpus: int) -> tuple[int, int]:
 class Job:
     """One piece of work on its way through the workers."""
 
-    source: Source
+    source: Loadable
     function: Callable[[Any, Any], Iterable[Any]]
     piece: Any
     tag: Any = None
@@ -142,7 +142,7 @@ class Pool(ABC):
 
     def each(
         self,
-        source: Source,
+        source: Loadable,
         work: Callable[[Any, Piece], Iterable[Outcome]],
         pieces: Iterable[tuple[Tag, Piece]],
     ) -> Iterator[tuple[Tag, Outcome]]:
@@ -182,7 +182,7 @@ class Pool(ABC):
             )
 
     def submit(
-        self, source: Source, work: Callable[[Any, Piece], Iterable[Outcome]], piece: Piece
+        self, source: Loadable, work: Callable[[Any, Piece], Iterable[Outcome]], piece: Piece
     ) -> Callable[[], list[Outcome]]:
         """Begin a piece of work; the answer waits for it."""
         job = Job(source, work, piece)
@@ -277,7 +277,7 @@ class Pool(ABC):
         member.loaded.append(source.key)
         member.ask("work", job, source.key, source.part, source.opener, job.function, job.piece)
 
-    def _sent(self, source: Source) -> Any:
+    def _sent(self, source: Loadable) -> Any:
         """A source as it is sent."""
         return source
 

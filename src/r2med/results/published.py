@@ -86,7 +86,7 @@ def is_micro(suite: str | None, metric: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Work:
+class Publication:
     """A paper, page or repository that reports figures; works.toml describes each field."""
 
     id: str
@@ -112,7 +112,7 @@ class Printed:
 
     system: str
     kind: Kind
-    works: tuple[Work, ...]
+    works: tuple[Publication, ...]
     values: Mapping[str, float] = field(hash=False)
     decimals: int = 4
     revision: str = ""
@@ -134,9 +134,11 @@ def printed_figures(suite: str, metric: str) -> Mapping[str, tuple[Printed, ...]
 
 
 @cache
-def works() -> Mapping[str, Work]:
+def works() -> Mapping[str, Publication]:
     """All works by name, in the order in which their figures count."""
-    return MappingProxyType({id: Work(id, **facts) for id, facts in _toml("works.toml").items()})
+    return MappingProxyType(
+        {id: Publication(id, **facts) for id, facts in _toml("works.toml").items()}
+    )
 
 
 @cache
@@ -207,7 +209,9 @@ def _published(suite: str, metric: str) -> Iterator[Printed]:
             yield Printed(system.spec, system.kind, (work,), values, system.decimals)
 
 
-def _printed(row: Mapping[str, str], work: Work, system: str, kind: Kind, variant: str) -> Printed:
+def _printed(
+    row: Mapping[str, str], work: Publication, system: str, kind: Kind, variant: str
+) -> Printed:
     cells = {task.name: row[task.name.lower()] for task in find_suite("full").entries}
     digits = max(len(cell.partition(".")[2]) for cell in cells.values())
     return Printed(

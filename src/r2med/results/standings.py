@@ -25,8 +25,8 @@ from r2med.results.overlap import Flag, StoredAudit, flags_of
 from r2med.results.protocols import works_beside
 from r2med.results.published import (
     METRIC,
+    Publication,
     RerankerClass,
-    Work,
     is_micro,
     models,
     printed_figures,
@@ -79,7 +79,7 @@ class Standing:
     mean: float | None
     """The mean that ranks: None when a task is missing."""
     rank: int | None = None
-    sources: tuple[Work, ...] = ()
+    sources: tuple[Publication, ...] = ()
     """The works that print these figures; none for a measured row."""
     variant: str = ""
     """How the model was run, where a work reports it in more than one way."""

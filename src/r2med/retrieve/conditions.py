@@ -49,11 +49,11 @@ def _unseen(_: Progress) -> None:
 
 
 @dataclass(frozen=True)
-class Source:
+class Loadable:
     """What work needs in memory, such as a model; sent to a worker and loaded there once."""
 
     key: str
-    """Sources of one key load the same."""
+    """Two of one key load the same."""
     part: str
     """Which part of it works: the two sides of an encoder share what is loaded."""
     load: Callable[[Tell], Any]
@@ -73,7 +73,7 @@ class Workers(Protocol):
 
     def each(
         self,
-        source: Source,
+        source: Loadable,
         work: Callable[[Any, Piece], Iterable[Outcome]],
         pieces: Iterable[tuple[Tag, Piece]],
     ) -> Iterator[tuple[Tag, Outcome]]:
@@ -81,7 +81,7 @@ class Workers(Protocol):
         ...
 
     def submit(
-        self, source: Source, work: Callable[[Any, Piece], Iterable[Outcome]], piece: Piece
+        self, source: Loadable, work: Callable[[Any, Piece], Iterable[Outcome]], piece: Piece
     ) -> Callable[[], list[Outcome]]:
         """Begin a piece of work; call the answer to wait for what came of it."""
         ...
@@ -104,9 +104,9 @@ class Recipe:
 
     def source(
         self, part: str, opener: Callable[[Any, Tell], Any], identity: Mapping[str, object] | None
-    ) -> Source:
+    ) -> Loadable:
         """One of the stage's models, for workers."""
-        return Source(repr(self), part, self.build, opener, identity)
+        return Loadable(repr(self), part, self.build, opener, identity)
 
     def build(self, tell: Tell) -> Any:
         """The retriever or reranker."""

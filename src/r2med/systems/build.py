@@ -24,7 +24,7 @@ from r2med.systems.registry import (
 )
 from r2med.systems.spec import Spec, Unit, parse
 from r2med.systems.stages import Expanding, Fused, GivenCandidates, GivenRun, Reranking, Retrieval
-from r2med.systems.work import Part, Stage
+from r2med.systems.work import NamedStage, Stage
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class System:
     """A runnable system and the text that names it."""
 
     spec: Spec
-    part: Part
+    part: NamedStage
     conditions: Conditions
 
     @property
@@ -124,7 +124,7 @@ class Builder:
     conditions: Conditions
     models: Mapping[str, object]
 
-    def system(self, part: Spec | Unit) -> Part:
+    def system(self, part: Spec | Unit) -> NamedStage:
         """A whole system: an expander or first stages, then rerankers."""
         if isinstance(part, Unit):
             return self._first(part)
@@ -135,7 +135,7 @@ class Builder:
             current = self._next(spec, current, part.stages[place])
         return current
 
-    def _fused(self, part: Spec) -> tuple[Part, int]:
+    def _fused(self, part: Spec) -> tuple[NamedStage, int]:
         """First stages, fused where there are several, and how many stages say in which way."""
         members = tuple(self.system(member) for member in part.fused)
         if len(members) == 1:
@@ -146,9 +146,9 @@ class Builder:
         fusion = read_settings(configured(unit))
         depth = unit.depth or max(member.stage.depth for member in members)
         text = str(Spec(part.fused, part.stages[:done]))
-        return Part(text, Fused(str(unit), members, fusion, depth)), done
+        return NamedStage(text, Fused(str(unit), members, fusion, depth)), done
 
-    def _expanded(self, part: Spec) -> tuple[Part, int]:
+    def _expanded(self, part: Spec) -> tuple[NamedStage, int]:
         """An expander and the one stage that searches with its queries."""
         unit, searching = cast(Unit, part.fused[0]), part.stages[0]
         if self._kind(searching) == "expander":
@@ -164,7 +164,7 @@ class Builder:
         text = str(Spec(part.fused, (searching,)))
         published = dict(unit.options) == {"generations": "published"} and first.published_as
         name = f"{unit.name}:{unit.argument} | {first.published_as}" if published else None
-        return Part(text, stage, name, first.deviations if published else ()), 1
+        return NamedStage(text, stage, name, first.deviations if published else ()), 1
 
     def _finder(self, task: Task, text: str) -> Finder:
         """What an expander that reads before it writes searches with."""
@@ -184,7 +184,7 @@ class Builder:
             return "reranker" if is_reranker(self.models[part.name]) else "retriever"
         return entry_of(part, stages).stage
 
-    def _first(self, unit: Unit) -> Part:
+    def _first(self, unit: Unit) -> NamedStage:
         kind = self._kind(unit)
         if kind not in ("given", "retriever"):
             _refuse_first(unit, kind)
@@ -199,17 +199,17 @@ class Builder:
         depth = unit.depth or entry.depth
         if isinstance(settings, RunSettings):
             file = locate_run(settings.path, settings.repeats)
-            return Part(str(unit), GivenRun(str(unit), file, unit.depth))
+            return NamedStage(str(unit), GivenRun(str(unit), file, unit.depth))
         if isinstance(settings, CandidateSettings):
-            return Part(str(unit), GivenCandidates(str(unit), settings, depth, entry.ties))
+            return NamedStage(str(unit), GivenCandidates(str(unit), settings, depth, entry.ties))
         module = _module(entry)
         retriever = module.build(settings, self.conditions.building(module.__name__, settings))
         stage = Retrieval(str(unit), entry, retriever, depth, identity_of(settings))
         if unit.options or unit.depth is not None:
-            return Part(str(unit), stage)
-        return Part(str(unit), stage, entry.published_as, entry.deviations)
+            return NamedStage(str(unit), stage)
+        return NamedStage(str(unit), stage, entry.published_as, entry.deviations)
 
-    def _next(self, spec: Spec, first: Part, unit: Unit | Spec) -> Part:
+    def _next(self, spec: Spec, first: NamedStage, unit: Unit | Spec) -> NamedStage:
         kind = self._kind(unit, FOLLOWING)
         if isinstance(unit, Spec) or kind != "reranker":
             _refuse_next(spec, unit, kind)
@@ -240,13 +240,13 @@ class Builder:
             and depth in entry.published_depths
         )
         if not published:
-            return Part(str(spec), stage)
-        return Part(str(spec), stage, f"{first.text} | {unit.name}@{depth}", entry.deviations)
+            return NamedStage(str(spec), stage)
+        return NamedStage(str(spec), stage, f"{first.text} | {unit.name}@{depth}", entry.deviations)
 
 
-def _own_retrieval(unit: Unit, retriever: Retriever) -> Part:
+def _own_retrieval(unit: Unit, retriever: Retriever) -> NamedStage:
     entry = Entry(unit.name, "retriever", "custom", "a model of the caller's own")
-    return Part(str(unit), Retrieval(str(unit), entry, retriever, unit.depth or entry.depth))
+    return NamedStage(str(unit), Retrieval(str(unit), entry, retriever, unit.depth or entry.depth))
 
 
 def read_settings(entry: Entry) -> Any:

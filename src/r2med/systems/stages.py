@@ -21,7 +21,7 @@ from r2med.runs import Run
 from r2med.runs.run import TieOrder, ordered
 from r2med.settings import identity_of
 from r2med.systems.registry import Entry
-from r2med.systems.work import Part, Stage, Work
+from r2med.systems.work import NamedStage, Stage, Work
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Fused:
     """`a + b`: members in the order they were named, and how they are fused."""
 
     name: str
-    members: tuple[Part, ...]
+    members: tuple[NamedStage, ...]
     fusion: Fusion
     depth: int
 
@@ -216,7 +216,7 @@ class Expanding:
 
     name: str
     expander: Expander
-    first: Part
+    first: NamedStage
     finders: Finders
     settings: Mapping[str, object] = field(default_factory=dict)
     """Of the expander's entry, as far as they may change a ranking."""
@@ -278,7 +278,7 @@ class Reranking:
     """`first | reranker@K`: the first K documents in a new order, the rest below."""
 
     name: str
-    first: Part
+    first: NamedStage
     reranker: Reranker
     reranked: int
     """K: how many documents of each list are put in a new order."""
@@ -327,7 +327,7 @@ class Reranking:
         return run
 
 
-def bind(part: Part, task: Task) -> Part:
+def bind(part: NamedStage, task: Task) -> NamedStage:
     """The part for one evaluation on one task: what lies in files is looked up once, and now."""
     stage = part.stage
     match stage:
@@ -342,7 +342,7 @@ def bind(part: Part, task: Task) -> Part:
     return replace(part, stage=stage)
 
 
-def leaves(part: Part) -> Iterator[Part]:
+def leaves(part: NamedStage) -> Iterator[NamedStage]:
     """The members that need no other member's run, each of which has a result of its own."""
     match part.stage:
         case Reranking(first=first):

@@ -42,7 +42,7 @@ class Stage(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class NamedStage:
     """A stage with the text that names it: a system, or a member of one that could be one."""
 
     text: str
@@ -61,7 +61,7 @@ class Work:
 
     task: Task
     ledger: Ledger
-    member: Callable[[Part, Work], Run]
+    member: Callable[[NamedStage, Work], Run]
     conditions: Conditions = field(default_factory=Conditions)
 
     def tell(self, name: str, message: str) -> None:
@@ -69,7 +69,7 @@ class Work:
         self.conditions.tell(f"{self.task.name}: {name}: {message}")
 
 
-def run_member(part: Part, work: Work) -> Run:
+def run_member(part: NamedStage, work: Work) -> Run:
     """Run a member now; the plain answer to `Work.member`."""
     return part.stage.run(work)
 
