@@ -104,7 +104,7 @@ def _environment() -> jinja2.Environment:
         "label": task_label,
         "breakable": breakable,
         "thousands": lambda value: f"{value:,}",
-        "capitalize_first": lambda text: text[:1].upper() + text[1:],
+        "sentence": sentence,
     }
     environment.globals |= {
         "disclaimer": DISCLAIMER,
@@ -123,6 +123,11 @@ def _shown(value: Any) -> Any:
 def points(value: float | None, digits: int = 1) -> str:
     """A score of 0 to 1, times 100; a dash where there is none."""
     return "–" if value is None else f"{100 * value:.{digits}f}"
+
+
+def sentence(text: str) -> str:
+    """A text that begins like one."""
+    return text[:1].upper() + text[1:]
 
 
 def signed(value: float | None, digits: int = 1) -> str:

@@ -312,12 +312,15 @@ def evidence(query: QueryFinding, positive: PositiveFinding) -> str:
     )
 
 
-_SHARING = "holds {positive.shared_terms} of {query.terms} query terms, {coverage} by weight"
-_WRONG = f"the wrong documents of the top {TOP} hold {{top_coverage}}"
+_SHARING = (
+    "it shares {positive.shared_terms} of the query's {query.terms} terms ({coverage} by weight: "
+    "rare terms count more)"
+)
+_WRONG = f"a typical wrong document in the top {TOP} shares {{top_coverage}}"
 _EVIDENCE = {
     "not-in-corpus": "the corpus does not hold it",
     "twin-retrieved": (
-        f"{{positive.witness}} in the top {TOP} has {{likeness}} of its terms and is not judged"
+        f"{{positive.witness}}, in the top {TOP}, has {{likeness}} of its terms and is not judged"
     ),
     "not-offered": "not among the documents given to the reranker",
     "demoted": "rank {positive.first_stage_rank} in the first stage alone, {now}",
@@ -325,13 +328,13 @@ _EVIDENCE = {
     "document-cut": "it has {words}; at most {positive.limit} tokens of it are read",
     "same-source": "{positive.witness} is of the same source",
     "same-subject": (
-        f"{{positive.witness}} in the top {TOP} holds {{subject}} of its key terms, none of which "
-        "is in the query"
+        f"{{positive.witness}}, in the top {TOP}, has {{subject}} of its key terms, and the query "
+        "none of those"
     ),
-    "few-shared-terms": f"{_SHARING}; {{as_well}} of the corpus hold as much, {_WRONG}",
+    "few-shared-terms": f"{_SHARING}; {{as_well}} of all documents share as much, and {_WRONG}",
     "surface-match": (
-        f"{_SHARING}; {_WRONG} (most: {{positive.witness}}) but at most {{subject}} of its key "
-        "terms"
+        f"{_SHARING}; {_WRONG}, {{positive.witness}} the most, but none has more than {{subject}} "
+        "of its key terms"
     ),
     "outranked": f"{_SHARING}; {_WRONG}",
 }

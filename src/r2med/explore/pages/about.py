@@ -96,15 +96,14 @@ def _progress(statuses: Sequence[Status]) -> str:
         return ""
     newest = statuses[0]
     done = newest.count("done", "reused")
-    of = f"{done} of {plural(len(newest.cells), 'cell')}"
+    of = f"{done} of {plural(len(newest.cells), 'run')}"
+    are = f"{of} {'is' if done == 1 else 'are'} done"
     if newest.end is None:
         left = _time_left(newest.seconds_left)
-        return f"An evaluation is under way: {of} are done{f', about {left} left' if left else ''}."
+        return f"An evaluation is under way: {are}{f', about {left} left' if left else ''}."
     if newest.end == "finished":
         failed = newest.count("failed")
-        return (
-            f"The last evaluation finished: {of} are done{f', {failed} failed' if failed else ''}."
-        )
+        return f"The last evaluation finished: {are}{f', {failed} failed' if failed else ''}."
     how = {"failed": "failed", "interrupted": "was interrupted"}.get(newest.end, "was stopped")
     return f"The last evaluation {how} after {of}; run the same command again to go on."
 

@@ -67,9 +67,7 @@ def document_pages(
         places = [_place(each, own, document_id) for each, own in lists.items()]
         answers = scene.evidence.get(document_id, [])[:_QUERIES]
         words = plural(len(text.split()), "word")
-        shared = plural(
-            len({piece.text.lower() for piece in pieces if piece.hit}), "different word"
-        )
+        shared = plural(len({piece.text.lower() for piece in pieces if piece.hit}), "uncommon word")
         changes = terms.get(document_id, ())[:_TERMS]
         pages[document_id] = render(
             "document.html",

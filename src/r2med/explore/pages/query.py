@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from r2med.errors import MissingError, nearest
 from r2med.explore.library import Shelf, check_systems
-from r2med.explore.render import Link, plural, points, render
+from r2med.explore.render import Link, plural, points, render, sentence
 from r2med.report.diagnosis import STOPS, VERBS, evidence
 from r2med.report.table import task_label
 from r2med.results.diagnosis.causes import CAUSES, TOP
@@ -39,6 +39,8 @@ MOST_SYSTEMS, CHOSEN = 4, 2
 DEPTHS = ("10", "20", "50", "100")
 #: Characters of a document that a ranking shows at once, and on demand.
 _EXCERPT, _LONG = 220, 2500
+#: Ranks that a sentence names.
+_RANKS = 3
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,8 @@ class Column:
             return ""
         first = next(each for each in self.finding.missed if each.cause == self.finding.cause)
         cause = CAUSES[self.finding.cause]
-        numbers = f"{first.document_id} {evidence(self.finding, first)}"
-        return f"{cause.title} — {cause.meaning}. {numbers}."
+        name, numbers = first.document_id, sentence(evidence(self.finding, first))
+        return f"{cause.title}. {name}: {cause.meaning}. {numbers}."
 
     @property
     def missed(self) -> list[tuple[PositiveFinding, str]]:
@@ -371,15 +373,17 @@ def answer(data: QueryData) -> str:
         return f"{text}."
     count = len(finding.positives)
     retrieved = count - len(finding.missed)
-    text += (
-        f": {names[first.system]} has {retrieved} of {plural(count, 'positive')} in its first {TOP}"
-    )
-    ways = Counter(str(each.failure) for each in finding.missed)
-    said = [f"{many} {'is' if many == 1 else 'are'} {way}" for way, many in ways.items()]
-    if not said:
+    text += f". {names[first.system]}" if others else ": it"
+    text += f" has {retrieved} of {plural(count, 'positive')} in its first {TOP}"
+    if not finding.missed:
         return f"{text}. Nothing was missed."
-    cause = f" The usual cause: {CAUSES[finding.cause].title}." if finding.cause else ""
-    return f"{text}; {'; '.join(said)}.{cause}"
+    ways = Counter(str(each.failure) for each in finding.missed)
+    said = "; ".join(f"{many} {'is' if many == 1 else 'are'} {way}" for way, many in ways.items())
+    ranks = [str(each.rank) for each in finding.missed if each.rank]
+    at = f" (rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)})"
+    usual = "usual cause" if len(finding.missed) > 1 else "cause"
+    cause = f" The {usual}: {CAUSES[finding.cause].title}." if finding.cause else ""
+    return f"{text}; {said}{at if 0 < len(ranks) <= _RANKS else ''}.{cause}"
 
 
 def _shown(pieces: Sequence[Piece], cut: int) -> Shown:

@@ -33,7 +33,7 @@ def choices(shelf: Shelf) -> Choice:
     from r2med.engine.trial import is_plain
 
     stored = dict.fromkeys(result.system for result in shelf.results)
-    systems = [*filter(is_plain, stored), *_ALWAYS]
+    systems = [_ALWAYS[0], *filter(is_plain, stored), *_ALWAYS]
     names = dict.fromkeys([*shelf.tasks, *(entry.name for entry in all_entries())])
     return Choice(
         systems=tuple(dict.fromkeys(systems)),

@@ -139,7 +139,7 @@ _ALL = (
     Cause(
         "few-shared-terms",
         "few shared terms",
-        "it hardly shares terms with the query: the link is knowledge, not words",
+        "it hardly shares terms with the query; the link is knowledge, not words",
         _few_terms,
         _surface,
     ),

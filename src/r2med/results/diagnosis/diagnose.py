@@ -102,9 +102,9 @@ def diagnose_ranking(
         which = "no query has a positive" if only is None else f"query {only!r} has no positive"
         raise DataError(f"{task.name}: {which}, so there is nothing to diagnose.")
     if not scene.sources:
-        missing.append("same-source: the document ids do not name source documents.")
+        missing.append("passages of the same source, because the document ids name no sources.")
     if ranking.result is None and below is None:
-        missing.append("cut texts, demotions: a run file does not say which system made it.")
+        missing.append("cut texts and demotions, because a run file does not name its system.")
     return TaskDiagnosis(
         system=ranking.name,
         task=task.name,
@@ -265,7 +265,7 @@ def _first_stage(
         return None, []
     same = [result for result in results if result.data == task.hash]
     if not any(result.system == below for result in same):
-        return None, [f"demoted: {below} alone has no stored result (r2med eval '{below}')."]
+        return None, [f"demotions, because {below} alone is not stored (r2med eval '{below}')."]
     return find_ranking(below, same, task, task.source).run, []
 
 
