@@ -116,7 +116,8 @@ def test_a_report_of_own_data_names_the_best_and_whether_it_can_be_told_apart(cl
     [table] = re.findall(r'<table class="board">.*?</table>', page, re.S)
     means = [float(mean) for mean in re.findall(r'number strong">([\d.]+)<', table)]
 
-    assert re.match(r"\S+ leads your data with [\d.]+ \(95 % interval .*\) over 6 queries", answer)
+    sure = r"with [\d.]+ \(95 % interval .*\) over 6 queries"
+    assert re.match(rf"\S+ leads the 3 measured systems on your data, {sure}", answer)
     assert "The tests cannot tell it apart from" in answer
     assert len(means) == 3 and means == sorted(means, reverse=True)
     assert 'class="span"' in table and "Rows joined by a bracket" in table

@@ -66,7 +66,7 @@ def audits_page(audits: Sequence[StoredAudit], damaged: Sequence[str], link: Lin
         title="Leakage audits",
         audits=audits,
         damaged=damaged,
-        answer=f"{plural(len(audits), 'outcome')} for {sets}: {outcomes}."
+        answer=f"{plural(len(audits), 'audit')} of {sets}: {outcomes}."
         if audits
         else "No training set has been audited here.",
         most=_FINDINGS,

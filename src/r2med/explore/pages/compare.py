@@ -144,9 +144,10 @@ def answer(data: CompareData) -> str:
         best = max(range(len(data.means)), key=lambda place: data.means[place])
         real = sum(pair.p_holm < SIGNIFICANT for pair in data.comparison.pairs)
         return (
-            f"{systems[best]} has the highest mean of {len(data.systems)}, "
-            f"{points(data.means[best])}. {real} of {plural(len(data.comparison.pairs), 'pair')} "
-            "differ beyond chance (Holm's correction over all pairs)."
+            f"{systems[best]} has the highest mean of the {len(systems)}: "
+            f"{points(data.means[best])}. After Holm's correction {real} of "
+            f"{plural(len(data.comparison.pairs), 'pair')} {'differs' if real == 1 else 'differ'} "
+            "beyond chance."
         )
     [pair] = data.comparison.pairs
     total = pair.by_task

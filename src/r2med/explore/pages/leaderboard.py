@@ -175,12 +175,12 @@ def headline(board: Leaderboard) -> str:
     sure = f" (95 % interval {points(interval.low)} to {points(interval.high)})" if interval else ""
     counts = {word: sum(row.origin == word for row in ranked) for word in ORIGINS}
     of = " and ".join(f"{n} {word}" for word, n in counts.items() if n)
-    title = {"demo": "the Demo suite,", LOCAL: "your data"}.get(board.suite.name, board.suite.title)
-    text = f"{best.name} leads {title} with {points(best.mean)}{sure}"
+    title = {"demo": "the Demo suite", LOCAL: "your data"}.get(board.suite.name, board.suite.title)
+    first = f"leads the {of} systems" if len(ranked) > 1 else f"is the only {of[2:]} system"
+    text = f"{best.name} {first} on {title}, with {points(best.mean)}{sure}"
     if board.suite.name == LOCAL:
         text += f" over {plural(best.aggregates.queries or 0, 'query', 'queries')}"
-    systems = "system" if len(ranked) == 1 else "systems"
-    return f"{text}, of {of} {systems}. {_level_with(best, ranked)}".strip()
+    return f"{text}. {_level_with(best, ranked)}".strip()
 
 
 def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:

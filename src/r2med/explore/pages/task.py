@@ -128,9 +128,11 @@ def _answer(
         f"{points(best.interval.high)})."
     )
     if focus:
-        return f"{text} Queries that get nothing: {best.zero}."
+        zero = plural(best.zero, "query scores", "queries score")
+        return f"{text} {zero if best.zero else 'No query scores'} zero."
     lost = sum(max(each.scores) == 0 for each in queries)
-    return f"{text} Queries beyond all stored systems: {lost}." if lost else text
+    failed = plural(lost, "query defeats", "queries defeat")
+    return f"{text} {failed} every stored system." if lost else text
 
 
 def _scored(result: Result, metric: str) -> Scored:
