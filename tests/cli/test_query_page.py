@@ -47,6 +47,12 @@ def test_the_page_tells_the_query_the_generation_and_what_moved_and_why() -> Non
     assert max(map(len, shown.splitlines())) <= 80
 
 
+def test_a_stored_label_is_run_as_its_system() -> None:
+    run("eval", f"think={given_system()}", "--task", TASK)
+
+    assert "torpor lowers the set point in the cold" in page("think", "--run")
+
+
 def test_a_stored_result_is_explained_with_its_generations_and_no_model(server: LLMServer) -> None:
     run("eval", "hyde:qwen-7b | bm25", "bm25", "--task", TASK)
     asked = len(server.seen)

@@ -67,7 +67,7 @@ def test_newest_is_the_data_of_the_newest_result_whenever_it_was_first_seen() ->
     for day, data, rank in ((1, "one", 1), (2, "two", 2), (3, "one", 1)):
         for system in ("bm25", "bm25-nano"):
             first = store(ROOT, system, "demo/biology", ranks(rank), data=data)
-            identity = replace(first.record.system, identity={"day": day})
+            identity = replace(first.record.system, identity={"name": system, "day": day})
             record = replace(first.record, system=identity, created=f"2026-01-0{day}")
             Store(ROOT).write(record, first.run, first.scores)
             shutil.rmtree(first.folder)
@@ -245,6 +245,24 @@ def test_two_results_of_one_name_are_told_apart_by_key() -> None:
     assert compare(first, other).systems == (f"bm25 ({first.key})", f"bm25 ({other.key})")
     with pytest.raises(UsageError, match="the same system is given twice"):
         compare(first, first)
+
+
+def test_one_system_under_two_texts_is_given_twice() -> None:
+    for system in ("bm25", "bm25[k1=0.9,b=0.4]"):
+        r2med.evaluate(system, "demo/biology", results=ROOT)
+
+    with pytest.raises(UsageError, match=r"twice: bm25 and bm25\[k1=0.9,b=0.4\] are [0-9a-f]+"):
+        met("bm25", "bm25[k1=0.9,b=0.4]")
+
+
+def test_a_metric_that_is_not_stored_is_added_to_all_with_one_command() -> None:
+    for system in ("bm25", "bm25-nano"):
+        for task in ("demo/biology", "demo/medqa-diag"):
+            store(ROOT, system, task, ranks(1))
+
+    command = "eval bm25 bm25-nano --task demo/biology,demo/medqa-diag --metrics ndcg@11"
+    with pytest.raises(UsageError, match=command):
+        met("bm25", "bm25-nano", metric="ndcg@11")
 
 
 def retrained(*tasks: str) -> None:

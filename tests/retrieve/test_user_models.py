@@ -124,6 +124,7 @@ def test_a_model_can_be_fused_with_any_other_system() -> None:
     [
         ("no_colon", UsageError, "expected package.module:Class"),
         ("no_such_module_here:X", MissingError, "module 'no_such_module_here' cannot be imported"),
+        ("own=my_models:X", UsageError, "as in `r2med eval own=model:my_models:X`"),
         ("json:JSONDecoderr", UsageError, "json has no 'JSONDecoderr'. Did you mean"),
         ("fractions:_gcd", UsageError, "has no '_gcd'"),
         ("pathlib:PurePath.x", UsageError, "has no"),
@@ -209,7 +210,7 @@ def test_documents_that_nothing_tells_apart_are_noted(value: float, word: str) -
         def encode_corpus(self, corpus: Any, **kw: object) -> NDArray[np.float64]:
             return np.full((len(corpus), 26), value)
 
-    noted = f"mine: all document vectors are {word}: the ranking is the corpus order."
+    noted = f"own: all document vectors of mine are {word}: the ranking is the corpus order."
     assert noted in notes_of(Constant())
     assert not any("vectors are" in note for note in notes_of(OfDicts()))
 
@@ -219,7 +220,7 @@ def test_queries_that_nothing_tells_apart_are_noted() -> None:
         def encode_queries(self, queries: list[str], **kw: object) -> NDArray[np.float64]:
             return np.ones((len(queries), 26))
 
-    noted = "mine: all query vectors are equal: the ranking is the same for every query."
+    noted = "own: all query vectors of mine are equal: the ranking is the same for every query."
     assert noted in notes_of(Constant())
 
 

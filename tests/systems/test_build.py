@@ -51,6 +51,7 @@ def built(text: str) -> System:
         ("bm25 | zzz", "reranker or fusion 'zzz' is not known. Known: bge-reranker,"),
         ("bm25 + bm25-nano | rff", "reranker or fusion 'rff' is not known. Did you mean 'rrf'?"),
         ("my_module:Encoder", "A class of yours is written 'model:my_module:Encoder'."),
+        ("mymodel:Encoder", "A class of yours is written 'model:mymodel:Encoder'."),
         ("bm25 | zzz", "A reranker of yours is written 'own:module:Class'"),
         ("bm25 | my_module:Ranker", "A class of yours is written 'own:my_module:Ranker'."),
         ("bm25 | model:m:Ranker", "write a reranker of yours as 'own:m:Ranker'."),

@@ -21,7 +21,7 @@ from r2med.expand.method import Expanded, Expansion
 from r2med.expand.writing import FromModel
 from r2med.results.diagnosis.diagnose import diagnose_ranking
 from r2med.results.diagnosis.findings import Diagnosis, QueryFinding, TaskDiagnosis
-from r2med.results.lookup import Ranking, find_ranking, leaves
+from r2med.results.lookup import Ranking, find_ranking, leaves, written_out
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.bm25.retriever import Bm25Retriever
@@ -128,7 +128,7 @@ def explain(
     alone = _alone(task, query_id)
     terms = conditions or Conditions()
     if run:
-        return _run(System.from_spec(system, terms), task, alone)
+        return _run(System.from_spec(written_out(system, folder), terms), task, alone)
     try:
         ranking = find_ranking(system, results, task, folder, terms.tell)
     except MissingError as problem:

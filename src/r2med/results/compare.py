@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations, islice
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
 from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.load import load_tasks, task_names
-from r2med.tasks.registry import all_entries, resolve
+from r2med.tasks.registry import all_entries, grouped, resolve
 from r2med.tasks.task import Task
 
 _FORM = re.compile(r"(\S+) drops (?:by (\d+(?:\.\d+)?|\.\d+)(?: points?)?|(significantly))")
@@ -162,12 +162,12 @@ def aligned(
     ]
     wanted = task_names(resolve(task, own), own) if task else _common_tasks(sides)
     trials = {name: _same_data(sides, name) for name in wanted}
-    for group in trials.values():
-        for (one, a), (other, b) in combinations(zip(systems, group, strict=True), 2):
-            if (a.folder, a.key) == (b.folder, b.key):
-                raise UsageError(
-                    f"compare: the same system is given twice: {one} and {other} are {a.key}."
-                )
+    for one, other in combinations(range(len(sides)), 2):
+        if all(group[one].key == group[other].key for group in trials.values()):
+            raise UsageError(
+                f"compare: the same system is given twice: {systems[one]} and {systems[other]} "
+                f"are {trials[wanted[0]][one].key}."
+            )
     for place, side in enumerate(sides):
         taken = [(group[place].task, group[place].data) for group in trials.values()]
         stored_trials = [each for each in side.trials if isinstance(each, Result)]
@@ -182,6 +182,19 @@ def aligned(
             f"the systems have results of {kinds} in common, which are never pooled. "
             "Choose with --task, e.g. --task demo."
         )
+    without = [
+        group[place].name
+        for place in range(len(sides))
+        for group in trials.values()
+        if metric not in group[place].scores
+    ]
+    if without:
+        again = list(dict.fromkeys(without))
+        raise UsageError(
+            f"{metric} is not stored for {' and '.join(again)}.\n"
+            f"Add it: r2med eval {join(again)} --task {quote(','.join(grouped(wanted)))} "
+            f"--metrics {metric}"
+        )
     tasks = {name: _scores(group, sides, metric) for name, group in trials.items()}
     return Aligned(tuple(names), suites.pop(), tasks)
 
@@ -190,7 +203,7 @@ def aligned(
 class _FileTrial:
     """The scores of a run file, with what a `Result` says of itself."""
 
-    folder: Path
+    name: str
     key: str
     task: str
     suite: str | None
@@ -227,7 +240,7 @@ def _side(
     [task] = loaded
     scores = measure(file_run(named.file, task, tell), task.judgements, [metric])
     return _Side(
-        named.name, [_FileTrial(named.file, named.name, task.name, task.suite, task.hash, scores)]
+        named.name, [_FileTrial(named.name, named.name, task.name, task.suite, task.hash, scores)]
     )
 
 
@@ -278,11 +291,6 @@ def _scores(trials: Sequence[Result | _FileTrial], sides: Sequence[_Side], metri
     tables = [trial.scores for trial in trials]
     task, queries = trials[0].task, tables[0].query_ids
     for side, table in zip(sides, tables, strict=True):
-        if metric not in table:
-            raise UsageError(
-                f"{side.name}: {metric} is not stored for {task}.\n"
-                f"Add it: r2med eval {quote(side.name)} --task {quote(task)} --metrics {metric}"
-            )
         if set(queries.to_pylist()) != set(table.query_ids.to_pylist()):
             raise DataError(
                 f"{task}: {sides[0].name} and {side.name} were scored on different queries, so "

@@ -212,6 +212,12 @@ def load_target(target: str) -> object:
         raise UsageError(
             f"model {target!r}: expected package.module:Class, as in my_models.encoder:Encoder."
         )
+    label, labelled, within = module_name.rpartition("=")
+    if labelled:
+        raise UsageError(
+            f"model {target!r}: a label stands before the whole system, as in "
+            f"`r2med eval {label}=model:{within}:{attribute}`."
+        )
     path = Path(module_name)
     if path.suffix == ".py" or not all(part.isidentifier() for part in module_name.split(".")):
         inside = not path.is_absolute() and ".." not in path.parts

@@ -123,10 +123,10 @@ def entry_of(unit: Unit, stages: tuple[StageKind, ...] = LEADING) -> Entry:
     after = stages == FOLLOWING
     known = [name for name, each in entries().items() if each.stage in stages]
     hint = nearest(unit.name, known)
-    if hint.startswith("Known"):
-        if unit.argument and _CLASS.fullmatch(unit.argument):
-            hint = f"A class of yours is written '{'own' if after else 'model'}:{unit}'."
-        elif unit.argument is None and Path(unit.name).is_dir():
+    if unit.argument and _CLASS.fullmatch(unit.argument):
+        hint = f"A class of yours is written '{'own' if after else 'model'}:{unit}'."
+    elif hint.startswith("Known"):
+        if unit.argument is None and Path(unit.name).is_dir():
             hint = f"The model in that folder is written '{'ce' if after else 'dense'}:./{unit}'."
         elif after:
             hint += "\nA reranker of yours is written 'own:module:Class'; see docs/pipelines.md."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -130,6 +130,12 @@ def resolve(text: str, own: Mapping[str, Path] | None = None) -> list[TaskEntry 
         raise UsageError("No task was named. Give a task, a suite (full, nano, demo) or a folder.")
     items = [item for part in wanted for item in _resolve_one(part, own or {})]
     return list(dict.fromkeys(items))
+
+
+def grouped(names: Sequence[str]) -> Sequence[str]:
+    """The suite's name where these are all of its tasks, else the names themselves."""
+    whole = (s.name for s in suites() if {entry.name for entry in s.entries} == set(names))
+    return next(([name] for name in whole), names)
 
 
 def _resolve_one(part: str, own: Mapping[str, Path]) -> list[TaskEntry | Path]:

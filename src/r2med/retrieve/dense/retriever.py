@@ -277,7 +277,8 @@ class DenseRetriever:
             shared = same == "equal" and side == "query"
             ranking = "the same for every query" if shared else "the corpus order"
             self.conditions.tell(
-                f"{self.name}: all {side} vectors are {same}: the ranking is {ranking}."
+                f"{task.name}: all {side} vectors of {self.name} are {same}: the ranking is "
+                f"{ranking}."
             )
         return encoded
 
