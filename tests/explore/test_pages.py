@@ -18,7 +18,7 @@ from r2med.explore.library import Kept, Library, Shelf
 from r2med.explore.pages.compare import answer as verdict
 from r2med.explore.pages.compare import compare_data
 from r2med.explore.pages.leaderboard import View, leaderboard_page
-from r2med.explore.pages.query import Lists, query_data, query_lists
+from r2med.explore.pages.query import Lists, answer, query_data, query_lists
 from r2med.explore.pages.task import task_page
 from r2med.explore.render import Axis, server_link
 from r2med.results.movement import QueryScores, in_order
@@ -172,6 +172,20 @@ def test_an_arrow_says_how_far_a_document_stands_from_its_place_in_the_other_sys
     for entry in data.columns[0].entries:
         assert entry.move is not None
         assert other.index(entry.document_id) + 1 == entry.rank + entry.move
+
+
+def test_the_ranks_of_missed_positives_are_said_where_they_belong(library: Library) -> None:
+    shelf = library.shelf()
+    texts = []
+    for query_id in r2med.load_task(TASK).queries.ids.to_pylist():
+        data = query_data(shelf, TASK, query_id, systems=["bm25-lucene"])
+        ranks = [each.rank for each, _ in data.columns[0].missed]
+        texts.append(answer(data))
+        if len(ranks) == 1 and ranks[0]:
+            assert f"1 is in the list, but low (rank {ranks[0]})." in texts[-1]
+
+    assert any("(rank" in text for text in texts)
+    assert not any("not in the list (rank" in text for text in texts)
 
 
 def test_orders_of_queries() -> None:

@@ -209,7 +209,7 @@ class Frame:
             for row in rows
         ]
         notes += [
-            f"{system}: {count} older result(s) of other data or settings are not shown."
+            f"{system}: older results of other data or settings are not shown ({count})."
             for system, count in older.items()
             if count
         ]
