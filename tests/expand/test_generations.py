@@ -29,9 +29,9 @@ from r2med.tasks.task import Task
 from tests.expand.conftest import QUERIES, write
 
 
-def look(task: Task, generations: str) -> FromFile | None:
+def look(task: Task, generations: str, llm: str = "gpt4") -> FromFile | None:
     """The file of `hyde:gpt4[generations=...]`."""
-    entry = find_entry("hyde").overridden({"llm": "gpt4", "generations": generations})
+    entry = find_entry("hyde").overridden({"llm": llm, "generations": generations})
     return find_file(task, read(Method, entry.fields))
 
 
@@ -213,6 +213,19 @@ def test_lacking_queries_are_counted_in_an_error(task: Task, tmp_path: Path) -> 
     assert "2 of 3 queries of" in str(caught.value)
     assert "('1', '3')" in str(caught.value)
     assert "1 for other queries" in str(caught.value)
+
+
+@pytest.mark.parametrize(("llm", "advised"), [("gpt4", True), ("expert", False)])
+def test_only_a_known_model_is_offered_to_write_what_a_file_lacks(
+    llm: str, advised: bool, task: Task, tmp_path: Path
+) -> None:
+    found = look(task, str(rows_for(tmp_path / "g.jsonl", "2")), llm)
+
+    assert found is not None
+    with pytest.raises(DataError) as caught:
+        found.expand()
+
+    assert ("[generations=live]" in str(caught.value)) is advised
 
 
 def test_queries_of_another_task_are_counted_and_left_out(task: Task, tmp_path: Path) -> None:

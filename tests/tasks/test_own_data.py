@@ -117,23 +117,26 @@ def tables(folder: Path, **changed: str) -> list[Path]:
 
 
 def test_tables_become_a_task_by_usual_names_or_mapped_ones(tmp_path: Path) -> None:
-    usual = import_tables(*tables(tmp_path), out=tmp_path / "usual")
+    rows = import_tables(*tables(tmp_path), out=tmp_path / "usual")
     odd = tables(tmp_path, queries="nr,asked,text\n1,fever rash,x\n2,bone,y\n")
-    columns = {"queries.id": "nr", "queries.text": "asked"}
+    columns = {"queries.qid": "nr", "queries.text": "asked"}
 
-    mapped = import_tables(*odd, out=tmp_path / "mapped", columns=columns)
+    import_tables(*odd, out=tmp_path / "mapped", columns=columns)
 
-    task = load_task(usual)
+    task = load_task(tmp_path / "usual")
+    assert rows == (2, 2, 2)
     assert task.corpus.texts.to_pylist() == ["Fever fever, and\nrash", "broken bone"]
     assert list(task.queries.items()) == [("1", "fever rash"), ("2", "bone")]
     assert task.judgements.by_query() == {"1": {"d1": 1}, "2": {"d2": 2}}
-    assert load_task(mapped).hash == task.hash
+    assert load_task(tmp_path / "mapped").hash == task.hash
 
 
 @pytest.mark.parametrize(
     ("changed", "kind", "why"),
     [
         ({"corpus": "nr,body\n1,x\n"}, UsageError, "--column corpus.id=NAME"),
+        ({"corpus": 'id,text\n1,a\n2,"b\n3,c\n'}, DataError, "line 3: a quote is opened"),
+        ({"corpus": '"id,text\n1,a\n'}, DataError, "line 1: a quote is opened"),
         ({"queries": ""}, DataError, "is empty, expected a line of column names"),
         ({"queries": "id,text\n1\n2\n"}, DataError, "line 3: 1 cells, expected 2"),
         ({"qrels": "qid\tpid\trel\n1\td1\tx\n\td1\t1\n"}, DataError, "expected a whole number"),
@@ -179,6 +182,7 @@ def test_an_import_is_ready_to_be_evaluated(tmp_path: Path) -> None:
     wrong = run("tasks", "import", *files, "--out", out, "--force", "--column", "corpus.txt=body")
 
     assert done.code == 0 and f"r2med eval bm25 --task {out}" in done.out
+    assert f"wrote {out}: 2 documents, 2 queries, 2 judgements" in done.out
     assert again.code == 2 and "nothing in it was touched" in again.err
     assert wrong.code == 2 and "'corpus.text'" in wrong.err
     assert "100.00" in run("eval", "bm25", "--task", out).out

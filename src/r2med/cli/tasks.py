@@ -86,9 +86,12 @@ def import_files(
         if not equals or not value:
             raise UsageError(f"--column {each}: expected PART.FIELD=NAME, as in corpus.text=body.")
         mapped[name.strip()] = value.strip()
-    import_tables(corpus, queries, qrels, out=folder, columns=mapped, force=force, tell=notice)
+    tables = (corpus, queries, qrels)
+    rows = import_tables(*tables, out=folder, columns=mapped, force=force, tell=notice)
     problems = len(check_one(folder).problems)
-    echo(f"wrote {folder}")
+    documents, asked, judged = rows
+    counts = plural(documents, "document"), plural(asked, "query", "queries")
+    echo(f"wrote {folder}: {', '.join(counts)}, {plural(judged, 'judgement')}")
     if problems:
         echo(f"{plural(problems, 'problem')} in it: r2med tasks check {folder}")
     else:

@@ -15,6 +15,7 @@ from r2med.results.reproduction import (
     find_published,
     held_against,
     runnable,
+    takes_published,
     tie_range,
 )
 from r2med.results.store import DEFAULT_FOLDER
@@ -60,5 +61,8 @@ def reproduce(
             rows.append(held_against(result, published, name, ties=ties))
         except R2MedError as problem:
             value = published.value(str(place), name)
-            rows.append(Reproduced(str(place), value, missing=str(problem)))
+            fetch = f"`r2med fetch {place}`"
+            with_texts = f"{fetch[:-1]} --generations`" if takes_published(text) else fetch
+            missing = str(problem).replace(fetch, with_texts)
+            rows.append(Reproduced(str(place), value, missing=missing))
     return Reproduction(text, published, name, tuple(rows))

@@ -23,6 +23,7 @@ from r2med.expand.answers import Outcome, Sample
 from r2med.expand.method import Expanded, Expansion, Method
 from r2med.home import slug, user_path
 from r2med.remote.completions import encodable
+from r2med.remote.registry import llms
 from r2med.tasks.fetch.provenance import GENERATIONS as FILE
 from r2med.tasks.fetch.provenance import data_folder, sha256_of
 from r2med.tasks.reading.jsonl import described, json_object, write_jsonl
@@ -53,7 +54,7 @@ class FromFile:
     @cached_property
     def notices(self) -> tuple[str, ...]:
         """What a reader of the scores must know of the file."""
-        notices = list(fitted(self._rows, self.task, self.path))
+        notices = list(self._fit())
         if self.by_default:
             notices.insert(
                 0,
@@ -74,13 +75,16 @@ class FromFile:
         work = {"generations_from": str(self.path), "generations_sha256": content}
         return self.method.expansion(self._queries, work)
 
+    def _fit(self) -> tuple[str, ...]:
+        return fitted(self._rows, self.task, self.path, live=self.method.llm in llms())
+
     @cached_property
     def _rows(self) -> dict[str, Generated]:
         return read_generations(self.path)
 
     @cached_property
     def _queries(self) -> tuple[Expanded, ...]:
-        fitted(self._rows, self.task, self.path)
+        self._fit()
         traces = read_traces(self.path)
         return tuple(
             Expanded(query_id, query, self._samples(query_id), traces.get(query_id, ()))
@@ -217,8 +221,13 @@ def write_generations(queries: Iterable[Expanded], path: Path) -> None:
         _write(path.with_name(TRACES), traces)
 
 
-def fitted(rows: Mapping[str, Generated], task: Task, path: Path) -> tuple[str, ...]:
-    """Hold a file against a task's queries: missing ones are an error, others a notice."""
+def fitted(
+    rows: Mapping[str, Generated], task: Task, path: Path, *, live: bool = True
+) -> tuple[str, ...]:
+    """Hold a file against a task's queries: missing ones are an error, others a notice.
+
+    `live`: whether a model could write them now.
+    """
     wanted = dict(task.queries.items())
     missing = [query_id for query_id in wanted if query_id not in rows]
     extra = [query_id for query_id in rows if query_id not in wanted]
@@ -226,8 +235,12 @@ def fitted(rows: Mapping[str, Generated], task: Task, path: Path) -> tuple[str, 
         also = f" It holds {len(extra)} for other queries." if extra else ""
         raise DataError(
             f"{path}: {len(missing)} of {len(wanted)} queries of {task.name} have no generation "
-            f"({_some(missing)}).{also}\nGenerate them, take another file, or evaluate with "
-            "[generations=live]."
+            f"({_some(missing)}).{also}\n"
+            + (
+                "Generate them, take another file, or evaluate with [generations=live]."
+                if live
+                else "Add them, or take another file."
+            )
         )
     texts = {query_id: rows[query_id].text for query_id in wanted}
     other = [

@@ -142,6 +142,11 @@ def runnable(text: str) -> str:
     return str(mapped(parse(text), _with_published_generations))
 
 
+def takes_published(text: str) -> bool:
+    """Whether a system reads published generations."""
+    return any(_PUBLISHED_GENERATIONS in unit.options for unit, _ in parts_of(text))
+
+
 def _with_published_generations(unit: Unit) -> Unit:
     entry = entries().get(unit.name.lower())
     takes = entry is not None and "generations" in entry.fields

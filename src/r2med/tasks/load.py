@@ -208,7 +208,7 @@ def _fetched(entry: TaskEntry) -> Source:
         raise MissingError(
             f"The data of {entry.name} is not here.\n"
             f"Fetch it with `r2med fetch {entry.name}`, or point to a copy of your own with "
-            f"--data-root DIR (load_task(..., root=DIR)), where DIR/{entry.name} holds it."
+            f"--data-root DIR, where DIR/{entry.name} holds it."
         ) from None
 
 

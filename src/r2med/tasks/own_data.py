@@ -10,8 +10,8 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from r2med.atomic import atomic_folder
 from r2med.errors import DataError, R2MedError, UsageError, nearest
@@ -159,6 +159,8 @@ KNOWN: Mapping[str, Mapping[str, Sequence[str]]] = {
 }
 _OPTIONAL = ("title", "answer", "body_system", "reasoning", "score")
 _SHOWN = 20
+#: Stands after the last line of a table; no text that was decoded can hold it.
+_END = "\udcff"
 
 
 def import_tables(
@@ -170,19 +172,17 @@ def import_tables(
     columns: Mapping[str, str] | None = None,
     force: bool = False,
     tell: Callable[[str], None] | None = None,
-) -> Path:
+) -> tuple[int, int, int]:
     """Write a task's folder from three tables; `columns` maps `corpus.text` to a column's name.
 
     A title is put before the text with a space, as BEIR's tools do. Judgements without a score
-    count as 1, and `tell` hears which columns were not read for one.
+    count as 1, and `tell` hears which columns were not read for one. Returns how many
+    documents, queries and judgements were written.
     """
     if out.exists() and not force:
         raise UsageError(f"{out} exists, and nothing in it was touched. --force replaces it.")
-    mapped, problems = columns or {}, list[str]()
-    known = [f"{role}.{name}" for role, names in KNOWN.items() for name in names]
-    for name in mapped:
-        if name not in known:
-            raise UsageError(f"--column {name}: not a column of a task. {nearest(name, known)}")
+    mapped = {_field(name): column for name, column in (columns or {}).items()}
+    problems: list[str] = []
     files = {"corpus": corpus, "queries": queries, "qrels": qrels}
     headers = {role: _header(path) for role, path in files.items()}
     places = {role: _places(files[role], role, headers[role], mapped) for role in files}
@@ -229,17 +229,43 @@ def import_tables(
             for (_, row), score in zip(judged, scores, strict=True)
         )
         write_jsonl(draft / "qrels.jsonl", pairs)
-    return out
+    return len(documents), len(asked), len(judged)
 
 
-def _cells(path: Path) -> Any:
-    """A reader of a file's rows; it counts lines."""
+def _field(name: str) -> str:
+    """The field of a task that `corpus.text`, or a usual name as in `qrels.query-id`, means."""
+    known = [f"{role}.{field}" for role, fields in KNOWN.items() for field in fields]
+    if name in known:
+        return name
+    role, _, usual = name.partition(".")
+    for field, names in KNOWN.get(role, {}).items():
+        if usual in names:
+            return f"{role}.{field}"
+    raise UsageError(f"--column {name}: not a field of a task. {nearest(name, known)}")
+
+
+def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a file, each with the line it begins in; a quote that stays open is refused."""
     csv.field_size_limit(limit(MAX_LINE))
-    return csv.reader(_lines(path), delimiter=_delimiter(path))
+    reader = csv.reader(chain(_lines(path), [_END]), delimiter=_delimiter(path))
+    line = 1
+    try:
+        for row in reader:
+            if row == [_END]:
+                return
+            if row and row[-1].endswith(_END):
+                raise csv.Error("a quote is opened in this row and never closed")
+            yield line, row
+            line = reader.line_num + 1
+    except csv.Error as problem:
+        raise DataError(
+            f"{path}, line {line}: {problem}.\nClose every quote that opens a cell; quotes within "
+            'such a cell are doubled, as in "a ""quoted"" word".'
+        ) from None
 
 
 def _header(path: Path) -> list[str]:
-    header = next(_cells(path), None)
+    _, header = next(_cells(path), (0, []))
     if not header:
         raise DataError(f"{path} is empty, expected a line of column names and rows.")
     return [name.strip() for name in header]
@@ -253,10 +279,9 @@ def _table(
     A wrong row is noted among the problems.
     """
     cells = _cells(path)
-    header = next(cells)
-    rows, line = [], cells.line_num + 1
-    for row in cells:
-        where, line = line, cells.line_num + 1
+    _, header = next(cells)
+    rows = []
+    for where, row in cells:
         if not any(row):
             continue
         if len(row) != len(header):
