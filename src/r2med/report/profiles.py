@@ -53,15 +53,15 @@ def data_rows(data: DataProfile) -> list[tuple[str, str]]:
         ("positives", f"{data.positives:,}"),
         (
             "positives per query",
-            f"{data.positives_min:,} least, {data.positives_median:g} median, "
-            f"{data.positives_mean:.2f} mean, {data.positives_max:,} most",
+            f"{data.positives_min:,} to {data.positives_max:,}, median {data.positives_median:g}, "
+            f"mean {data.positives_mean:.2f}",
         ),
         (
             "more than one positive",
             f"{data.multi_positive_queries:,} queries ({100 * data.multi_positive_share:.1f} %)",
         ),
         *(
-            (f"characters per {text}", f"{mean:,.1f} mean, {most:,} most")
+            (f"characters per {text}", f"mean {mean:,.1f}, at most {most:,}")
             for text, (mean, most) in lengths.items()
         ),
     ]

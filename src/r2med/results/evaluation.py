@@ -144,7 +144,7 @@ class Listing(Tabular):
         """What sets apart results of one name on the same data, and which are of other data."""
         stale = Counter(each.task for each in self.results if each.suite and other_data(each))
         other = [
-            f"{task}: {count} result(s) listed ran on other data than the task has now."
+            f"{task}: of those listed, {count} ran on other data than the task has now."
             for task, count in stale.items()
         ]
         return [*shared_names(self.results), *other]
