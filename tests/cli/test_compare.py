@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import r2med
 from tests.cli.running import run
 
 
@@ -26,6 +27,24 @@ def test_two_systems_are_compared_on_every_shared_task_and_pooled_twice() -> Non
     for expected in ("MedQA-Diag", "task mean ", "all queries ", "Holm", "w/t/l", "Demo suite"):
         assert expected in shown.out
     assert max(map(len, shown.out.splitlines())) <= 80
+
+
+def test_tasks_stand_in_the_order_of_their_suite_everywhere() -> None:
+    run("eval", "bm25", "bm25-nano", "--task", "demo/medqa-diag,demo/bioinformatics,demo/biology")
+
+    queries = run("compare", "bm25", "bm25-nano", "--queries").out
+
+    shown = (queries, run("compare", "bm25", "bm25-nano").out, str(r2med.stored()))
+    names = ["Biology", "Bioinformatics", "MedQA-Diag"]
+    for text in shown:
+        assert sorted(names, key=text.index) == names
+
+
+@pytest.mark.usefixtures("evaluated")
+def test_eighty_columns_do_without_the_t_test_before_the_number_of_queries() -> None:
+    heading = run("compare", "bm25", "bm25-lucene").out.splitlines()[3].split()
+
+    assert "n" in heading and "t" not in heading
 
 
 @pytest.mark.usefixtures("evaluated")

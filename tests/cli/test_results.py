@@ -112,8 +112,9 @@ def test_delete_refuses_what_names_nothing(
 
 
 def test_many_truncated_documents_are_a_note_without_verbose() -> None:
-    whole, _ = evaluate("wordllama")
-    cut, _ = evaluate("wordllama[max_length=64]")
+    whole = run("eval", "wordllama", "--task", "demo/biology")
+    cut = run("eval", "tiny=wordllama[max_length=64]", "--task", "demo/biology")
 
-    assert "reads only the beginning" not in whole
-    assert "wordllama[max_length=64] reads only the beginning of 100 % of the documents" in cut
+    assert "reads only the beginning" not in whole.err
+    assert "note: tiny reads only the beginning of 100 % of the documents" in cut.err
+    assert "reads only the beginning" not in cut.out

@@ -96,7 +96,7 @@ def test_a_warm_cache_shows_what_the_calls_did_cost(task: Task, server: LLMServe
 
     assert len(server.seen) == 3
     assert cold.query_tokens and warm.query_tokens == cold.query_tokens
-    assert warm.query_seconds > 0 and warm.cached
+    assert warm.query_seconds > 0 and warm.query_cached
 
 
 def test_an_evaluation_binds_its_expander_once(

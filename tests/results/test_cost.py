@@ -56,12 +56,21 @@ def test_a_warm_cache_costs_what_it_did_and_is_marked() -> None:
         }
     )
 
-    assert replace(warm, cached=False) == cold
-    assert warm.cached and not cold.cached
+    assert replace(warm, query_cached=False) == cold
+    assert warm.query_cached and not cold.query_cached
 
 
 def test_a_member_s_stored_result_is_marked() -> None:
-    assert cost({"part": "bm25", "stage": "search", "seconds": 1.0, "reused": True}).cached
+    assert cost({"part": "bm25", "stage": "search", "seconds": 1.0, "reused": True}).query_cached
+
+
+def test_an_index_from_the_cache_marks_the_indexing_alone() -> None:
+    spent = cost(
+        {"part": "bm25", "stage": "index", "seconds": 0.0, "cached": 40},
+        {"part": "bm25", "stage": "search", "seconds": 1.0},
+    )
+
+    assert (spent.index_cached, spent.query_cached) == (True, False)
 
 
 def test_what_nobody_recorded_is_unknown() -> None:

@@ -64,6 +64,6 @@ def test_a_tiny_p_value_is_not_written_as_zero() -> None:
 
     gate = Condition.parse("hit@1 drops significantly")
 
-    assert "p < 0.001 (" in str(
+    assert "p < .001 (" in str(
         gate.judge(compare("bm25-nano", "bm25", metric="hit@1", results=ROOT))
     )

@@ -138,7 +138,7 @@ def test_tables_become_a_task_by_usual_names_or_mapped_ones(tmp_path: Path) -> N
         ({"corpus": 'id,text\n1,a\n2,"b\n3,c\n'}, DataError, "line 3: a quote is opened"),
         ({"corpus": '"id,text\n1,a\n'}, DataError, "line 1: a quote is opened"),
         ({"queries": ""}, DataError, "is empty, expected a line of column names"),
-        ({"queries": "id,text\n1\n2\n"}, DataError, "line 3: 1 cells, expected 2"),
+        ({"queries": "id,text\n1\n2\n"}, DataError, "line 3: 1 cell, expected 2"),
         ({"qrels": "qid\tpid\trel\n1\td1\tx\n\td1\t1\n"}, DataError, "expected a whole number"),
         ({"qrels": "qid\tpid\trel\n1\td1\tx\n\td1\t1\n"}, DataError, 'line 3: column "qid" is'),
     ],

@@ -71,7 +71,7 @@ def evaluate(
         return
     from r2med.measure.metrics import parse_metrics
     from r2med.report.estimates import Pace
-    from r2med.report.scores import reused_note
+    from r2med.report.scores import reused_notes, truncation_notes
     from r2med.results.evaluation import Evaluation
     from r2med.results.lookup import own_tasks, written_out
     from r2med.systems.build import System
@@ -127,8 +127,8 @@ def evaluate(
         for line in (line for result in finished for line in _seen_texts(result)):
             notice_console().print(line)
     if finished or stopped is None or shown == "json":
-        show(Evaluation(finished, asked), shown, by=grouping)
-        if note := reused_note(finished):
+        show(Evaluation(finished, asked), shown, by=grouping, truncation=False)
+        for note in (*truncation_notes(finished), *reused_notes(finished)):
             notice(note)
     if stopped is not None:
         raise stopped
@@ -239,11 +239,13 @@ def _sizes(
 
 def _seen_texts(result: Result) -> Iterator[str]:
     """Lines that show what each encoder of a system really saw, and how much was cut off."""
+    from r2med.report.table import percent
+
     for part, facts in result.record.facts.items():
         for side in ("documents", "queries", "generated"):
             seen = facts.get(side)
             if isinstance(seen, Mapping) and "first" in seen:
                 cut = seen.get("truncated")
-                share = "" if cut is None else f", {cut:.1%} truncated"
+                share = "" if cut is None else f", {percent(cut)} truncated"
                 yield f"{result.task} · {part} · first of {seen['texts']:,} {side}{share}:"
                 yield f"  {seen['first']!r}"

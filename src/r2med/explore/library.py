@@ -29,7 +29,15 @@ from r2med.runs import Run
 from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.load import load_task, task_names
 from r2med.tasks.reading.source import split_selection
-from r2med.tasks.registry import Suite, TaskEntry, all_entries, find_task, resolve, suites
+from r2med.tasks.registry import (
+    Suite,
+    TaskEntry,
+    all_entries,
+    find_task,
+    in_suite_order,
+    resolve,
+    suites,
+)
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -115,9 +123,7 @@ class Shelf:
     @cached_property
     def tasks(self) -> tuple[str, ...]:
         """Tasks with a result, registered ones in their published order."""
-        order = {entry.name: place for place, entry in enumerate(all_entries())}
-        names = dict.fromkeys(result.task for result in self.results)
-        return tuple(sorted(names, key=lambda name: (order.get(name, len(order)), name)))
+        return tuple(in_suite_order(sorted({result.task for result in self.results})))
 
     @cached_property
     def names(self) -> Names:

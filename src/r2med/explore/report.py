@@ -29,7 +29,7 @@ from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER, LOCAL
 from r2med.retrieve.conditions import Tell, log
 from r2med.tasks.load import task_names
-from r2med.tasks.registry import all_entries, resolve
+from r2med.tasks.registry import in_suite_order, resolve
 
 
 def write_report(
@@ -83,14 +83,12 @@ def report_page(
 def _chosen(systems: Sequence[str], task: str | None, folder: Path, tell: Tell) -> list[Result]:
     """Newest results by system and task, systems in the order in which they are named."""
     stored = stored_results(folder, tell)
-    published = {entry.name: place for place, entry in enumerate(all_entries())}
     tasks = task_names(resolve(task)) if task else sorted({each.task for each in stored})
-    tasks.sort(key=lambda name: published.get(name, len(published)))
     named = [find_named(text, stored, folder) for text in systems]
     if systems:
         stored = stored_results([each for one in named for each in one.results], tell)
     apart = told_apart(stored)
-    chosen = [each for name in tasks for each in apart if each.task == name]
+    chosen = [each for name in in_suite_order(tasks) for each in apart if each.task == name]
     if not chosen:
         where = f" on {task}" if task else ""
         raise MissingError(

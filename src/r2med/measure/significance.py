@@ -223,6 +223,16 @@ def _compared(
     )
 
 
+def p_value(value: float) -> str:
+    """A p-value to three places, without its leading zero."""
+    return "<.001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
+
+
+def p_equation(value: float) -> str:
+    """A p-value as sentences say it."""
+    return "p < .001" if value < 0.001 else f"p = {p_value(value)}"
+
+
 def _mean(tasks: Sequence[Column], by: Averaging) -> float:
     if by == "query":
         return float(np.concatenate(tasks).mean())

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from r2med.measure.significance import SIGNIFICANT, Difference, Pair
+from r2med.measure.significance import SIGNIFICANT, Difference, Pair, p_equation, p_value
 from r2med.report.table import (
     Cell,
     Column,
@@ -16,7 +16,7 @@ from r2med.report.table import (
     SystemName,
     columns_of,
     document_text,
-    p_value,
+    plural,
     points,
     print_fitting,
     signed,
@@ -29,7 +29,7 @@ from r2med.results.protocols import UNKNOWN, ProtocolComparison
 from r2med.tasks.registry import find_suite
 
 #: Columns that the layouts do without, from wide to narrow; the narrow ones also round more.
-_LEFT_OUT = ((), ("n",), ("n", "t"), ("n", "t", "d"))
+_LEFT_OUT = ((), ("t",), ("t", "n"), ("t", "n", "d"))
 _POSITIVES_SHOWN = 5
 _QUERIES_SHOWN = 10
 #: A line this long holds a query in one row of a table, and so much of its text.
@@ -131,10 +131,9 @@ def _verdict(pair: Pair) -> str:
     p = pair.by_task.p_randomisation
     where = "by task mean" if len(pair.tasks) > 1 else f"on {pair.tasks[0].task}"
     if p >= SIGNIFICANT:
-        return f"{where}: A and B cannot be told apart (p = {p_value(p)})."
+        return f"{where}: A and B cannot be told apart ({p_equation(p)})."
     better = "A" if pair.by_task.difference > 0 else "B"
-    relation = "< .001" if p < 0.001 else f"= {p_value(p)}"
-    return f"{where}: {better} is better (p {relation})."
+    return f"{where}: {better} is better ({p_equation(p)})."
 
 
 def _draw_matrix(comparison: Comparison, out: Paper) -> None:
@@ -194,7 +193,8 @@ def _draw_movement(movement: Movement, out: Paper, *, limit: int = _QUERIES_SHOW
             _draw_query(query, out, several=len(tasks) > 1)
     left = len(movement.moved) - limit
     if left > 0:
-        out.print(f"{left} more queries moved; --limit shows more, --json all.", style="dim")
+        more = plural(left, "more query", "more queries")
+        out.print(f"{more} moved; --limit shows more, --json all.", style="dim")
 
 
 def _moved_grid(queries: tuple[QueryMovement, ...], *, several: bool) -> Grid:
@@ -231,7 +231,7 @@ def _draw_query(query: QueryMovement, out: Paper, *, several: bool) -> None:
         lines.append((ranks, document(shift.document_id)))
     left = len(query.positives) - _POSITIVES_SHOWN
     if left > 0:
-        lines.append(("", f"and {left} more positives"))
+        lines.append(("", f"and {plural(left, 'more positive')}"))
     positives = {shift.document_id for shift in query.positives}
     for name, first in (("A", query.first_a), ("B", query.first_b)):
         if first is not None and first not in positives:

@@ -128,13 +128,17 @@ def _cost_layouts() -> Iterator[_Layout]:
         return Column(title, cell=lambda row: None if row.cost is None else written(row.cost))
 
     columns = [
-        column("index s", lambda cost: f"{cost.index_seconds:,.1f}"),
-        column("ms/query", lambda cost: f"{1000 * cost.seconds_per_query:,.1f}{'*' * cost.cached}"),
+        column("index s", lambda cost: _timed(cost.index_seconds, cost.index_cached)),
+        column("ms/query", lambda cost: _timed(1000 * cost.seconds_per_query, cost.query_cached)),
         column("tokens/query", lambda cost: _known(cost.tokens_per_query, "{:,.0f}".format)),
         column("money", lambda cost: _known(cost.money, dollars)),
     ]
     yield columns, 2, 2, _CACHED
     yield columns, 1, 1, _CACHED
+
+
+def _timed(duration: float, cached: bool) -> str:
+    return f"{duration:,.1f}{'*' if cached else ' '}"
 
 
 def _leading(board: Leaderboard, marks: dict[str, int], digits: int) -> list[Column]:

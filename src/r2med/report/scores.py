@@ -66,7 +66,9 @@ _BEHIND = (
 )
 
 
-def draw(value: Evaluation | Listing, out: Paper, *, by: Grouping = "task") -> None:
+def draw(
+    value: Evaluation | Listing, out: Paper, *, by: Grouping = "task", truncation: bool = True
+) -> None:
     """Print the grids, then what a reader of them must know; or the list of stored results."""
     if isinstance(value, Listing):
         _draw_listing(value, out)
@@ -76,7 +78,7 @@ def draw(value: Evaluation | Listing, out: Paper, *, by: Grouping = "task") -> N
         out.print()
     results = value.results
     for notes in (
-        truncation_notes(results),
+        truncation_notes(results) if truncation else (),
         reranking_notes(results, value.metrics),
         index_notes(results),
     ):
@@ -236,14 +238,14 @@ def _heading(metric: str) -> str:
     return f"{_SHORT[kind]}{at}{cutoff}" if kind in _SHORT else metric
 
 
-def reused_note(results: Sequence[Result]) -> str:
-    """Which results were not run now but stored before, and how long ago; empty for none."""
+def reused_notes(results: Sequence[Result]) -> Iterator[str]:
+    """Which results were not run now but stored before, and how long ago; none for none."""
     stored = [result for result in results if result.reused]
     if not stored:
-        return ""
+        return
     systems = ", ".join(dict.fromkeys(result.name for result in stored))
     oldest = age(min(result.record.created for result in stored))
-    return (
+    yield (
         f"stored before and not run now: {len(stored)} of {len(results)} results ({systems}), up "
         f"to {oldest} ago. --force runs again."
     )
@@ -257,13 +259,14 @@ def truncation_notes(results: Sequence[Result]) -> Iterator[str]:
             documents = facts.get("documents")
             share = documents.get("truncated") if isinstance(documents, Mapping) else None
             if share is not None and share > _MANY_CUT:
-                cut.setdefault(part, {})[result.task] = share
-    for part, shares in cut.items():
+                name = result.name if part == result.system else part
+                cut.setdefault(name, {})[result.task] = share
+    for name, shares in cut.items():
         worst = max(shares, key=lambda task: shares[task])
+        most = f", the most of {len(shares)} tasks" if len(shares) > 1 else ""
         yield (
-            f"{part} reads only the beginning of {percent(shares[worst])} of the documents of "
-            f"{worst}, which are longer than it takes (tasks with more than {percent(_MANY_CUT)} "
-            f"of such: {len(shares)})."
+            f"{name} reads only the beginning of {percent(shares[worst])} of the documents of "
+            f"{worst}, which are longer than it takes{most}."
         )
 
 

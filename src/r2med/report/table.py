@@ -317,14 +317,15 @@ def plural(count: int, word: str, words: str | None = None) -> str:
     return f"{count:,} {word if count == 1 else words or word + 's'}"
 
 
+def listed(words: Iterable[str]) -> str:
+    """Words as a sentence lists them: a, b and c."""
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def percent(share: float) -> str:
     """A share of 0 to 1 as whole per cent."""
     return f"{100 * share:.0f} %"
-
-
-def p_value(value: float) -> str:
-    """A p-value to three places, without its leading zero."""
-    return "<.001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
 
 
 def dollars(money: float) -> str:

@@ -22,7 +22,14 @@ import pyarrow as pa
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.measure import Scores, measure, parse_metric
-from r2med.measure.significance import SIGNIFICANT, Difference, Matrix, Pair, compare_systems
+from r2med.measure.significance import (
+    SIGNIFICANT,
+    Difference,
+    Matrix,
+    Pair,
+    compare_systems,
+    p_equation,
+)
 from r2med.results.lookup import (
     file_run,
     find_named,
@@ -36,7 +43,7 @@ from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
 from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.load import load_tasks, task_names
-from r2med.tasks.registry import all_entries, grouped, resolve
+from r2med.tasks.registry import grouped, in_suite_order, resolve
 from r2med.tasks.task import Task
 
 _FORM = re.compile(r"(\S+) drops (?:by (\d+(?:\.\d+)?|\.\d+)(?: points?)?|(significantly))")
@@ -161,7 +168,7 @@ def aligned(
         for side in sides
     ]
     wanted = task_names(resolve(task, own), own) if task else _common_tasks(sides)
-    trials = {name: _same_data(sides, name) for name in wanted}
+    trials = {name: _same_data(sides, name) for name in in_suite_order(wanted)}
     for one, other in combinations(range(len(sides)), 2):
         if all(group[one].key == group[other].key for group in trials.values()):
             raise UsageError(
@@ -256,8 +263,7 @@ def _common_tasks(sides: Sequence[_Side]) -> list[str]:
             f"the systems have no task in common:\n{lines}\n"
             "Run them on the same tasks with r2med eval."
         )
-    order = {entry.name: place for place, entry in enumerate(all_entries())}
-    return sorted(common, key=lambda task: (order.get(task, len(order)), task))
+    return sorted(common)
 
 
 def _same_data(sides: Sequence[_Side], task: str) -> list[Result | _FileTrial]:
@@ -368,10 +374,9 @@ class Verdict:
     def __str__(self) -> str:
         """One line: the outcome, both scores, the difference and its p-value."""
         means, (new, old) = self.difference, self.systems
-        p = means.p_randomisation
         return (
             f"{'failed' if self.failed else 'passed'}: {self.condition}: {new} "
             f"{100 * means.mean_a:.2f}, {old} {100 * means.mean_b:.2f}, difference "
-            f"{100 * means.difference:+.2f}, {'p < 0.001' if p < 0.001 else f'p = {p:.3f}'} "
+            f"{100 * means.difference:+.2f}, {p_equation(means.p_randomisation)} "
             f"({self.over})"
         )

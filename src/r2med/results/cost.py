@@ -31,8 +31,10 @@ class Cost:
     query_tokens: int | None
     money: float | None
     """US dollars at the prices of their days, for queries and corpus, cached answers included."""
-    cached: bool
-    """Whether some of it came from a cache or from stored results of members."""
+    index_cached: bool
+    """Whether some of the indexing came from a cache or from stored results of members."""
+    query_cached: bool
+    """Whether some of the work for queries did."""
 
     @property
     def seconds_per_query(self) -> float:
@@ -63,8 +65,13 @@ def cost_of(results: Iterable[Result]) -> Cost:
         index_tokens=_sum(indexing, "tokens", "cached_tokens"),
         query_tokens=_sum(querying, "tokens", "cached_tokens"),
         money=_sum(stages, "money", "cached_money"),
-        cached=any(stage.get("cached") or stage.get("reused") for stage in stages),
+        index_cached=_cached(indexing),
+        query_cached=_cached(querying),
     )
+
+
+def _cached(stages: Iterable[Mapping[str, Any]]) -> bool:
+    return any(stage.get("cached") or stage.get("reused") for stage in stages)
 
 
 def _sum(stages: Iterable[Mapping[str, Any]], *names: str) -> Any:

@@ -18,6 +18,7 @@ from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
 from r2med.tabular import Tabular, table_of
+from r2med.tasks.registry import in_suite_order
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +43,8 @@ class Evaluation(Tabular):
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks, in the order of the results."""
-        return list(dict.fromkeys(result.task for result in self.results))
+        """The tasks, in the order of the suites."""
+        return in_suite_order(dict.fromkeys(result.task for result in self.results))
 
     def column(self, system: str, metric: str, *, ceiling: bool = False) -> dict[str, float | None]:
         """By task what a system scored, or what a perfect reranker of its candidates would."""

@@ -21,6 +21,7 @@ from r2med.retrieve.conditions import Tell, log
 from r2med.runs import Run
 from r2med.tabular import Tabular
 from r2med.tasks.load import load_tasks
+from r2med.tasks.registry import in_suite_order
 from r2med.tasks.task import Task
 
 _NOT_LISTED = 1 << 30
@@ -77,8 +78,8 @@ class Movement(Tabular):
         for query in self.queries:
             own.setdefault(query.task.name, []).append(query)
         return {
-            name: Movement(self.a, self.b, self.metric, tuple(queries))
-            for name, queries in sorted(own.items())
+            name: Movement(self.a, self.b, self.metric, tuple(own[name]))
+            for name in in_suite_order(sorted(own))
         }
 
     @property

@@ -285,7 +285,8 @@ def _table(
         if not any(row):
             continue
         if len(row) != len(header):
-            problems.append(f"{path}, line {where}: {len(row)} cells, expected {len(header)}.")
+            found = "1 cell" if len(row) == 1 else f"{len(row)} cells"
+            problems.append(f"{path}, line {where}: {found}, expected {len(header)}.")
             continue
         values = {name: row[place] for name, place in places.items() if row[place]}
         rows.append((where, values))

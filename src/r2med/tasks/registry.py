@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -93,6 +93,12 @@ def suites() -> tuple[Suite, ...]:
 def all_entries() -> tuple[TaskEntry, ...]:
     """Every registered task, suite by suite."""
     return tuple(entry for suite in suites() for entry in suite.entries)
+
+
+def in_suite_order(tasks: Iterable[str]) -> list[str]:
+    """Names of tasks in the order of the suites; those of no suite last, as they come."""
+    order = {entry.name: place for place, entry in enumerate(all_entries())}
+    return sorted(tasks, key=lambda task: order.get(task, len(order)))
 
 
 def find_suite(name: str) -> Suite:

@@ -36,7 +36,11 @@ def message(folder: Path) -> str:
 @pytest.mark.parametrize(
     ("file", "line", "expected"),
     [
-        ("corpus.jsonl", '{"id": "a", "text": "cut', "not valid JSON (unterminated string"),
+        (
+            "corpus.jsonl",
+            '{"id": "a", "text": "cut',
+            "not valid JSON (unterminated string, column 21",
+        ),
         ("corpus.jsonl", '{"id": "a", "text": "x"},', "not valid JSON (extra data, column 25)"),
         ("corpus.jsonl", '{"id": "a", "text": "tab\t"}', "not valid JSON (invalid control char"),
         ("corpus.jsonl", '["a", "x"]', "the line is a list, expected an object"),

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from r2med.errors import MissingError
 from r2med.explore.library import Shelf, check_systems, task_words
 from r2med.explore.render import Axis, Bar, Link, plural, points, render, signed
-from r2med.measure.significance import SIGNIFICANT, Difference, Pair
-from r2med.report.table import p_value, snippet, task_label
+from r2med.measure.significance import SIGNIFICANT, Difference, Pair, p_equation
+from r2med.report.table import snippet, task_label
 from r2med.results.compare import Comparison, compare
 from r2med.results.movement import QueryScores, query_scores
 from r2med.results.record import Result
@@ -156,12 +156,11 @@ def answer(data: CompareData) -> str:
     a_wins = total.difference > 0
     better, worse = systems if a_wins else systems[::-1]
     p = total.p_randomisation
-    relation = "< .001" if p < 0.001 else f"= {p_value(p)}"
     ahead_by = f"{points(abs(total.difference))} points"
     if p < SIGNIFICANT:
-        text = f"{better} beats {worse} by {ahead_by} (p {relation})"
+        text = f"{better} beats {worse} by {ahead_by} ({p_equation(p)})"
     else:
-        text = f"{better} and {worse} cannot be told apart (p {relation})"
+        text = f"{better} and {worse} cannot be told apart ({p_equation(p)})"
         text += f": {better} has {ahead_by} more"
     if len(pair.tasks) > 1:
         ahead = sum((each.difference.difference > _TIE) == a_wins for each in pair.tasks)

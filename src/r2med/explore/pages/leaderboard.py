@@ -11,6 +11,7 @@ from r2med.explore.guard import Parameters
 from r2med.explore.library import Shelf
 from r2med.explore.render import Axis, Link, level, plural, points, render
 from r2med.measure.metrics import HEADLINE
+from r2med.report.table import listed
 from r2med.results.leaderboard import GAIN_TITLES, Leaderboard
 from r2med.results.published import works
 from r2med.results.standings import Standing
@@ -174,7 +175,7 @@ def headline(board: Leaderboard) -> str:
     interval = best.interval
     sure = f" (95 % interval {points(interval.low)} to {points(interval.high)})" if interval else ""
     counts = {word: sum(row.origin == word for row in ranked) for word in ORIGINS}
-    of = " and ".join(f"{n} {word}" for word, n in counts.items() if n)
+    of = listed(f"{n} {word}" for word, n in counts.items() if n)
     title = {"demo": "the Demo suite", LOCAL: "your data"}.get(board.suite.name, board.suite.title)
     first = f"leads the {of} systems" if len(ranked) > 1 else f"is the only {of[2:]} system"
     text = f"{best.name} {first} on {title}, with {points(best.mean)}{sure}"
@@ -190,7 +191,7 @@ def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
         others = [r for r in lettered if r is not best and set(r.letters) & set(best.letters)]
         if not others:
             return "The tests separate it from every other measured system."
-        names = " and ".join(row.name for row in others)
+        names = listed(row.name for row in others)
         if len(others) > _NAMED:
             names = f"{len(others)} of {len(lettered) - 1} measured systems"
         return f"The tests cannot tell it apart from {names}."

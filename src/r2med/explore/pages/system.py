@@ -10,6 +10,7 @@ from r2med.errors import MissingError
 from r2med.explore.library import Shelf
 from r2med.explore.render import Link, plural, points, render
 from r2med.measure.intervals import mean_interval
+from r2med.report.table import listed
 from r2med.results.leaderboard import Leaderboard
 from r2med.results.lookup import leaves
 from r2med.results.protocols import compare_figures
@@ -57,7 +58,7 @@ def _answer(name: str, rows: list[Standing], board: Leaderboard, results: int) -
     ranked = sum(row.mean is not None for row in board.rows)
     said = []
     for row in rows:
-        names = " and ".join(source.name for source in row.sources) or row.source
+        names = listed(source.name for source in row.sources) if row.sources else row.source
         whose = "measured here" if row.origin == "measured" else f"printed by {names}"
         sure = row.interval
         doubt = f" (95 % interval {points(sure.low)} to {points(sure.high)})" if sure else ""

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from r2med.measure.intervals import mean_interval
-from r2med.measure.significance import Difference, compare_columns
+from r2med.measure.significance import Difference, compare_columns, p_equation
 from r2med.nano.candidates import HYBRID_DEPTH, TITLES, CandidateList
 from r2med.nano.folder import read_record
 from r2med.nano.profiles import Profile, profiled
@@ -138,12 +138,11 @@ def readings(facts: Facts) -> Iterator[str]:
 
 
 def _lead_in_words(first: str, second: str, lead: Difference) -> str:
-    p = lead.p_randomisation
     return (
         f"Of the stored systems {first} scores highest, {points(lead.difference)} above {second} "
         f"(95 % interval of the difference {signed(lead.interval.low)} "
         f"to {signed(lead.interval.high)}; "
-        f"paired randomisation test, {'p < 0.001' if p < 0.001 else f'p = {p:.3f}'})."
+        f"paired randomisation test, {p_equation(lead.p_randomisation)})."
     )
 
 

@@ -163,7 +163,8 @@ def json_object(line: bytes, where: str, hint: str) -> dict[str, object]:
             raise DataError(f"{where}: the line holds NUL bytes.\n{advice}") from None
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         if isinstance(error, json.JSONDecodeError):
-            reason = f"{error.msg[:1].lower()}{error.msg[1:]}, column {error.colno}"
+            what = error.msg.removesuffix(" at").removesuffix(" starting")
+            reason = f"{what[:1].lower()}{what[1:]}, column {error.colno}"
         raise DataError(f"{where}: not valid JSON ({reason}).\n{hint}") from None
     if not isinstance(record, dict):
         raise DataError(f"{where}: the line is {described(record)}, expected an object.\n{hint}")
