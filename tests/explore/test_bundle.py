@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+import r2med
 from r2med.explore.bundle import write_bundle
 from r2med.explore.library import Library
+from r2med.explore.report import report_page
 from r2med.results.store import Store, read_result
 from r2med.tasks.load import load_task
 from tests.cli.running import run
 from tests.explore.conftest import Site
 from tests.explore.hostile import ATTRIBUTE, SCRIPT
+from tests.tasks.writing import write_r2med
 
 _ADDRESS = re.compile(r"""<[^>]*?\s(?:href|src|srcset|action)="([^"]*)\"""")
 
@@ -160,6 +163,20 @@ def test_scores_of_every_result_are_in_the_bundle(bare: Path) -> None:
         result = read_result(folder)
         if result.task == "demo/biology":
             assert f">{100 * result.metrics['ndcg@10']:.1f}</td>" in text
+
+
+def test_one_system_under_two_texts_is_no_comparison(tmp_path: Path) -> None:
+    own = write_r2med(tmp_path / "own")
+    for system in ("bm25", "bm25[k1=0.9,b=0.4]", "bm25-nano"):
+        for task in (str(own), "demo/biology"):
+            r2med.evaluate(system, task, results=tmp_path / "results")
+
+    write_bundle(tmp_path / "site", Library(tmp_path / "results"))
+
+    scopes = list((tmp_path / "site" / "compare").iterdir())
+    assert [len(list(scope.iterdir())) for scope in scopes] == [1] * 3  # demo, own data, its task
+    page = report_page(results=tmp_path / "results")
+    assert len(re.findall("<td>(better|worse|cannot be told apart)</td>", page)) == 2
 
 
 def test_only_an_earlier_bundle_is_replaced(

@@ -139,10 +139,18 @@ def _sheet(board: Leaderboard, chosen: Sequence[Result], link: Link) -> dict[str
 
 
 def _versus(by_system: Mapping[str, Sequence[Result]], metric: str) -> Comparison | None:
-    """The systems that ran on the same data as the first one, each against it; None if none did."""
+    """The systems that ran on the same data as the first one, each against it; None if none did.
+
+    One system under several texts counts once.
+    """
     data = {name: {each.record.task.hash for each in own} for name, own in by_system.items()}
     shared = next(iter(data.values()))
-    [baseline, *others] = [name for name, own in data.items() if own >= shared]
+    once: dict[frozenset[str], str] = {}
+    for name, own in by_system.items():
+        if data[name] >= shared:
+            keys = frozenset(each.record.key for each in own if each.record.task.hash in shared)
+            once.setdefault(keys, name)
+    [baseline, *others] = once.values()
     if not others:
         return None
     same = [r for own in by_system.values() for r in own if r.record.task.hash in shared]
