@@ -38,7 +38,7 @@ from r2med.results.lookup import (
     stored_results,
     tell_versions,
 )
-from r2med.results.record import Result
+from r2med.results.record import RUN_FILE, Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
 from r2med.tabular import Tabular, columns_of, table_of
@@ -170,7 +170,7 @@ def aligned(
     wanted = task_names(resolve(task, own), own) if task else _common_tasks(sides)
     trials = {name: _same_data(sides, name) for name in in_suite_order(wanted)}
     for one, other in combinations(range(len(sides)), 2):
-        if all(group[one].key == group[other].key for group in trials.values()):
+        if all(_content(group[one]) == _content(group[other]) for group in trials.values()):
             raise UsageError(
                 f"compare: the same system is given twice: {systems[one]} and {systems[other]} "
                 f"are {trials[wanted[0]][one].key}."
@@ -216,6 +216,11 @@ class _FileTrial:
     suite: str | None
     data: str
     scores: Scores
+
+
+def _content(trial: Result | _FileTrial) -> tuple[str, str]:
+    """What two names of one result share; a user's class may have changed under one identity."""
+    return trial.key, trial.record.files[RUN_FILE] if isinstance(trial, Result) else ""
 
 
 @dataclass(frozen=True, eq=False)
