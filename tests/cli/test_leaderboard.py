@@ -104,6 +104,26 @@ def test_json_is_all_there_is_on_standard_output() -> None:
     ]
 
 
+def test_kinds_are_taken_in_the_words_of_the_legend_and_systems_with_commas() -> None:
+    def systems(*arguments: str) -> list[str]:
+        return [
+            row["system"]
+            for row in json.loads(run("leaderboard", "--json", *arguments).out)["rows"]
+        ]
+
+    assert systems("--kind", "expansion") == systems("--kind", "gar") != []
+    assert sorted(systems("--only", "bm25,e5")) == ["bm25", "e5"]
+
+
+def test_the_legend_of_the_first_rows_explains_only_what_they_use() -> None:
+    whole, first = run("leaderboard").out, run("leaderboard", "--top", "3").out
+
+    assert "Averages only" in whole and "Averages only" not in first
+    assert "NanoR2MED" not in first
+    assert first.count(" is ") < whole.count(" is ")
+    assert "`--only SYSTEM`" not in run("leaderboard", "--only", "e5").out
+
+
 def test_an_empty_demo_board_says_what_to_try() -> None:
     shown = run("leaderboard", "--suite", "demo")
 
@@ -114,14 +134,18 @@ def test_an_empty_demo_board_says_what_to_try() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--kind", "rerank"], "--kind 'rerank' is not known. Did you mean 'reranker'?"),
+        (["--kind", "rerank"], "Known: base (retrieval alone), gar (expansion), reranker"),
         (["--mean", "queries"], "--mean 'queries'"),
         (["--metric", "recall"], "needs a cutoff"),
         (["--suite", "ful"], "Did you mean 'full'?"),
         (["--method", "hide"], "--method 'hide' is not known. Did you mean 'hyde'?"),
         (["--llm", "gpt5"], "Did you mean 'gpt4'?"),
         (["--first-stage", "nv2"], "Did you mean 'nv'?"),
-        (["--kind", "base", "--method", "hyde"], "No row has any"),
+        (
+            ["--kind", "base", "--method", "hyde"],
+            "no row meets all of these filters together: --kind base, --method hyde.",
+        ),
+        (["--suite", "nano", "--llm", "gpt4"], "No row has any"),
         (["--only", "e55"], "--only e55: no row of that name. Did you mean 'e5'?"),
         (["--only", "grouprank"], "no row of that name. It is part of 'diver | grouprank-32b@100'"),
         (["--suite", "nano", "--task", "Biology"], "one suite at a time"),

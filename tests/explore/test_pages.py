@@ -19,6 +19,7 @@ from r2med.explore.pages.compare import answer as verdict
 from r2med.explore.pages.compare import compare_data
 from r2med.explore.pages.leaderboard import View, leaderboard_page
 from r2med.explore.pages.query import Lists, answer, query_data, query_lists
+from r2med.explore.pages.system import system_page
 from r2med.explore.pages.task import task_page
 from r2med.explore.render import Axis, server_link
 from r2med.results.movement import QueryScores, in_order
@@ -293,3 +294,14 @@ def test_an_explorer_that_is_ended_speaks_of_itself(tmp_path: Path) -> None:
 
     assert process.returncode == 143
     assert b"terminated: the explorer has ended" in said and b"finished so far" not in said
+
+
+def test_the_page_of_a_labelled_system_is_headed_by_its_label(library: Library) -> None:
+    r2med.evaluate("mine=bm25[k1=1.4]", TASK)
+
+    page = system_page(
+        library.shelf(), server_link, "bm25[k1=1.4]", suite="demo", metric="ndcg@10"
+    ).replace("<wbr>", "")
+
+    assert '<h1><span class="system">mine</span></h1>' in page
+    assert '<p class="quiet system">bm25[k1=1.4]</p>' in page

@@ -74,6 +74,15 @@ def test_results_of_one_text_stand_apart_in_a_report(tmp_path: Path) -> None:
     assert "bm25 (k1 none)" in page
 
 
+def test_a_label_stands_first_and_the_text_beside_it_once(tmp_path: Path) -> None:
+    r2med.evaluate("mine=bm25[k1=1.4]", "demo/biology", results=tmp_path)
+
+    page = report_page(results=tmp_path).replace("<wbr>", "")
+
+    assert page.count('<span class="system">mine</span>') >= 2
+    assert page.count(">bm25[k1=1.4]<") == 1
+
+
 def test_the_text_of_data_stays_text_in_a_report(page: str) -> None:
     assert "<img src=x" not in page
     assert "<script>" not in page

@@ -117,6 +117,16 @@ def test_stages_are_compared_one_by_one() -> None:
     assert compared.equal["1. name"] == "bm25"
 
 
+def test_a_setting_that_only_one_system_can_have_is_a_difference() -> None:
+    compared = compare_protocols("bm25", "bge")
+    staged = compare_protocols("bm25", "bm25 | monobert@100")
+
+    assert compared.fields["k1"][1] == compared.fields["checkpoint"][0] == "does not apply"
+    assert not any(compared.unknown.values())
+    assert staged.fields["2. name"] == ("does not apply", "monobert")
+    assert staged.equal["1. name"] == "bm25"
+
+
 def test_what_a_work_does_not_say_is_unknown() -> None:
     compared = compare_figures("e5")
 

@@ -123,7 +123,7 @@ Only = Annotated[
     _option(
         "--only",
         metavar="SYSTEM",
-        help="Only this system, with how its figures differ; may be repeated.",
+        help="Only these systems, parted by commas, with how their figures differ.",
         words=_system_names,
     ),
 ]

@@ -133,7 +133,7 @@ def _sheet(board: Leaderboard, chosen: Sequence[Result], link: Link) -> dict[str
         "headline": headline(board),
         "table": Markup(render("board.html", link, **table_of(board, view))),
         "comparison": _versus(by_system, board.metric),
-        "runs": [(name, own, cost_of(own)) for name, own in by_system.items()],
+        "runs": [(own[0].name, own, cost_of(own)) for own in by_system.values()],
         "tasks": [entry for entry in entries if entry],
     }
 

@@ -25,7 +25,7 @@ from r2med.report.table import (
 )
 from r2med.results.compare import Comparison
 from r2med.results.movement import Movement, QueryMovement
-from r2med.results.protocols import UNKNOWN, ProtocolComparison
+from r2med.results.protocols import ABSENT, UNKNOWN, ProtocolComparison
 from r2med.tasks.registry import find_suite
 
 #: Columns that the layouts do without, from wide to narrow; the narrow ones also round more.
@@ -248,7 +248,9 @@ def draw_protocols(
     out.print(title, style="bold")
     names = [Column(SystemName(name), right=False) for name in compared.names]
     rows: list[list[Cell]] = [
-        [_field(field), *map(_value, values)] for field, values in compared.fields.items()
+        [_field(field), *map(_value, values)]
+        for field, values in compared.fields.items()
+        if not {*values} <= {ABSENT, *_UNSET}
     ]
     if rows:
         out.print(Grid([Column("field", right=False), *names], rows))
@@ -293,4 +295,4 @@ def _field(name: str) -> str:
 
 
 def _value(text: str) -> Cell:
-    return Text(text, style="yellow") if text == UNKNOWN else SystemName(text)
+    return Text(text, style="yellow") if text in (ABSENT, UNKNOWN) else SystemName(text)

@@ -193,9 +193,10 @@ def _legend(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
     if works:
         yield f"from: {'; '.join(works)}. Printed means have no interval and no test."
     if any(row.spread for row in board.shown):
+        more = "" if board.detailed else " `--only SYSTEM` says how their protocols differ."
         yield (
             "span: highest minus lowest mean that works print for one system; the mean shown is "
-            "the first work's. `--only SYSTEM` says how their protocols differ."
+            f"the first work's.{more}"
         )
     if board.flagged:
         tasks = "; ".join(f"{task} ({', '.join(who)})" for task, who in board.flagged.items())
@@ -221,12 +222,11 @@ def _legend(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
 
 
 def _works(board: Leaderboard) -> list[str]:
-    """The works behind the rows, their short names first."""
+    """The works that the rows shown are from, their short names first."""
     found: dict[tuple[str, str], dict[str, None]] = {}
-    for row in board.rows:
-        for figure in (row, *row.others):
-            for source in figure.sources:
-                found.setdefault((source.short, source.name), {})[source.revision] = None
+    for row in board.shown:
+        for source in row.sources[:1]:
+            found.setdefault((source.short, source.name), {})[source.revision] = None
     return [
         f"{short} is {name} ({', '.join(revisions)})" for (short, name), revisions in found.items()
     ]

@@ -7,6 +7,7 @@ Filters by kind, method, language model, first stage or name choose which rows a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -50,6 +51,8 @@ GAIN_TITLES: Mapping[str, str] = {
 }
 #: What data says of a work.
 _CITED = ("id", "name", "short", "revision", "table", "date")
+#: Commas between systems; those of a system's own settings stand inside brackets.
+_COMMAS = re.compile(r",(?![^\[]*\])")
 #: So many rows that hold a text are offered where none has it as its name.
 _OFFERED = 4
 
@@ -101,6 +104,7 @@ def leaderboard(
     rows = ranked(with_gains([*rows, *measured]))
     rows = [frame.on_fewer_tasks(row, rows) for row in rows]
     chosen = _chosen_rows(rows, kind, method, llm, first_stage, only)
+    whole_board = len(chosen) == len(rows) and top is None
     placed = [frame.with_doubt(row, ties, root) for row in chosen]
     placed, separation = separated(placed, name, averaging)
     return Leaderboard(
@@ -109,7 +113,7 @@ def leaderboard(
         averaging=averaging,
         tasks=frame.tasks,
         rows=tuple(placed),
-        notes=(*notes, *passed_over, *(_not_ranked(frame) if len(chosen) == len(rows) else ())),
+        notes=(*notes, *passed_over, *(_not_ranked(frame) if whole_board else ())),
         separation=separation,
         top=top,
         hidden=len(rows) - len(chosen),
@@ -175,9 +179,9 @@ class Leaderboard(Tabular):
 
     @property
     def flagged(self) -> Mapping[str, tuple[str, ...]]:
-        """By task that overlaps with training data the models that declare it."""
+        """By task that overlaps with training data of rows shown the models that declare it."""
         models: dict[str, dict[str, None]] = {}
-        for row in self.rows:
+        for row in self.shown:
             for flag in row.flags:
                 models.setdefault(flag.task, {})[f"{flag.model}: {flag.collection}"] = None
         return {task: tuple(names) for task, names in models.items()}
@@ -344,16 +348,27 @@ def _chosen_rows(
     only: Sequence[str],
 ) -> list[Standing]:
     """Rows that pass every filter; a value that no row has names those that some row has."""
-    _one_of(kind, KINDS, "--kind")
-    kept = [row for row in rows if kind in (None, row.kind)]
-    for option, wanted in (("--method", method), ("--llm", llm), ("--first-stage", first_stage)):
+    by_title = {title: name for name, title in KIND_TITLES.items()}
+    wanted_kind = by_title.get(kind, kind) if kind else None
+    if wanted_kind and wanted_kind not in KINDS:
+        known = ", ".join(f"{name} ({title})" for name, title in KIND_TITLES.items())
+        raise UsageError(f"--kind {kind!r} is not known. Known: {known}.")
+    kept = [row for row in rows if wanted_kind in (None, row.kind)]
+    asked = {"--method": method, "--llm": llm, "--first-stage": first_stage}
+    for option, wanted in asked.items():
         if wanted is not None:
-            words = [(row, _words(row, option)) for row in kept]
-            _one_of(wanted, sorted({word for _, own in words for word in own}), option)
-            kept = [row for row, own in words if wanted in own]
+            _one_of(wanted, sorted({word for row in rows for word in _words(row, option)}), option)
+            kept = [row for row in kept if wanted in _words(row, option)]
+    names = [name.strip() for text in only for name in _COMMAS.split(text) if name.strip()]
     if only:
-        wanted_systems = {_named(text, kept) for text in only}
+        wanted_systems = {_named(name, rows) for name in names}
         kept = [row for row in kept if row.system in wanted_systems]
+    given = {"--kind": kind, **asked, "--only": ",".join(names) or None}
+    filters = [f"{option} {value}" for option, value in given.items() if value]
+    if not kept and len(filters) > 1:
+        raise UsageError(
+            f"no row meets all of these filters together: {', '.join(filters)}. Leave one out."
+        )
     return kept
 
 

@@ -25,6 +25,8 @@ Fields = Mapping[str, str]
 _LENGTHS = ("query_max_length", "document_max_length")
 _NOT_PINNED = "not pinned"
 UNKNOWN = "unknown"
+#: Of a setting that a system cannot have.
+ABSENT = "does not apply"
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class ProtocolComparison(Tabular):
 
     names: tuple[str, ...]
     fields: Mapping[str, tuple[str, ...]]
-    """Of every field in which two of them differ the value of each, or `unknown`."""
+    """Of every field in which two of them differ the value of each, `unknown`, or, of a system
+    that cannot have it, `does not apply`."""
     equal: Mapping[str, str]
     """Fields in which those of whom it is known agree."""
     unknown: Mapping[str, tuple[str, ...]]
@@ -64,7 +67,10 @@ def compare_protocols(*systems: str) -> ProtocolComparison:
     if len(systems) < 2:
         raise UsageError("--protocols compares two systems or more: e5 'e5[protocol=mteb]'.")
     texts = [str(registered(parse(text))) for text in systems]
-    compared = _compared(texts, [_fields_of_system(parse(text)) for text in texts])
+    specs = [parse(text) for text in texts]
+    numbered = any(len(units_of(spec)) > 1 for spec in specs)
+    fields = [_fields_of_system(spec, numbered=numbered) for spec in specs]
+    compared = _compared(texts, fields, absent=ABSENT)
     beside = tuple(works_beside(text) for text in texts)
     return replace(compared, beside=beside, unverified=_unverified(texts))
 
@@ -111,10 +117,12 @@ def _compared_settings(entry: Entry) -> dict[str, object]:
     return settings
 
 
-def _compared(names: Sequence[str], protocols: Sequence[Fields]) -> ProtocolComparison:
+def _compared(
+    names: Sequence[str], protocols: Sequence[Fields], *, absent: str = UNKNOWN
+) -> ProtocolComparison:
     fields = dict.fromkeys(field for protocol in protocols for field in protocol)
     values = {
-        field: tuple(protocol.get(field, UNKNOWN) for protocol in protocols) for field in fields
+        field: tuple(protocol.get(field, absent) for protocol in protocols) for field in fields
     }
     known = {field: set(row) - {UNKNOWN} for field, row in values.items()}
     return ProtocolComparison(
@@ -134,17 +142,16 @@ def _unverified(systems: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(notes))
 
 
-def _fields_of_system(spec: Spec) -> Fields:
-    """The settings of every stage; a field is prefixed by its stage where there are several."""
-    units = units_of(spec)
+def _fields_of_system(spec: Spec, *, numbered: bool) -> Fields:
+    """The settings of every stage; a field is prefixed by its stage where stages are numbered."""
     every: dict[str, str] = {}
-    for place, unit in enumerate(units, start=1):
+    for place, unit in enumerate(units_of(spec), start=1):
         entry = configured(unit)
-        fields = {"name": entry.name} if len(units) > 1 else {}
+        fields = {"name": entry.name} if numbered else {}
         fields |= _in_words(entry)
         if unit.depth is not None:
             fields["depth"] = str(unit.depth)
-        prefix = f"{place}. " if len(units) > 1 else ""
+        prefix = f"{place}. " if numbered else ""
         every |= {prefix + field: value for field, value in fields.items()}
     return every
 
