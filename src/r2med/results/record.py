@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from importlib.metadata import version
-from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from r2med.atomic import seal, unseal
@@ -211,7 +211,9 @@ class Result:
     @cached_property
     def scores(self) -> Scores:
         """One row per judged query, one column per metric."""
-        return Scores.from_arrow(pq.ParquetFile(BytesIO(self._bytes(SCORES_FILE))).read())
+        content = pa.BufferReader(self._bytes(SCORES_FILE))
+        # A thread of Arrow's that still holds bytes of Python's aborts the process when it ends.
+        return Scores.from_arrow(pq.ParquetFile(content).read(use_threads=False))
 
     @cached_property
     def run(self) -> Run:

@@ -47,7 +47,9 @@ def _shard(
     with arrow_errors(path), pq.ParquetFile(source) as file:
         names = file.schema_arrow.names
         fields = max(shapes, key=lambda shape: sum(field.name in names for field in shape))
-        table = file.read(columns=[field.name for field in fields if field.name in names])
+        wanted = [field.name for field in fields if field.name in names]
+        # A thread of Arrow's that still holds bytes of Python's aborts the process when it ends.
+        table = file.read(columns=wanted, use_threads=content is None)
     kept = np.ones(len(table), dtype=bool)
     columns: dict[str, pa.Array] = {}
     for field in fields:
