@@ -140,7 +140,6 @@ except OSError as error:
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no limit on file sizes there")
 @pytest.mark.parametrize("before", [False, True])
 def test_a_disk_that_fills_up_half_way_leaves_things_as_they_were(
     tmp_path: Path, before: bool
@@ -195,7 +194,6 @@ print(change, outcome, killed)
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no fork there")
 def test_a_build_killed_at_any_change_leaves_the_old_folder_or_the_new(tmp_path: Path) -> None:
     """A real kill -9 at each rename, exchange, link and removal until the new one is there."""
     done = subprocess.run(

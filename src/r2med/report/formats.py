@@ -40,7 +40,6 @@ _PARAGRAPHS = {
 }
 #: A page of Markdown or HTML has no edge; on paper a wider layout would be set too small to read.
 _PAGE_WIDTH, _PAPER_WIDTH = 10_000, 110
-_PACKAGES = "% Needs \\usepackage{booktabs,graphicx}."
 #: Sets a table no wider than the lines of a page.
 _FITTED = "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%"
 
