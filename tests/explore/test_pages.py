@@ -22,6 +22,7 @@ from r2med.explore.pages.query import Lists, answer, query_data, query_lists
 from r2med.explore.pages.system import system_page
 from r2med.explore.pages.task import task_page
 from r2med.explore.render import Axis, server_link
+from r2med.measure.significance import SIGNIFICANT, p_equation
 from r2med.results.movement import QueryScores, in_order
 from r2med.results.overlap import declared_training, write_audit
 from r2med.results.store import Store
@@ -157,7 +158,9 @@ def test_a_verdict_names_the_winner_and_whether_it_is_real(library: Library) -> 
     better = max(means, key=lambda name: means[name])
     points = f"{100 * abs(means['bm25'] - means['bm25-lucene']):.1f}"
     assert verdict(data).startswith(f"{better} beats ")
-    assert re.search(rf"by {points} points \(p (< \.001|= \.0[0-4]\d)\)", verdict(data))
+    comparison = r2med.compare("bm25-lucene", "bm25", task=TASK, results=shelf.results)
+    p = comparison.pairs[0].by_task.p_randomisation
+    assert f"by {points} points ({p_equation(p)})" in verdict(data) and p < SIGNIFICANT
     assert [bar.side for bar in data.panels[0].bars] == sorted(
         (bar.side for bar in data.panels[0].bars), key=["lost", "even", "won"].index
     )
