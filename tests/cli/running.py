@@ -26,7 +26,8 @@ class Outcome:
 def run(*arguments: str) -> Outcome:
     """What the command printed and returned; nobody is at the terminal."""
     out, err, code = io.StringIO(), io.StringIO(), 0
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    handlers = {number: signal.getsignal(number) for number in numbers}
     with (
         patch.object(sys, "argv", ["r2med", *arguments]),
         patch.object(sys, "stdin", io.StringIO()),

@@ -53,6 +53,25 @@ def test_a_signal_ends_with_one_line_that_says_what_is_kept(
     assert "Run the same command again to go on" in done.err
 
 
+def test_a_signal_during_an_import_is_not_swallowed_by_what_imports() -> None:
+    Path("hasty.py").write_text(
+        "import contextlib, os, signal\n"
+        "with contextlib.suppress(BaseException):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    imported = True\n"
+        "class Model:\n"
+        "    def encode(self, texts, **options):\n"
+        "        assert imported\n"
+        "        while True:\n"
+        "            signal.pause()\n"
+    )
+
+    done = ended(start("eval", "model:hasty:Model", "--task", "demo/biology"))
+
+    assert (done.code, done.out) == (143, "")
+    assert "terminated: " in done.err
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["leaderboard"], ["leaderboard", "--json"]])
 def test_a_reader_that_leaves_is_no_failure(arguments: list[str]) -> None:
     process = start(*arguments)

@@ -63,22 +63,29 @@ def run() -> int:
     """Run the command line; the exit code. From then on signals end the process at once."""
     received: list[int] = []
 
-    def terminate(number: int, frame: FrameType | None) -> None:
-        received.append(number)
+    def stop(number: int, frame: FrameType | None) -> None:
+        if number in (signal.SIGINT, signal.SIGTERM):
+            received.append(number)
+        if len(received) == 1 and _importing(frame):
+            signal.setitimer(signal.ITIMER_REAL, 0.02)  # look again then
+            return
         raise KeyboardInterrupt
 
     try:
         with told_apart():
-            signal.signal(signal.SIGTERM, terminate)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
+                if signal.getsignal(number) != signal.SIG_IGN:
+                    signal.signal(number, stop)
             from r2med.cli.app import app, usage_message
 
             code = app(prog_name="r2med", standalone_mode=False)
             sys.stdout.flush()
             _end_at_once_on_signals()
             return code if isinstance(code, int) else 0
-    except Interrupted as stop:
-        word, code = ("terminated", 143) if received else ("interrupted", 130)
-        return _fail(f"{word}: {stop}", code)
+    except Interrupted as interrupted:
+        first = received[0] if received else signal.SIGINT
+        word, code = ("terminated", 143) if first == signal.SIGTERM else ("interrupted", 130)
+        return _fail(f"{word}: {interrupted}", code)
     except ClosedPipe:
         _end_at_once_on_signals()
         _silence()
@@ -121,9 +128,22 @@ def refusal(error: OSError) -> str:
 
 def _end_at_once_on_signals() -> None:
     """Once all is said, a signal finds nothing to save, and must not fail in the exit itself."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported: an interrupt there can leave Python's lock taken.
+
+    What imports swallows it then as often as not, and the next thread that imports waits for ever.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib._bootstrap"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _fail(message: str, code: int) -> int:

@@ -151,19 +151,28 @@ class Session:
         problem: BaseException | None = None
         with _signals_into(arrived.put):
             untaken = asyncio.Semaphore(self.limits.concurrency)
-            work = self._drive(path, jobs, read, start, arrived.put, untaken)
-            driving = asyncio.run_coroutine_threadsafe(work, self._loop)
+            driving: list[asyncio.Task[None]] = []
+
+            def begin() -> None:
+                work = self._drive(path, jobs, read, start, arrived.put, untaken)
+                driving.append(self._loop.create_task(work))
+                driving[0].add_done_callback(lambda task: arrived.put(None))
+
+            def cancel() -> None:
+                self._loop.call_soon_threadsafe(lambda: driving[0].cancel())
+
+            self._loop.call_soon_threadsafe(begin)
             try:
                 while (item := arrived.get()) is not None:
                     if isinstance(item, signal.Signals):
-                        driving.cancel()
+                        cancel()
                     elif isinstance(item, BaseException):
                         problem = problem or item
                     else:
                         yield item
                         self._loop.call_soon_threadsafe(untaken.release)
             finally:
-                driving.cancel()
+                cancel()
         if problem is not None:
             raise problem
 
@@ -176,7 +185,7 @@ class Session:
         hand_over: Callable[[_Item[T]], None],
         untaken: asyncio.Semaphore,
     ) -> None:
-        """Start the requests in order; whatever happens, the last thing handed over is None."""
+        """Start the requests in order."""
         tasks: list[asyncio.Task[None]] = []
         given_up, stopped = 0, False
 
@@ -214,7 +223,6 @@ class Session:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            hand_over(None)
 
     async def _send(self, path: str, place: int, job: Job, read: Read[T]) -> Reply[T] | Failure:
         """Try until there is an answer, each try within the budget."""
