@@ -25,7 +25,7 @@ def test_published_data_agrees_in_counts_statistics_and_checksums() -> None:
     entry = find_task("Biology")
     write(data_folder(entry), BIOLOGY)
 
-    checks = by_fact(verify([entry]))
+    checks = by_fact(verify(entry))
 
     known = {name for name, check in checks.items() if check.passed is not None}
     assert known == {
@@ -43,7 +43,7 @@ def test_what_the_manifest_does_not_know_is_shown_as_unknown_with_what_was_found
     entry = find_task("MedQA-Diag")
     write(data_folder(entry), MEDQA)
 
-    checks = by_fact(verify([entry]))
+    checks = by_fact(verify(entry))
 
     corpus = checks["corpus.jsonl"]
     assert (corpus.expected, corpus.passed) == (None, None)
@@ -55,7 +55,7 @@ def test_every_difference_is_a_row_of_its_own() -> None:
     entry = find_task("Biology")
     write(data_folder(entry), task_files(4))
 
-    differing = [check for check in verify([entry]) if check.passed is False]
+    differing = [check for check in verify(entry) if check.passed is False]
 
     assert {(check.aspect, check.what) for check in differing} == {
         ("counts", "documents"),
@@ -68,7 +68,7 @@ def test_every_difference_is_a_row_of_its_own() -> None:
 def test_data_of_the_user_is_checked_where_it_lies(tmp_path: Path) -> None:
     write(tmp_path / "Biology", BIOLOGY)
 
-    checks = verify([find_task("Biology")], root=tmp_path)
+    checks = verify(find_task("Biology"), root=tmp_path)
 
     assert all(check.passed is not False for check in checks)
 
@@ -77,7 +77,7 @@ def test_rounded_nano_figures_agree_to_six_decimals() -> None:
     entry = find_task("nano/Biology")
     write(data_folder(entry), NANO)
 
-    checks = by_fact(verify([entry]))
+    checks = by_fact(verify(entry))
 
     assert checks["documents_text.average_text_length"].passed is True
     assert checks["documents"].passed is True
@@ -85,4 +85,4 @@ def test_rounded_nano_figures_agree_to_six_decimals() -> None:
 
 def test_data_that_is_not_here_is_told_with_how_to_get_it() -> None:
     with pytest.raises(MissingError, match="r2med fetch Biology"):
-        verify([find_task("Biology")])
+        verify(find_task("Biology"))

@@ -161,9 +161,27 @@ def fetch(
     if source is not None:
         refuse_unread(context, "with --from", "offline", "generations", "force")
     entries = _entries(names) if names else []
-    rows = _take(source, entries) if source else _download(entries, offline=offline, force=force)
-    if generations and source is None:
-        rows += _download(entries, offline=offline, force=force, generations=True)
+    if source is not None:
+        from r2med.tasks.fetch.local import import_from
+
+        fetched = import_from(source, entries)
+    else:
+        from r2med.tasks.fetch.hub import fetch as fetch_data
+
+        with DownloadBar() as bar:
+            fetched = fetch_data(entries, offline=offline, force=force, progress=bar)
+            if generations:
+                fetched += fetch_data(
+                    entries, generations=True, offline=offline, force=force, progress=bar
+                )
+    for remark in (remark for each in fetched for remark in each.notices):
+        notice(remark)
+    facts = ("outcome", "files", "commit", "notices")
+    rows = [
+        {"task": each.entry.name, "folder": str(each.folder)}
+        | {name: getattr(each, name) for name in facts}
+        for each in fetched
+    ]
     answer(rows, *(f"{row['task']}: {row['outcome']}" for row in rows), as_json=as_json)
 
 
@@ -195,7 +213,7 @@ def verify(
         line = bar.add_task("verifying", total=len(entries))
         for entry in entries:
             bar.update(line, description=f"verifying {entry.name}")
-            checks += verify_data([entry], root=data_root)
+            checks += verify_data(entry, root=data_root)
             if entry.suite == "nano":
                 checks += check_profile(entry, root=data_root)
             bar.advance(line)
@@ -308,40 +326,6 @@ def _entries(names: Sequence[str]) -> list[TaskEntry]:
 def _facts(entry: TaskEntry) -> dict[str, object]:
     here = {"present": is_present(entry), "folder": str(data_folder(entry))}
     return {**asdict(entry), **here, "positives_per_query": entry.positives_per_query}
-
-
-def _take(source: Path, entries: list[TaskEntry]) -> list[dict[str, object]]:
-    from r2med.tasks.fetch.local import import_from
-
-    rows: list[dict[str, object]] = []
-    for item in import_from(source, entries):
-        for remark in item.notices:
-            notice(remark)
-        outcome = f"{item.files} files taken from {source}"
-        row = {"task": item.entry.name, "outcome": outcome, "files": item.files}
-        rows.append({**row, "folder": str(item.folder), "notices": list(item.notices)})
-    return rows
-
-
-def _download(
-    entries: list[TaskEntry], *, offline: bool, force: bool, generations: bool = False
-) -> list[dict[str, object]]:
-    from r2med.tasks.fetch.hub import fetch as fetch_data
-    from r2med.tasks.fetch.hub import fetch_generations
-
-    fetching = fetch_generations if generations else fetch_data
-    with DownloadBar() as bar:
-        fetched = fetching(entries, offline=offline, force=force, progress=bar)
-    what = "generations" if generations else "files"
-    rows: list[dict[str, object]] = []
-    for item in fetched:
-        at = f" at {item.commit[:12]}" if item.commit else ""
-        outcome = f"{item.downloaded} {what} fetched{at}"
-        if not item.downloaded:
-            outcome = f"{what} already here{at}" if item.entry.hub else "comes with r2med"
-        row = {"task": item.entry.name, "outcome": outcome, "files": item.downloaded}
-        rows.append({**row, "folder": str(item.folder), "commit": item.commit})
-    return rows
 
 
 def _to_verify(names: Sequence[str], data_root: Path | None) -> list[TaskEntry]:

@@ -26,20 +26,13 @@ class HubSource:
 
 
 @dataclass(frozen=True)
-class FileFact:
-    """What a published file is known to be."""
-
-    sha256: str
-    bytes: int
-
-
-@dataclass(frozen=True)
 class TaskEntry:
     """All that is known of a task before its data is read; `unknown` says what is still open.
 
     `source` names the R2MED task that a nano or demo task stands for. `statistics` may be
     partial: a figure that is absent is not known, never zero. `edition` counts the rewritings of
-    data that ships here, and `data` is the hash of the current one.
+    data that ships here, and `data` is the hash of the current one. `files` are sha256 and bytes of
+    published files.
     """
 
     name: str
@@ -58,7 +51,7 @@ class TaskEntry:
     positives: Mapping[str, float] = field(default_factory=dict, hash=False)
     candidates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
     readme: Mapping[str, float] = field(default_factory=dict, hash=False)
-    files: Mapping[str, FileFact] = field(default_factory=dict, hash=False)
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
     licence: str | None = None
     licence_source: str | None = None
     citation: str = ""
@@ -203,7 +196,7 @@ def _entry(row: Mapping[str, Any], suite: Mapping[str, Any]) -> TaskEntry:
     of_suite = ("licence", "licence_source", "citation", "edition")
     of_task = (
         *("name", "description", "split", "counts", "statistics"),
-        *("candidates", "readme", "data"),
+        *("candidates", "readme", "files", "data"),
     )
     return TaskEntry(
         **{name: suite[name] for name in of_suite if name in suite},
@@ -214,7 +207,6 @@ def _entry(row: Mapping[str, Any], suite: Mapping[str, Any]) -> TaskEntry:
         aliases=tuple(row.get("aliases", ())),
         hub=HubSource(**hub) if hub else None,
         positives=row.get("positives_per_query", {}),
-        files={name: FileFact(**fact) for name, fact in row.get("files", {}).items()},
         unknown=(*row.get("unknown", ()), *suite.get("unknown", ())),
         elsewhere=tuple(like.get("elsewhere", ())) if hub else (),
     )

@@ -7,7 +7,7 @@ changing its data, which writes manifests/demo.lock.toml; a test compares the tw
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,29 +26,24 @@ from r2med.tasks.task import counts, statistics
 LOCK = MANIFESTS / "demo.lock.toml"
 
 
-def verify(entries: Iterable[TaskEntry], *, root: Path | None = None) -> list[Check]:
-    """Compare counts, text statistics and checksums of each task with the manifest.
+def verify(entry: TaskEntry, *, root: Path | None = None) -> list[Check]:
+    """Compare counts, text statistics and checksums of a task with the manifest.
 
     With `root` the data is taken from <root>/<task>, as `load_task` does.
     """
-    checks: list[Check] = []
-    for entry in entries:
-        task = load_task(entry.name, root=root, use_copy=False)
-        checks += [*compared(task, entry), *check_files(entry, task.source)]
-    return checks
+    task = load_task(entry.name, root=root, use_copy=False)
+    return [*compared(task, entry), *check_files(entry, task.source)]
 
 
 def check_files(entry: TaskEntry, folder: Path) -> list[Check]:
     """Checksums: against the manifest, else against what was recorded when it was fetched."""
     recorded = read_provenance(folder)
     checks = []
-    for file in task_files(entry, folder):
-        path = file.relative_to(folder).as_posix()
-        known, noted = entry.files.get(path), recorded.get(path)
-        label = f"{path} (as fetched)" if known is None and noted is not None else path
-        expected = known or noted
-        known_sha = expected and expected.sha256
-        checks.append(checked(entry, "sha256", label, known_sha, sha256_of(file)))
+    for path, file in task_files(entry, folder).items():
+        label, expected = path, entry.files.get(path, {}).get("sha256")
+        if expected is None and path in recorded:
+            label, expected = f"{path} (as fetched)", recorded[path].sha256
+        checks.append(checked(entry, "sha256", label, expected, sha256_of(file)))
     return checks
 
 
@@ -62,8 +57,8 @@ def sealed() -> str:
 def _facts(entry: TaskEntry) -> dict[str, Any]:
     task = load_task(entry.name, use_copy=False)
     files = {
-        file.name: {"sha256": sha256_of(file), "bytes": file.stat().st_size}
-        for file in task_files(entry, data_folder(entry))
+        path: {"sha256": sha256_of(file), "bytes": file.stat().st_size}
+        for path, file in task_files(entry, data_folder(entry)).items()
     }
     sizes = {"counts": counts(task), "statistics": statistics(task)}
     return {"data": task.hash, **sizes, "files": files}

@@ -15,7 +15,7 @@ import pytest
 from r2med.errors import DataError, MissingError
 from r2med.tasks.fetch.hub import fetch
 from r2med.tasks.fetch.provenance import data_folder, is_present
-from r2med.tasks.registry import FileFact, HubSource, TaskEntry, find_task
+from r2med.tasks.registry import HubSource, TaskEntry, find_task
 from tests.hub_server import Hub, running_hub, sha256
 
 COMMIT = "a" * 40
@@ -57,8 +57,8 @@ def entry() -> TaskEntry:
     return replace(find_task("Biology"), hub=HubSource("R2MED/Biology", COMMIT))
 
 
-def fact(content: bytes) -> FileFact:
-    return FileFact(sha256(content), len(content))
+def fact(content: bytes) -> dict[str, object]:
+    return {"sha256": sha256(content), "bytes": len(content)}
 
 
 def test_a_task_is_fetched_through_a_redirect_and_only_its_files(
@@ -69,7 +69,7 @@ def test_a_task_is_fetched_through_a_redirect_and_only_its_files(
     [found] = fetch([checked])
 
     folder = data_folder(entry)
-    assert found.folder == folder and found.downloaded == 3 and found.commit == COMMIT
+    assert found.folder == folder and found.files == 3 and found.commit == COMMIT
     assert is_present(entry)
     assert (folder / "corpus.jsonl").read_bytes() == FILES["corpus.jsonl"]
     assert sorted(file.name for file in folder.iterdir()) == [
@@ -121,7 +121,7 @@ def test_what_is_here_and_sound_is_not_fetched_again(hub: Hub, entry: TaskEntry)
 
     [found] = fetch([entry])
 
-    assert found.downloaded == 0 and found.commit == COMMIT
+    assert found.files == 0 and found.commit == COMMIT
     assert hub.seen == []
 
 
@@ -130,7 +130,7 @@ def test_fetches_at_the_same_time_download_each_file_once(hub: Hub, entry: TaskE
         found = list(pool.map(lambda _: fetch([entry])[0], range(4)))
 
     downloads = [seen.path for seen in hub.seen if seen.path.startswith("/signed/")]
-    assert sorted(each.downloaded for each in found) == [0, 0, 0, 3]
+    assert sorted(each.files for each in found) == [0, 0, 0, 3]
     assert len(downloads) == len(set(downloads))
     assert is_present(entry)
 
@@ -142,7 +142,7 @@ def test_a_file_damaged_since_is_fetched_again(hub: Hub, entry: TaskEntry) -> No
 
     [found] = fetch([entry])
 
-    assert found.downloaded == 1
+    assert found.files == 1
     assert corpus.read_bytes() == FILES["corpus.jsonl"]
 
 
@@ -164,7 +164,7 @@ def test_a_cut_connection_is_resumed_where_it_broke(
 def test_a_wrong_checksum_is_an_error_that_names_file_expected_and_found(
     hub: Hub, entry: TaskEntry
 ) -> None:
-    expected = replace(entry, files={"corpus.jsonl": FileFact("0" * 64, 1)})
+    expected = replace(entry, files={"corpus.jsonl": {"sha256": "0" * 64, "bytes": 1}})
 
     with pytest.raises(DataError) as error:
         fetch([expected])
@@ -197,7 +197,7 @@ def test_a_failed_fetch_leaves_the_data_that_was_there(hub: Hub, entry: TaskEntr
         fetch([pinned], force=True)
 
     assert (data_folder(entry) / "corpus.jsonl").read_bytes() == FILES["corpus.jsonl"]
-    assert fetch([pinned])[0].downloaded == 0
+    assert fetch([pinned])[0].files == 0
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_offline_mode_is_respected(
 def test_offline_is_fine_when_all_is_here(hub: Hub, entry: TaskEntry) -> None:
     fetch([entry])
 
-    assert fetch([entry], offline=True)[0].downloaded == 0
+    assert fetch([entry], offline=True)[0].files == 0
 
 
 def test_an_unpinned_nano_task_brings_its_split_and_records_the_commit(hub: Hub) -> None:
@@ -277,7 +277,7 @@ def test_an_unpinned_nano_task_brings_its_split_and_records_the_commit(hub: Hub)
 
     [found] = fetch([nano])
 
-    assert found.commit == "c" * 40 and found.downloaded == 4
+    assert found.commit == "c" * 40 and found.files == 4
     assert is_present(nano)
     assert not is_present(find_task("NanoR2MEDMedQADiag"))
 

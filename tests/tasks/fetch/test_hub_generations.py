@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import DataError, MissingError, UsageError
-from r2med.tasks.fetch.hub import fetch_generations
+from r2med.tasks.fetch.hub import fetch
 from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.registry import HubSource, TaskEntry, find_task
 from tests.hub_server import Hub, running_hub
@@ -41,22 +41,22 @@ def entry() -> TaskEntry:
 def test_generations_arrive_in_the_reference_layout_and_nothing_else_does(
     hub: Hub, entry: TaskEntry
 ) -> None:
-    [found] = fetch_generations([entry])
+    [found] = fetch([entry], generations=True)
 
     folder = data_folder(entry)
-    assert found.downloaded == 2
+    assert found.files == 2
     assert (folder / GPT4).read_bytes() == FILES[GPT4]
     assert (folder / QWEN).read_bytes() == FILES[QWEN]
     assert not (folder / "corpus.jsonl").exists()
 
 
 def test_what_is_here_and_sound_is_not_fetched_again(hub: Hub, entry: TaskEntry) -> None:
-    fetch_generations([entry])
+    fetch([entry], generations=True)
     (data_folder(entry) / QWEN).write_bytes(b"damaged")
 
-    [again] = fetch_generations([entry])
+    [again] = fetch([entry], generations=True)
 
-    assert again.downloaded == 1
+    assert again.files == 1
     assert (data_folder(entry) / QWEN).read_bytes() == FILES[QWEN]
 
 
@@ -64,16 +64,16 @@ def test_a_repository_without_generations_says_what_it_holds(hub: Hub, entry: Ta
     hub.add("R2MED/Biology", COMMIT, {"corpus.jsonl": b"x"})
 
     with pytest.raises(DataError, match=r"no generations for Biology.*found corpus\.jsonl"):
-        fetch_generations([entry])
+        fetch([entry], generations=True)
 
 
 def test_offline_nothing_is_asked(hub: Hub, entry: TaskEntry) -> None:
     with pytest.raises(MissingError, match="Offline mode is on"):
-        fetch_generations([entry], offline=True)
+        fetch([entry], generations=True, offline=True)
 
     assert not hub.seen
 
 
 def test_the_demo_suite_has_no_published_generations() -> None:
     with pytest.raises(UsageError, match="demo/biology has no published generations"):
-        fetch_generations([find_task("demo/biology")])
+        fetch([find_task("demo/biology")], generations=True)

@@ -145,7 +145,7 @@ def test_other_content_is_refused_and_the_data_folder_is_unchanged(tmp_path: Pat
     import_from(zipped(tmp_path / "Biology.zip", BIOLOGY))
     before = everything_under(home())
 
-    with pytest.raises(DataError, match="documents is 7, expected 3"):
+    with pytest.raises(DataError, match="documents 7 instead of 3"):
         import_from(zipped(tmp_path / "Biology.zip", task_files(7)))
 
     assert everything_under(home()) == before
@@ -157,7 +157,10 @@ def test_other_content_is_refused_and_the_data_folder_is_unchanged(tmp_path: Pat
     ("files", "told"),
     [
         ({"Biology/corpus.jsonl": b"", "Biology/query.jsonl": b""}, "no qrels.jsonl or"),
-        ({"corpus/NanoR2MEDBiology.parquet": b""}, "incomplete, no queries and no qrels"),
+        (
+            {"corpus/NanoR2MEDBiology.parquet": b""},
+            "incomplete: there is no queries/NanoR2MEDBiology",
+        ),
         ({"readme.txt": b""}, "holds no task"),
         ({}, "holds no task"),
     ],

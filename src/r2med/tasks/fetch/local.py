@@ -23,6 +23,7 @@ from r2med.atomic import draft_folder
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.home import shelf
 from r2med.tasks.fetch.provenance import (
+    Fetched,
     data_folder,
     install,
     is_generations,
@@ -30,9 +31,8 @@ from r2med.tasks.fetch.provenance import (
     origin_of,
     parts_of,
 )
-from r2med.tasks.load import compared, load_task
+from r2med.tasks.load import load_task
 from r2med.tasks.reading.lines import MAX_FILE, MAX_RATIO, limit, lines
-from r2med.tasks.reading.source import R2MED_FILES
 from r2med.tasks.registry import TaskEntry, find_suite, find_task
 from r2med.tasks.verify import check_files
 
@@ -49,16 +49,6 @@ _ZIP_ERRORS = (
 
 
 @dataclass(frozen=True)
-class Imported:
-    """A task that was taken over; `notices` say how its files differ from the published ones."""
-
-    entry: TaskEntry
-    folder: Path
-    files: int
-    notices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class _Find:
     """A task in an archive or folder: its files by the path they shall have in the data folder."""
 
@@ -67,7 +57,7 @@ class _Find:
     files: Mapping[str, Path]
 
 
-def import_from(source: Path, wanted: Sequence[TaskEntry] = ()) -> list[Imported]:
+def import_from(source: Path, wanted: Sequence[TaskEntry] = ()) -> list[Fetched]:
     """Take the tasks found in a zip or folder, or only the wanted ones; all or none of a task.
 
     Files that are not byte for byte the published ones are taken when every known count and
@@ -118,38 +108,29 @@ def _require(
         raise DataError(f"{source} holds {', '.join(sorted(twice))} more than once; give one.")
 
 
-def _take(find: _Find) -> Imported:
-    folder = data_folder(find.entry)
+def _take(find: _Find) -> Fetched:
+    name, folder = find.entry.name, data_folder(find.entry)
     with draft_folder(shelf("data") / "import") as root:
-        staged = root if find.entry.split else root / find.entry.name
+        staged = root if find.entry.split else root / name
         for path, file in find.files.items():
             (staged / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, staged / path)
-        with _naming(find.origin, staged):
-            notices = _differences(find, root, staged)
+        notices: tuple[str, ...] = ()
+        checks = check_files(find.entry, staged)
+        if not all(check.passed for check in checks):
+            with _naming(find.origin, staged):
+                task = load_task(name, root=root, use_copy=False)
+            if task.differences:
+                raise DataError(
+                    f"{find.origin}: {task.notices[-1]}\nThe data folder is unchanged. To use it "
+                    "as it is, give --data-root, or --task FOLDER for data of your own."
+                )
+            if altered := ", ".join(check.what for check in checks if check.passed is False):
+                notices = (f"{name}: {altered} differ in bytes, not in counts or statistics",)
         source = f"file:{find.origin.name}"
         install(staged, folder, {path: origin_of(staged / path, source) for path in find.files})
-    return Imported(find.entry, folder, len(find.files), notices)
-
-
-def _differences(find: _Find, root: Path, staged: Path) -> tuple[str, ...]:
-    """How the staged files differ from the published ones; other content is refused."""
-    files = check_files(find.entry, staged)
-    if files and all(check.passed for check in files):
-        return ()
-    task = load_task(find.entry.name, root=root, use_copy=False)
-    wrong = [check for check in compared(task, find.entry) if check.passed is False]
-    if wrong:
-        shown = "; ".join(f"{c.what} is {c.found}, expected {c.expected}" for c in wrong[:3])
-        more = f", and {len(wrong) - 3} more differ" if len(wrong) > 3 else ""
-        raise DataError(
-            f"{find.origin}: this is not {find.entry.name} as published: {shown}{more}.\n"
-            "The data folder is unchanged. To use it as it is, give --data-root, or "
-            "--task FOLDER for data of your own."
-        )
-    altered = ", ".join(check.what for check in files if check.passed is False)
-    notice = f"{find.entry.name}: {altered} differ in bytes, not in counts or statistics"
-    return (notice,) if altered else ()
+    outcome = f"{len(find.files)} files taken from {find.origin}"
+    return Fetched(find.entry, folder, len(find.files), outcome, notices=notices)
 
 
 # Which registered tasks lie in a folder.
@@ -159,19 +140,19 @@ def _r2med_tasks(
     origin: Path, folder: Path, files: Sequence[Path], wanted: Sequence[TaskEntry]
 ) -> Iterator[_Find]:
     """Folders with a corpus, queries and judgements; one wanted task names a nameless folder."""
-    parts = {place: _parts(place) for place in dict.fromkeys(file.parent for file in files)}
-    whole = [place for place, own in parts.items() if len(own) == len(R2MED_FILES)]
+    names: dict[Path, list[str]] = {}
+    for file in files:
+        names.setdefault(file.parent, []).append(file.name)
+    parts = {place: parts_of(None, own) for place, own in names.items()}
+    whole = [place for place, own in parts.items() if all(own.values())]
     for place, own in parts.items():
         entry = _by_name(place.name)
-        if own and entry and place not in whole:
-            lacking = [" or ".join(f) for part, f in R2MED_FILES.items() if part not in own]
-            here = ", ".join(file.name for file in own.values())
-            raise DataError(
-                f"{origin}: {entry.name} is incomplete: it has {here}, no {'; no '.join(lacking)}."
-            )
+        if entry and any(own.values()):
+            _require_parts(origin, entry, own)
     for place in whole:
+        found = {part: place / name for part, [name] in parts[place].items()}
         alone = wanted[0] if len(wanted) == 1 and len(whole) == 1 else None
-        entry = _by_name(place.name) or alone or _by_content(parts[place])
+        entry = _by_name(place.name) or alone or _by_content(found)
         if entry is None:
             raise UsageError(
                 f"{origin}, folder {str(place.relative_to(folder))!r}: this is no task I know by "
@@ -180,14 +161,13 @@ def _r2med_tasks(
             )
         below = {f.relative_to(place).as_posix(): f for f in files if f.is_relative_to(place)}
         generations = {path: file for path, file in below.items() if is_generations(path)}
-        yield _Find(entry, origin, {f.name: f for f in parts[place].values()} | generations)
+        yield _Find(entry, origin, {f.name: f for f in found.values()} | generations)
 
 
-def _parts(place: Path) -> dict[str, Path]:
-    """The files of a task in a folder, of each part the first form that is there."""
-    forms = {part: [place / name for name in names] for part, names in R2MED_FILES.items()}
-    here = {part: [file for file in files if file.is_file()] for part, files in forms.items()}
-    return {part: files[0] for part, files in here.items() if files}
+def _require_parts(origin: Path, entry: TaskEntry, parts: Mapping[str, Sequence[str]]) -> None:
+    if missing := missing_parts(entry.split, parts):
+        lacking = "; no ".join(missing.values())
+        raise DataError(f"{origin}: {entry.name} is incomplete: there is no {lacking}.")
 
 
 def _by_name(name: str) -> TaskEntry | None:
@@ -200,9 +180,9 @@ def _by_name(name: str) -> TaskEntry | None:
 
 def _by_content(parts: Mapping[str, Path]) -> TaskEntry | None:
     """The published tasks differ in their numbers of queries and documents."""
-    counts = {part: sum(1 for _ in lines(parts[part])) for part in ("queries", "corpus")}
+    queries, documents = (sum(1 for _ in lines(parts[part])) for part in ("queries", "corpus"))
     for entry in find_suite("full").entries:
-        if (entry.counts["queries"], entry.counts["documents"]) == tuple(counts.values()):
+        if (entry.counts["queries"], entry.counts["documents"]) == (queries, documents):
             return entry
     return None
 
@@ -210,17 +190,17 @@ def _by_content(parts: Mapping[str, Path]) -> TaskEntry | None:
 def _nano_tasks(origin: Path, files: Sequence[Path]) -> Iterator[_Find]:
     known = {f"{file.parent.name}/{file.name}": file for file in files}
     for entry in find_suite("nano").entries:
-        parts = parts_of(entry, known)
-        if not any(parts.values()):
-            continue
-        if lacking := missing_parts(entry, parts):
-            raise DataError(f"{origin}: {entry.name} is incomplete, no {' and no '.join(lacking)}.")
-        yield _Find(entry, origin, {path: known[path] for own in parts.values() for path in own})
+        parts = parts_of(entry.split, known)
+        if any(parts.values()):
+            _require_parts(origin, entry, parts)
+            found = {path: known[path] for own in parts.values() for path in own}
+            yield _Find(entry, origin, found)
 
 
 def _unpack(path: Path, folder: Path) -> None:
     """Unpack a zip, after a look at its list of members; a hostile one is refused whole."""
     folder.mkdir(parents=True)
+    reading, advice = "", "--from takes a zip or a folder; unpack other archives first."
     try:
         with zipfile.ZipFile(path) as archive:
             if trouble := _trouble(archive.infolist()):
@@ -229,48 +209,37 @@ def _unpack(path: Path, folder: Path) -> None:
                     "unpack it yourself and give the folder."
                 )
             for info in archive.infolist():
-                try:
-                    archive.extract(info, folder)
-                except _ZIP_ERRORS as error:
-                    raise DataError(
-                        f"{path}, member {info.filename!r} cannot be read: {error}. "
-                        "Get the file again."
-                    ) from error
+                reading, advice = f", member {info.filename!r}", "Get the file again."
+                archive.extract(info, folder)
     except _ZIP_ERRORS as error:
-        raise DataError(
-            f"{path} cannot be read as a zip file: {error}.\n"
-            "--from takes a zip or a folder; unpack other archives first."
-        ) from error
+        how = "" if reading else " as a zip file"
+        raise DataError(f"{path}{reading} cannot be read{how}: {error}.\n{advice}") from error
 
 
 def _trouble(infos: Sequence[zipfile.ZipInfo]) -> str | None:
     """Why an archive is not to be trusted, in words."""
     if len(infos) > MAX_MEMBERS:
         return f"it lists {len(infos):,} files, more than {MAX_MEMBERS:,}"
-    total, most = sum(info.file_size for info in infos), limit(MAX_FILE)
+    total, most, ratio = sum(info.file_size for info in infos), limit(MAX_FILE), limit(MAX_RATIO)
     if total > most:
         return f"it unpacks to {total:,} bytes, more than {most:,}"
     names: set[str] = set()
     for info in infos:
-        name = info.orig_filename.rstrip("/").casefold()
-        trouble = "occurs twice" if name in names else _trouble_of(info)
+        name, size, trouble = info.orig_filename, info.file_size, ""
+        folded = name.rstrip("/").casefold()
+        if folded in names:
+            trouble = "occurs twice"
+        elif "\0" in name or "\\" in name or _DRIVE.match(name):
+            trouble = "has a name that is not a plain relative path"
+        elif name.startswith("/") or ".." in PurePosixPath(name).parts:
+            trouble = "points outside the archive"
+        elif stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
+            trouble = "is a link or a special file"
+        elif info.flag_bits & 0x1:
+            trouble = "is encrypted"
+        elif size > _HARMLESS and size > ratio * max(info.compress_size, 1):
+            trouble = f"expands more than {ratio} times, as no text does"
         if trouble:
-            return f"member {info.orig_filename!r} {trouble}"
-        names.add(name)
-    return None
-
-
-def _trouble_of(info: zipfile.ZipInfo) -> str | None:
-    name = info.orig_filename
-    if "\0" in name or "\\" in name or _DRIVE.match(name):
-        return "has a name that is not a plain relative path"
-    if name.startswith("/") or ".." in PurePosixPath(name).parts:
-        return "points outside the archive"
-    if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
-        return "is a link or a special file"
-    if info.flag_bits & 0x1:
-        return "is encrypted"
-    ratio = limit(MAX_RATIO)
-    if info.file_size > _HARMLESS and info.file_size > ratio * max(info.compress_size, 1):
-        return f"expands more than {ratio} times, as no text does"
+            return f"member {name!r} {trouble}"
+        names.add(folded)
     return None

@@ -51,48 +51,57 @@ def data_folder(entry: TaskEntry) -> Path:
 
 def is_present(entry: TaskEntry) -> bool:
     """Whether every file that scoring needs is here; says nothing about their content."""
-    return holds(entry, data_folder(entry))
+    return not missing_parts(entry.split, parts_of(entry.split, _paths(data_folder(entry))))
 
 
-def holds(entry: TaskEntry, folder: Path) -> bool:
-    """Whether a folder laid out like the entry's own holds all of its data."""
-    return not missing_parts(entry, parts_of(entry, _paths(folder)))
+def task_files(entry: TaskEntry, folder: Path) -> dict[str, Path]:
+    """The files in a folder that belong to the task, whichever of them exist, by their paths."""
+    parts = parts_of(entry.split, _paths(folder))
+    return {path: folder / path for files in parts.values() for path in files}
 
 
-def task_files(entry: TaskEntry, folder: Path) -> list[Path]:
-    """The files in a folder that belong to the task, whichever of them exist."""
-    parts = parts_of(entry, _paths(folder))
-    return [folder / path for files in parts.values() for path in files]
-
-
-def parts_of(entry: TaskEntry, paths: Collection[str]) -> dict[str, list[str]]:
+def parts_of(split: str | None, paths: Collection[str]) -> dict[str, list[str]]:
     """Which of some paths are files of a task, by part; a part may have none.
 
     Of an R2MED task that is the form of each file that would be read; of a Nano task, which is a
     split, every shard.
     """
-    if entry.split is None:
+    if split is None:
         return {part: [n for n in names if n in paths][:1] for part, names in R2MED_FILES.items()}
     own = [path for path in map(PurePosixPath, sorted(paths)) if path.suffix == ".parquet"]
-    own = [path for path in own if split_of_shard(path.stem) == entry.split]
+    own = [path for path in own if split_of_shard(path.stem) == split]
     return {
         config: [str(path) for path in own if str(path.parent) == config]
         for config in (*NANO_CONFIGS, *NANO_CANDIDATES)
     }
 
 
-def missing_parts(entry: TaskEntry, parts: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def missing_parts(split: str | None, parts: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """The parts that scoring needs and that have no file, with the names that were expected."""
     names = {part: " or ".join(forms) for part, forms in R2MED_FILES.items()}
-    if entry.split is not None:
-        shards = (f"{entry.split}-*.parquet", f"{entry.split}.parquet")
-        names = {c: " or ".join(f"{c}/{shard}" for shard in shards) for c in NANO_CONFIGS}
+    if split is not None:
+        names = {c: f"{c}/{split}-*.parquet or {c}/{split}.parquet" for c in NANO_CONFIGS}
     return {part: expected for part, expected in names.items() if not parts[part]}
 
 
 def _paths(folder: Path) -> set[str]:
     files = (*folder.glob("*"), *folder.glob("*/*.parquet"))
     return {file.relative_to(folder).as_posix() for file in files if file.is_file()}
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What became of one task: how many of its files were brought here (0: all were), and how.
+
+    `notices` say how files of the user's differ from the published ones.
+    """
+
+    entry: TaskEntry
+    folder: Path
+    files: int
+    outcome: str
+    commit: str | None = None
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
