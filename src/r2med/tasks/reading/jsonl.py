@@ -52,9 +52,10 @@ def _parsed(path: Path, fields: Sequence[Field]) -> dict[str, pa.Array]:
         if b"\0" in block:
             raise pa.ArrowInvalid("NUL bytes")
         options = options or _parse_options(block, fields)
+        large = len(block) > _PARSE_BYTES  # a thread that outlives a short command aborts it
         table = pj.read_json(
             pa.BufferReader(block),
-            read_options=pj.ReadOptions(use_threads=True, block_size=_PARSE_BYTES),
+            read_options=pj.ReadOptions(use_threads=large, block_size=_PARSE_BYTES),
             parse_options=options,
         )
         for name, parts in chunks.items():
