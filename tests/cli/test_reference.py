@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from r2med.cli.run import ReferenceCall
+from r2med.cli.run import reference_words
 from r2med.errors import UsageError
 
 
@@ -37,7 +37,7 @@ from r2med.errors import UsageError
     ],
 )
 def test_options_become_a_system(options: dict[str, object], system: str) -> None:
-    assert ReferenceCall(**options).system == system  # type: ignore[arg-type]
+    assert reference_words(**options) == ["eval", system]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_options_become_a_system(options: dict[str, object], system: str) -> Non
 )
 def test_what_is_missing_or_unknown_is_named(options: dict[str, object], why: str) -> None:
     with pytest.raises(UsageError, match=why):
-        ReferenceCall(**options)  # type: ignore[arg-type]
+        reference_words(**options)  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -16,12 +15,6 @@ from r2med.report.formats import show
 
 RERANKERS = ("bge-reranker", "monobert", "rankllama")
 METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
-#: The reference's modes, and what each cannot do without.
-MODES = {
-    "eval_retrieval": ("retriever_name",),
-    "eval_reranker": ("retriever_name", "reranker_name"),
-    "generate_hydoc": ("gar_method", "gar_llm"),
-}
 
 
 def run(
@@ -56,12 +49,10 @@ def run(
 
     The equivalent command goes to standard error, its scores to standard output.
     """
-    call = ReferenceCall(mode, retriever_name, reranker_name, recall_k, gar_method, gar_llm)
-    if mode == "generate_hydoc":
-        command = ["r2med", "generate", str(gar_method), "--llm", str(gar_llm), "--task", task]
-    else:
-        command = ["r2med", "eval", call.system, "--task", task]
-        command += ["--results", str(results)] if results != options.RESULTS else []
+    words = reference_words(mode, retriever_name, reranker_name, recall_k, gar_method, gar_llm)
+    command = ["r2med", *words, "--task", task]
+    if words[0] == "eval" and results != options.RESULTS:
+        command += ["--results", str(results)]
     command += ["--data-root", str(data_root)] if data_root else []
     notice_console().print(f"$ {shlex.join(command)}", soft_wrap=True)
     if not dry_run:
@@ -70,36 +61,36 @@ def run(
         app(command[1:], prog_name="r2med", standalone_mode=False)
 
 
-@dataclass(frozen=True)
-class ReferenceCall:
-    """The options of the reference's run.py; only those that a mode needs must be there."""
-
-    mode: str
-    retriever_name: str | None = None
-    reranker_name: str | None = None
-    recall_k: int = 10
-    gar_method: str | None = None
-    gar_llm: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what the reference would refuse, and say what is missing."""
-        for option in MODES[chosen(self.mode, tuple(MODES), "--mode")]:
-            if not getattr(self, option):
-                raise UsageError(f"--mode {self.mode} needs --{option}.")
-        chosen(self.reranker_name or RERANKERS[0], RERANKERS, "--reranker_name")
-        chosen(self.gar_method or METHODS[0], METHODS, "--gar_method")
-        if bool(self.gar_method) != bool(self.gar_llm):
-            lacking = "--gar_llm" if self.gar_method else "--gar_method"
-            raise UsageError(f"{lacking} is missing: a method and a model go together.")
-
-    @property
-    def system(self) -> str:
-        """The text of the same system here; the reference's rerankers rank without expansion."""
-        if self.mode == "eval_reranker":
-            return f"{self.retriever_name} | {self.reranker_name}@{self.recall_k}"
-        if self.gar_method:
-            return f"{self.gar_method}:{self.gar_llm} | {self.retriever_name}"
-        return str(self.retriever_name)
+def reference_words(
+    mode: str,
+    retriever_name: str | None = None,
+    reranker_name: str | None = None,
+    recall_k: int = 10,
+    gar_method: str | None = None,
+    gar_llm: str | None = None,
+) -> list[str]:
+    """The command here that options of the reference's run.py mean; what a mode lacks is named."""
+    retriever, reranker = ("retriever_name", retriever_name), ("reranker_name", reranker_name)
+    method, llm = ("gar_method", gar_method), ("gar_llm", gar_llm)
+    needs = {
+        "eval_retrieval": [retriever],
+        "eval_reranker": [retriever, reranker],
+        "generate_hydoc": [method, llm],
+    }
+    for option, value in needs[chosen(mode, tuple(needs), "--mode")]:
+        if not value:
+            raise UsageError(f"--mode {mode} needs --{option}.")
+    chosen(reranker_name or RERANKERS[0], RERANKERS, "--reranker_name")
+    chosen(gar_method or METHODS[0], METHODS, "--gar_method")
+    if bool(gar_method) != bool(gar_llm):
+        lacking = "--gar_llm" if gar_method else "--gar_method"
+        raise UsageError(f"{lacking} is missing: a method and a model go together.")
+    if mode == "generate_hydoc":
+        return ["generate", str(gar_method), "--llm", str(gar_llm)]
+    if mode == "eval_reranker":  # the reference's rerankers rank without expansion
+        return ["eval", f"{retriever_name} | {reranker_name}@{recall_k}"]
+    expanded = f"{gar_method}:{gar_llm} | {retriever_name}" if gar_method else retriever_name
+    return ["eval", str(expanded)]
 
 
 def reproduce(

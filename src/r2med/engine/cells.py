@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from r2med.errors import DamagedError
 from r2med.measure.bounds import ceiling
@@ -32,7 +30,7 @@ from r2med.results.record import (
     result_key,
 )
 from r2med.results.store import Store, read_result
-from r2med.retrieve.conditions import Conditions, Loadable, Tell
+from r2med.retrieve.conditions import Conditions, Loadable, Tell, Workers, itself
 from r2med.runs import Run
 from r2med.runs.run import TieOrder
 from r2med.systems.build import System
@@ -64,8 +62,6 @@ class Cell:
     identity: Mapping[str, object]
     ties: TieOrder
     key: str
-    label: str | None = None
-    """Of the stored result, which one made anew keeps."""
 
     @classmethod
     def of(cls, part: NamedStage, task: Task) -> Cell:
@@ -89,21 +85,16 @@ class Cells:
     ahead: dict[str, Callable[[], list[tuple[Run, Ledger]]]] = field(default_factory=dict)
     """By key: runs that workers have begun; call one to wait for it."""
 
-    def begin(self, part: NamedStage, conditions: Conditions) -> None:
+    def begin(self, part: NamedStage, workers: Workers) -> None:
         """Let workers run what a system needs no model for, while others go on here."""
-        bound = bind(part, self.task)
-        for leaf in leaves(bound):
-            stage = leaf.stage
-            if not isinstance(stage, Retrieval) or stage.entry.engine not in _WITHOUT_MODEL:
-                continue
-            key = Cell.of(leaf, self.task).key
-            folder = self.store.place(self.task.name, self.task.suite, leaf.text, key)
-            if conditions.workers and key not in self.ahead and (self.force or not folder.exists()):
-                name, whole = f"task {self.task.hash}", partial(_sent, self.task)
-                piece = RunPiece(leaf.text, self.task.name)
-                self.ahead[key] = conditions.workers.submit(
-                    Loadable(name, self.task.name, whole, _sent), ran, piece
-                )
+        task = self.task
+        for leaf in leaves(bind(part, task)):
+            if isinstance(leaf.stage, Retrieval) and leaf.stage.entry.engine in _WITHOUT_MODEL:
+                cell = Cell.of(leaf, task)
+                if cell.key not in self.ahead and (self.force or not self._folder(cell).exists()):
+                    source = Loadable(f"task {task.hash}", partial(itself, task))
+                    piece = RunPiece(leaf.text, task.name)
+                    self.ahead[cell.key] = workers.submit(source, ran, piece)
 
     def result(self, system: System, *, extra: Sequence[Metric] = ()) -> Result:
         """The result of a system, with the stored metrics and some more."""
@@ -122,18 +113,21 @@ class Cells:
             self._tell_once(_changed(known, sources(part.stage)), conditions.tell)
         if known is None or not all(str(metric) in known.metrics for metric in extra):
             twin = known or next(iter(alike.values()), None)
-            metrics = [*extra, *map(parse_metric, kept.metrics if kept else ())]
-            label = kept.record.system.label if kept else None
-            known = self._made(replace(cell, label=label), twin, conditions, metrics)
+            known = self._made(cell, kept, twin, conditions, extra)
         alike[part.text] = known
         return known
 
     def _made(
-        self, cell: Cell, twin: Result | None, conditions: Conditions, metrics: Sequence[Metric]
+        self,
+        cell: Cell,
+        kept: Result | None,
+        twin: Result | None,
+        conditions: Conditions,
+        extra: Sequence[Metric],
     ) -> Result:
         """Run a system, or take the run of a result with the same key; measure and store it.
 
-        Metrics that were stored before are kept, so that results of a system stay comparable.
+        The label and the metrics of the one kept before stay, so that results stay comparable.
         """
         ledger = Ledger(list(self.loading.costs))
         if twin:
@@ -143,16 +137,12 @@ class Cells:
             ledger.include(spent, reused=False)
         else:
             run = cell.part.stage.run(Work(self.task, ledger, self._member, conditions))
-        record, scores = self._measured(cell, run, metrics, ledger)
+        metrics = [*stored_metrics(), *extra, *map(parse_metric, kept.metrics if kept else ())]
+        label = kept.record.system.label if kept else None
+        record, scores = self._measured(cell, run, list(dict.fromkeys(metrics)), ledger, label)
         if twin:
-            record = replace(
-                record,
-                seconds=twin.seconds,
-                stages=twin.record.stages,
-                facts=twin.record.facts,
-                created=twin.record.created,
-                sources=twin.record.sources,
-            )
+            same = ("seconds", "stages", "facts", "created", "sources")
+            record = replace(record, **{name: getattr(twin.record, name) for name in same})
         elif name := _approximate(cell.part.stage):
             loss = self._index_loss(cell.part, run, scores, conditions)
             facts = {**record.facts, name: {**record.facts[name], "loss": loss}}
@@ -168,12 +158,13 @@ class Cells:
         work.ledger.include(Ledger(costs, dict(result.record.facts)), reused=reused)
         return result.run
 
+    def _folder(self, cell: Cell) -> Path:
+        return self.store.place(self.task.name, self.task.suite, cell.part.text, cell.key)
+
     def _stored(self, cell: Cell, tell: Tell) -> Result | None:
-        folder = self.store.place(self.task.name, self.task.suite, cell.part.text, cell.key)
-        if not folder.exists():
-            return None
+        folder = self._folder(cell)
         try:
-            return read_result(folder)
+            return read_result(folder) if folder.exists() else None
         except DamagedError as problem:
             tell(f"{problem} It is run again.")
             return None
@@ -185,19 +176,20 @@ class Cells:
                 tell(message)
 
     def _measured(
-        self, cell: Cell, run: Run, metrics: Sequence[Metric], ledger: Ledger
+        self, cell: Cell, run: Run, metrics: Sequence[Metric], ledger: Ledger, label: str | None
     ) -> tuple[Record, Scores]:
-        wanted = list(dict.fromkeys([*stored_metrics(), *metrics]))
         task, part, stage = self.task, cell.part, cell.part.stage
         reranking, safeguard = None, None
         with ledger.stage("measure"):
-            scores = measure(run, task.judgements, wanted, ties=cell.ties)
+            scores = measure(run, task.judgements, metrics, ties=cell.ties)
             if isinstance(stage, Reranking):
                 depth = stage.reranked
-                best = ceiling(run, task.judgements, wanted, depth=depth, ties=cell.ties)
+                best = ceiling(run, task.judgements, metrics, depth=depth, ties=cell.ties)
                 reranking = RerankRecord(stage.first.text, depth, stage.tail, best.means())
             if added := safeguards(stage, task):
-                without = measure(_without(run, added), task.judgements, wanted, ties=cell.ties)
+                kept = [added.get(query) != document for query, document in _pairs(run)]
+                rest = run.take(np.flatnonzero(kept))
+                without = measure(rest, task.judgements, metrics, ties=cell.ties)
                 safeguard = SafeguardRecord(len(added), without.means())
         record = Record(
             task=TaskRecord(
@@ -209,7 +201,7 @@ class Cells:
                 judged_queries=len(scores),
                 notices=task.notices,
                 differences=task.differences,
-                folder=_folder(task, self.store.root) if task.suite is None else None,
+                folder=_data_folder(task, self.store.root) if task.suite is None else None,
             ),
             system=SystemRecord(
                 spec=part.text,
@@ -218,7 +210,7 @@ class Cells:
                 ties=cell.ties,
                 published_as=part.published_as,
                 deviations=part.deviations,
-                label=cell.label,
+                label=label,
             ),
             metrics=scores.means(),
             micro={f"recall@{cutoff}": scores.micro_recall(cutoff) for cutoff in CUTOFFS},
@@ -238,12 +230,18 @@ class Cells:
         self, part: NamedStage, run: Run, scores: Scores, conditions: Conditions
     ) -> dict[str, object]:
         """What an approximate index cost, against the result of the same system without it."""
-        exact_spec = mapped(parse(part.text), _without_index)
+        from r2med.retrieve.dense.milvus import SETTINGS
+
+        def without(unit: Unit) -> Unit:
+            kept = tuple(option for option in unit.options if option[0] not in SETTINGS)
+            return replace(unit, options=kept)
+
+        exact_spec = mapped(parse(part.text), without)
         exact = bind(System.from_spec(exact_spec, conditions).part, self.task)
         result = self._result(exact, conditions, ())
         metric = HEADLINE[0]
         found = compare_columns(scores[metric], result.scores.at(scores.query_ids)[metric])
-        nearest, listed = (_first_pairs(each, _NEAREST) for each in (result.run, run))
+        nearest, listed = (set(_pairs(each.truncated(_NEAREST))) for each in (result.run, run))
         return {
             "exact": exact.text,
             f"recall_of_exact_{_NEAREST}": len(nearest & listed) / max(1, len(nearest)),
@@ -252,10 +250,6 @@ class Cells:
             "low": found.interval.low,
             "high": found.interval.high,
         }
-
-
-def _sent(task: Task, tell: Tell) -> Task:
-    return task
 
 
 @dataclass(frozen=True)
@@ -287,7 +281,7 @@ def _changed(stored: Result, sources: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _folder(task: Task, root: Path) -> str | None:
+def _data_folder(task: Task, root: Path) -> str | None:
     """Where the data lies, seen from the results folder, so that both may move together."""
     if not task.source.is_dir():
         return None
@@ -305,22 +299,7 @@ def _approximate(stage: Stage) -> str | None:
     return None
 
 
-def _without_index(unit: Unit) -> Unit:
-    from r2med.retrieve.dense.milvus import SETTINGS
-
-    return replace(unit, options=tuple(each for each in unit.options if each[0] not in SETTINGS))
-
-
-def _first_pairs(run: Run, depth: int) -> set[tuple[str, str]]:
-    table = run.truncated(depth).to_table()
-    return set(zip(table["query_id"].to_pylist(), table["document_id"].to_pylist(), strict=True))
-
-
-def _without(run: Run, left_out: Mapping[str, str]) -> Run:
-    """The run without one document of some queries."""
-    table = run.to_table().select(["query_id", "document_id"])
-    unwanted = pa.array([left_out.get(query) for query in run.query_ids.to_pylist()])
-    here = unwanted.cast(pa.large_string()).take(pa.array(run.query_rows))
-    same = pc.equal(table["document_id"].combine_chunks(), here).fill_null(False)
-    kept = ~same.to_numpy(zero_copy_only=False)
-    return run.take(np.flatnonzero(kept))
+def _pairs(run: Run) -> list[tuple[str, str]]:
+    """The query and the document of every entry."""
+    table = run.to_table()
+    return list(zip(table["query_id"].to_pylist(), table["document_id"].to_pylist(), strict=True))

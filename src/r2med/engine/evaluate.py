@@ -180,7 +180,8 @@ def _each(
         every = list(every)
         for cells in every:
             for system in systems:
-                cells.begin(system.part, system.conditions)
+                if system.conditions.workers:
+                    cells.begin(system.part, system.conditions.workers)
     failures = []
     for cells in every:
         for system in systems:

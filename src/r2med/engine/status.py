@@ -11,10 +11,10 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from r2med.atomic import atomic_file
 from r2med.results.record import Result
@@ -28,7 +28,7 @@ State = Literal["waiting", "running", "done", "reused", "failed"]
 End = Literal["finished", "failed", "interrupted", "stopped"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class CellStatus:
     """One system on one task."""
 
@@ -38,7 +38,7 @@ class CellStatus:
     seconds: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Status:
     """One evaluation; `end` is None while it runs."""
 
@@ -47,9 +47,14 @@ class Status:
     """When the operating system began the process: a number may be given to another one later."""
     started: str
     updated: str
-    cells: tuple[CellStatus, ...]
+    cells: list[CellStatus]
     end: End | None = None
     problem: str = ""
+
+    @property
+    def ahead(self) -> list[CellStatus]:
+        """The cells that have not ended; while it runs, the first of them is under way."""
+        return [cell for cell in self.cells if cell.state in ("waiting", "running")]
 
     def count(self, *states: State) -> int:
         """How many cells are in one of some states."""
@@ -59,8 +64,7 @@ class Status:
     def seconds_left(self) -> float | None:
         """At the pace of the cells that were run; None before there is one, or at the end."""
         ran = [cell.seconds for cell in self.cells if cell.state == "done" and cell.seconds]
-        open_cells = self.count("waiting", "running")
-        return None if self.end or not ran else open_cells * sum(ran) / len(ran)
+        return None if self.end or not ran else len(self.ahead) * sum(ran) / len(ran)
 
 
 def watched(
@@ -70,77 +74,47 @@ def watched(
 
     Cells that are passed over have failed. A folder that cannot be written to goes without status.
     """
-    writer = _Writer(root, [CellStatus(task, system) for task, system in cells])
+    with suppress(OSError):
+        for old in _files(root)[: -_KEPT + 1]:
+            old.unlink()
+    pid, now, begun = os.getpid(), _now(), time.monotonic()
+    status = Status(pid, _born(pid), now, now, [CellStatus(task, system) for task, system in cells])
     try:
+        _write(status, root)
         for result in results:
-            writer.advance(result)
+            for cell in status.ahead:
+                if (cell.task, cell.system) == (result.task, result.system):
+                    cell.state = "reused" if result.reused else "done"
+                    cell.seconds, begun = round(time.monotonic() - begun, 3), time.monotonic()
+                    break
+                cell.state = "failed"
+            _write(status, root)
             yield result
-        writer.finish("finished", failed=True)
-    except GeneratorExit:
-        writer.finish("stopped")
-        raise
-    except KeyboardInterrupt:
-        writer.finish("interrupted")
+        status.end = "finished"
+        for cell in status.ahead:
+            cell.state = "failed"
+    except (GeneratorExit, KeyboardInterrupt) as stop:
+        status.end = "stopped" if isinstance(stop, GeneratorExit) else "interrupted"
         raise
     except BaseException as problem:
-        writer.finish("failed", problem=str(problem), failed=True)
+        status.end, status.problem = "failed", str(problem)[:_LONGEST]
+        for cell in status.ahead[:1]:
+            cell.state = "failed"
         raise
+    finally:
+        _write(status, root)
 
 
-@dataclass
-class _Writer:
-    root: Path
-    cells: list[CellStatus]
-    place: int = 0
-    begun: float = field(default_factory=time.monotonic)
-    started: str = field(default_factory=lambda: _now())
-
-    def __post_init__(self) -> None:
-        with suppress(OSError):
-            for old in _files(self.root)[: -_KEPT + 1]:
-                old.unlink()
-        self._write(None)
-
-    def advance(self, result: Result) -> None:
-        """The cell of a result is done, those passed over have failed, the next one runs."""
-        for place in range(self.place, len(self.cells)):
-            cell = self.cells[place]
-            if (cell.task, cell.system) == (result.task, result.system):
-                spent = round(time.monotonic() - self.begun, 3)
-                state: State = "reused" if result.reused else "done"
-                self.cells[place] = replace(cell, state=state, seconds=spent)
-                self.place, self.begun = place + 1, time.monotonic()
-                break
-            self.cells[place] = replace(cell, state="failed")
-        self._write(None)
-
-    def finish(self, end: End, *, problem: str = "", failed: bool = False) -> None:
-        """Say how it ended; with `failed`, the cell under way has."""
-        if failed and self.place < len(self.cells):
-            rest = self.cells[self.place :] if end == "finished" else [self.cells[self.place]]
-            for place, cell in enumerate(rest, start=self.place):
-                self.cells[place] = replace(cell, state="failed")
-        self._write(end, problem)
-
-    def _write(self, end: End | None, problem: str = "") -> None:
-        cells = list(self.cells)
-        if end is None and self.place < len(cells):
-            cells[self.place] = replace(cells[self.place], state="running")
-        status = Status(
-            pid=os.getpid(),
-            born=_born(os.getpid()),
-            started=self.started,
-            updated=_now(),
-            cells=tuple(cells),
-            end=end,
-            problem=problem[:_LONGEST],
-        )
-        stamp = self.started.replace(":", "").replace("+", "-")
-        path = self.root / FOLDER / f"{stamp}-{status.pid}.json"
-        with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_file(path) as draft:
-                draft.write_text(json.dumps(asdict(status)), encoding="utf-8")
+def _write(status: Status, root: Path) -> None:
+    for place, cell in enumerate(status.ahead):
+        cell.state = "waiting" if place or status.end else "running"
+    status.updated = _now()
+    stamp = status.started.replace(":", "").replace("+", "-")
+    path = root / FOLDER / f"{stamp}-{status.pid}.json"
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path) as draft:
+            draft.write_text(json.dumps(asdict(status)), encoding="utf-8")
 
 
 def read_statuses(root: Path) -> list[Status]:
@@ -151,23 +125,14 @@ def read_statuses(root: Path) -> list[Status]:
     found = []
     for path in reversed(_files(root)):
         with suppress(OSError, ValueError, TypeError, KeyError):
-            status = _status(json.loads(path.read_text(encoding="utf-8")))
+            raw = json.loads(path.read_text(encoding="utf-8"))
+            status = Status(**{**raw, "cells": [CellStatus(**cell) for cell in raw["cells"]]})
             if status.end is None and not _lives(status):
-                cells = (
-                    replace(cell, state="waiting") if cell.state == "running" else cell
-                    for cell in status.cells
-                )
-                status = replace(status, end="stopped", cells=tuple(cells))
+                status.end = "stopped"
+                for cell in status.ahead:
+                    cell.state = "waiting"
             found.append(status)
     return found
-
-
-def _status(raw: dict[str, Any]) -> Status:
-    cells = tuple(CellStatus(**cell) for cell in raw.pop("cells"))
-    status = Status(cells=cells, **raw)
-    if not isinstance(status.pid, int):
-        raise TypeError("pid")
-    return status
 
 
 def _files(root: Path) -> list[Path]:

@@ -170,12 +170,12 @@ class PairReranker:
         self, pieces: Iterator[tuple[Rows, Piece]], depot: Depot | None
     ) -> Iterator[tuple[Rows, Computed]]:
         """Scores of some distinct pairs, batch by batch: on workers where there are any."""
-        workers, recipe = self.conditions.workers, self.conditions.recipe
-        if workers is None or recipe is None:
+        workers, model = self.conditions.workers, self.conditions.loadable
+        if workers is None or model is None:
             for chosen, piece in pieces:
                 yield from ((chosen, computed) for computed, _ in score(self.scorer, piece))
             return
-        source = recipe.source("scorer", _scorer, self.scorer.identity)
+        source = replace(model, part="scorer", opener=_scorer, identity=self.scorer.identity)
         sent = ((chosen, replace(piece, depot=depot)) for chosen, piece in pieces)
         for chosen, (computed, facts) in workers.each(source, score, sent):
             self._ran = {**facts, "engine": workers.name}

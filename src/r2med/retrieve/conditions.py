@@ -6,10 +6,11 @@ model, and enter the identity of the stage that uses them.
 
 from __future__ import annotations
 
-import importlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -48,16 +49,21 @@ def _unseen(_: Progress) -> None:
     return None
 
 
+def itself(loaded: Any, tell: Tell) -> Any:
+    """The opener of what works as it was loaded."""
+    return loaded
+
+
 @dataclass(frozen=True)
 class Loadable:
     """What work needs in memory, such as a model; sent to a worker and loaded there once."""
 
     key: str
     """Two of one key load the same."""
-    part: str
-    """Which part of it works: the two sides of an encoder share what is loaded."""
     load: Callable[[Tell], Any]
-    opener: Callable[[Any, Tell], Any]
+    part: str = ""
+    """Which part of it works: the two sides of an encoder share what is loaded."""
+    opener: Callable[[Any, Tell], Any] = itself
     """From what was loaded to the part that works; sent with every piece."""
     identity: Mapping[str, object] | None = None
     """Of the part; it must be the same on every machine."""
@@ -66,10 +72,8 @@ class Loadable:
 class Workers(Protocol):
     """Where pieces of work are done, if not in this process: see engine/workers.py."""
 
-    @property
-    def name(self) -> str:
-        """As in --engine."""
-        ...
+    name: str
+    """As in --engine."""
 
     def each(
         self,
@@ -78,41 +82,14 @@ class Workers(Protocol):
         pieces: Iterable[tuple[Tag, Piece]],
     ) -> Iterator[tuple[Tag, Outcome]]:
         """What `work` makes of every piece, in any order, each with the piece's tag."""
-        ...
 
     def submit(
         self, source: Loadable, work: Callable[[Any, Piece], Iterable[Outcome]], piece: Piece
     ) -> Callable[[], list[Outcome]]:
         """Begin a piece of work; call the answer to wait for what came of it."""
-        ...
 
     def close(self) -> None:
         """End every worker; the next piece starts them again."""
-        ...
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a stage is built anywhere: the module that does it, and its settings."""
-
-    module: str
-    settings: Any
-    name: str | None
-    """Of a reranker."""
-    conditions: Conditions
-    """As far as they concern a model."""
-
-    def source(
-        self, part: str, opener: Callable[[Any, Tell], Any], identity: Mapping[str, object] | None
-    ) -> Loadable:
-        """One of the stage's models, for workers."""
-        return Loadable(repr(self), part, self.build, opener, identity)
-
-    def build(self, tell: Tell) -> Any:
-        """The retriever or reranker."""
-        build = importlib.import_module(self.module).build
-        named = () if self.name is None else (self.name,)
-        return build(*named, self.settings, replace(self.conditions, tell=tell))
 
 
 @dataclass(frozen=True)
@@ -143,7 +120,7 @@ class Conditions:
     """Hears how far encoding has come."""
     workers: Workers | None = None
     """Where models run; None is this process."""
-    recipe: Recipe | None = None
+    loadable: Loadable | None = None
     """How a worker builds the stage that has these conditions; None where it cannot."""
     shared: dict[object, Remote] = field(default_factory=dict, repr=False, compare=False)
     """What copies of these conditions have in common; see `remote`."""
@@ -167,9 +144,18 @@ class Conditions:
             batch_tokens=self.batch_tokens,
             memory=self.memory,
         )
-        return replace(self, recipe=Recipe(module, settings, name, bare))
+        recipe = (module, settings, name, bare)
+        return replace(self, loadable=Loadable(repr(recipe), partial(_build, *recipe)))
 
     def close(self) -> None:
         """End connections and local servers; they are opened again when they are needed."""
         for remote in self.shared.values():
             remote.close()
+
+
+def _build(
+    module: str, settings: object, name: str | None, conditions: Conditions, tell: Tell
+) -> Any:
+    """The retriever, or the reranker of this name, that a module makes of settings."""
+    named = () if name is None else (name,)
+    return import_module(module).build(*named, settings, replace(conditions, tell=tell))

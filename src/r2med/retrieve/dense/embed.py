@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -279,8 +279,8 @@ class Encoding:
     def _computed(self, parts: Iterator[Rows]) -> Iterator[tuple[Rows, Computed]]:
         """The vectors of some distinct texts, batch by batch: on workers where there are any."""
         conditions, encoder = self.conditions, self.encoder
-        workers, recipe = conditions.workers, conditions.recipe
-        if workers is None or recipe is None or isinstance(encoder, StreamingEncoder):
+        workers, model = conditions.workers, conditions.loadable
+        if workers is None or model is None or isinstance(encoder, StreamingEncoder):
             embedding = Embedding(encoder, conditions.batch_tokens, conditions.tell)
             outcomes: Iterator[tuple[Rows, Batch]] = (
                 (chosen, batch) for chosen in parts for batch in embedding.run(self._piece(chosen))
@@ -288,7 +288,7 @@ class Encoding:
         else:
             opener = partial(_embedding, self.side, conditions.batch_tokens)
             outcomes = workers.each(
-                recipe.source(self.side, opener, encoder.identity),
+                replace(model, part=self.side, opener=opener, identity=encoder.identity),
                 Embedding.run,
                 ((chosen, self._piece(chosen, self.shelf.depot)) for chosen in parts),
             )
