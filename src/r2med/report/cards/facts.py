@@ -29,41 +29,30 @@ _LEVEL = 0.01
 
 
 @dataclass(frozen=True)
-class Prose:
-    """What is said of a task beside its figures."""
-
-    overview: str
-    measures: str
-    interpretation: str
-    failures: tuple[str, ...]
-    training: str
-    sources: str
-
-
-@dataclass(frozen=True)
 class Facts:
-    """All of a page that is not prose."""
+    """All that a page says of a task."""
 
     name: str
     suite: str | None
     hash: str
+    entry: TaskEntry | None
+    """The registered task that the data is, or that it was built from."""
+    made: str
+    """How a pool that was built here came about."""
+    prose: dict[str, Any]
     profile: Profile
-    scored: list[dict[str, Any]]
+    results: list[dict[str, Any]]
     """Stored results of this very data, best first."""
     lead: Difference | None
     """The best stored result against the second, query by query."""
     failures_of: str
     """The ranking the failures were drawn from."""
-    failures: tuple[Failures, ...]
+    failures: list[Failures]
     texts: dict[str, str]
     """Excerpts that the failures speak of: `q:` + query id, `d:` + document id."""
-    pairs: list[dict[str, str]]
+    examples: list[dict[str, str]]
     """Queries, each with a document that answers it, cut to what fits a page."""
-    entry: TaskEntry | None
-    """The registered task that the data is, or that it was built from."""
-    made: str | None = None
-    """How a pool that was built here came about."""
-    audits: tuple[StoredAudit, ...] = ()
+    audits: list[StoredAudit]
     """What audits of training sets said of exactly this data, newest first."""
 
 
@@ -77,33 +66,42 @@ def gather(
 ) -> Facts:
     """Profile a task, take its stored results, and look for failures in the best ranking."""
     profile, lists = profiled(task, dense, tell=tell)
-    own = _own_results(task, results)
-    label, run = _best_ranking(profile, lists, own)
-    failures = tuple(find_failures(task, run))
-    source_entry, made = _built_from(task)
+    newest: dict[str, Result] = {}
+    for result in results:
+        if result.record.task.hash == task.hash:
+            newest.setdefault(result.system, result)
+    own = sorted(newest.values(), key=lambda each: (-each.metrics["ndcg@10"], each.system))
+    lead = None
+    if len(own) > 1:
+        first, second = own[0].scores, own[1].scores.at(own[0].scores.query_ids)
+        lead = compare_columns(first["ndcg@10"], second["ndcg@10"])
+    failures_of, run = _best_ranking(profile, lists, own)
+    failures = find_failures(task, run)
+    source, made = _built_from(task)
+    entry = task.entry or source
     return Facts(
         name=task.name,
         suite=task.suite,
         hash=task.hash,
+        entry=entry,
+        made=made,
+        prose=prose_of(entry),
         profile=profile,
-        scored=list(map(_scored, own)),
-        lead=_lead(*own[:2]) if len(own) > 1 else None,
-        failures_of=label,
+        results=[_scored(result) for result in own],
+        lead=lead,
+        failures_of=failures_of,
         failures=failures,
         texts=_texts(task, failures),
-        pairs=_pairs(task),
-        entry=task.entry or source_entry,
-        made=made,
-        audits=tuple(audit for audit in audits if audit.hash == task.hash),
+        examples=_examples(task),
+        audits=[audit for audit in audits if audit.hash == task.hash],
     )
 
 
-def prose_of(entry: TaskEntry | None) -> Prose:
+def prose_of(entry: TaskEntry | None) -> dict[str, Any]:
     """The words for a registered task; for data of the user's own, general ones."""
     file = f"{entry.source if entry else 'own'}.toml"
     text = (files("r2med.report.cards") / "prose" / file).read_text(encoding="utf-8")
-    read = tomllib.loads(text)
-    return Prose(**{**read, "failures": tuple(read["failures"])})
+    return tomllib.loads(text)
 
 
 def readings(facts: Facts) -> Iterator[str]:
@@ -133,24 +131,21 @@ def readings(facts: Facts) -> Iterator[str]:
         if "ndcg_at_10" in row.published:
             off = row.ndcg_10 - float(row.published["ndcg_at_10"])
             yield f"{TITLES[row.role]}, nDCG@10: {signed(off)} from the published figure."
-    if facts.lead is not None:
-        yield _lead_in_words(facts.scored[0]["system"], facts.scored[1]["system"], facts.lead)
+    if lead := facts.lead:
+        first, second = (result["system"] for result in facts.results[:2])
+        low, high = signed(lead.interval.low), signed(lead.interval.high)
+        yield (
+            f"Of the stored systems {first} scores highest, {points(lead.difference)} above "
+            f"{second} (95 % interval of the difference {low} to {high}; "
+            f"paired randomisation test, {p_equation(lead.p_randomisation)})."
+        )
 
 
-def _lead_in_words(first: str, second: str, lead: Difference) -> str:
-    return (
-        f"Of the stored systems {first} scores highest, {points(lead.difference)} above {second} "
-        f"(95 % interval of the difference {signed(lead.interval.low)} "
-        f"to {signed(lead.interval.high)}; "
-        f"paired randomisation test, {p_equation(lead.p_randomisation)})."
-    )
-
-
-def _built_from(task: Task) -> tuple[TaskEntry | None, str | None]:
-    """The source of a task that `nano build` made, and its story; None for other tasks."""
+def _built_from(task: Task) -> tuple[TaskEntry | None, str]:
+    """The source of a task that `nano build` made, and its story; nothing for other tasks."""
     record = read_record(task.source).tasks.get(split_of(task))
     if record is None:
-        return None, None
+        return None, ""
     report = record.report
     story = (
         f"Built from {record.source}: {report.queries:,} of {report.source_queries:,} "
@@ -160,15 +155,6 @@ def _built_from(task: Task) -> tuple[TaskEntry | None, str | None]:
         + " ".join(record.notices)
     )
     return (find_task(record.source) if record.suite else None), story
-
-
-def _own_results(task: Task, results: Sequence[Result]) -> list[Result]:
-    """The newest result of each system on exactly this data, best first."""
-    newest: dict[str, Result] = {}
-    for result in results:
-        if result.record.task.hash == task.hash:
-            newest.setdefault(result.system, result)
-    return sorted(newest.values(), key=lambda result: (-result.metrics["ndcg@10"], result.system))
 
 
 def _scored(result: Result) -> dict[str, Any]:
@@ -182,11 +168,6 @@ def _scored(result: Result) -> dict[str, Any]:
     }
 
 
-def _lead(first: Result, second: Result) -> Difference:
-    aligned = second.scores.at(first.scores.query_ids)
-    return compare_columns(first.scores["ndcg@10"], aligned["ndcg@10"])
-
-
 def _best_ranking(
     profile: Profile, lists: Sequence[CandidateList], own: Sequence[Result]
 ) -> tuple[str, Run]:
@@ -196,32 +177,30 @@ def _best_ranking(
     best = profile.best
     assert best is not None
     run = next(one.run for one in lists if one.role == best.role)
-    whole = int(run.lengths.max(initial=0))
-    depth = HYBRID_DEPTH if best.role == "reranking_hybrid" else whole
-    return f"the {TITLES[best.role]} candidates ({best.source})", run.truncated(depth)
+    if best.role == "reranking_hybrid":
+        run = run.truncated(HYBRID_DEPTH)
+    return f"the {TITLES[best.role]} candidates ({best.source})", run
 
 
 def _texts(task: Task, failures: Sequence[Failures]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for failure in (one for group in failures for one in group.examples):
         texts[f"q:{failure.query}"] = snippet(task.query(failure.query), _EXCERPT)
-        for document in (failure.first, failure.positive):
-            if document is not None:
-                texts[f"d:{document}"] = snippet(document_text(task, document), _EXCERPT)
+        for document in filter(None, (failure.first, failure.positive)):
+            texts[f"d:{document}"] = snippet(document_text(task, document), _EXCERPT)
     return texts
 
 
-def _pairs(task: Task) -> list[dict[str, str]]:
+def _examples(task: Task) -> list[dict[str, str]]:
     """The first queries in file order, each with its first positive by id."""
     positives = positives_of(task.judgements)
-    asked = [query for query in task.queries.ids.to_pylist() if query in positives]
+    asked = [(query, text) for query, text in task.queries.items() if query in positives]
     return [
         {
             "query_id": query,
-            "query": snippet(task.query(query), _EXCERPT),
-            "document_id": first,
-            "document": snippet(document_text(task, first), _EXCERPT),
+            "query": snippet(text, _EXCERPT),
+            "document_id": positives[query][0],
+            "document": snippet(document_text(task, positives[query][0]), _EXCERPT),
         }
-        for query in asked[:_EXAMPLE_PAIRS]
-        for first in positives[query][:1]
+        for query, text in asked[:_EXAMPLE_PAIRS]
     ]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 
 from r2med.report.table import document_text, plural
@@ -15,6 +14,9 @@ from r2med.tasks.task import Task, positives_of
 EXAMPLES = 2
 _DEEPEST, _SHALLOWEST = 100, 10
 _WORD = re.compile(r"[a-z0-9]{4,}")
+#: Common words of four letters and more that the list of stop words lacks.
+_COMMON = {"with", "that", "this", "from", "have", "been", "were", "which", "what", "when"}
+_UNKNOWN = "cannot be recognised: the data does not name body systems and answers of its queries."
 
 
 @dataclass(frozen=True)
@@ -45,133 +47,105 @@ class Failures:
 
 
 @dataclass(frozen=True)
-class _Lists:
-    """A ranking by query, with the positives it is held against."""
+class _Asked:
+    """A query with its list, the positives, and the one of them that stands highest."""
 
-    ranked: dict[str, list[str]]
-    positives: dict[str, list[str]]
-    depth: int
-    """Documents to this rank count as retrieved: a list may hold all of a small corpus."""
+    query: str
+    ranked: list[str]
+    positives: list[str]
+    best: str
 
-    def rank(self, query: str, document: str) -> int | None:
-        """The rank of a document in the whole list."""
-        ranked = self.ranked.get(query, [])
-        return ranked.index(document) + 1 if document in ranked else None
-
-    def best_positive(self, query: str) -> str:
-        """The positive that stands highest; of unlisted ones the first by id."""
-        positives = self.positives[query]
-        wanted = set(positives)
-        return next((name for name in self.ranked.get(query, []) if name in wanted), positives[0])
-
-    def failure(
-        self, query: str, first: str | None, positive: str, detail: str, *, first_rank: int = 1
-    ) -> Failure:
+    def failure(self, first: str | None, positive: str, detail: str, *, at: int = 1) -> Failure:
         """A failure with the ranks that the whole list gives."""
-        listed = len(self.ranked.get(query, []))
-        rank = self.rank(query, positive)
-        return Failure(query, first, positive, rank, listed, detail, first_rank)
+        rank = self.ranked.index(positive) + 1 if positive in self.ranked else None
+        return Failure(self.query, first, positive, rank, len(self.ranked), detail, at)
+
+
+#: Failures of one kind, each with its place: those that come first are shown.
+_Found = Iterator[tuple[int, Failure]]
 
 
 def find_failures(task: Task, run: Run) -> list[Failures]:
-    """The three kinds, by one ranking in the order in which it is measured."""
-    lists = _Lists(
-        {query: [name for name, _ in run.ranking(query)] for query in run.query_ids.to_pylist()},
-        positives_of(task.judgements),
-        min(_DEEPEST, max(_SHALLOWEST, len(task.corpus) // 10)),
+    """The three kinds, by one ranking in the order in which it is measured.
+
+    Documents to a certain rank count as retrieved: a list may hold all of a small corpus.
+    """
+    depth = min(_DEEPEST, max(_SHALLOWEST, len(task.corpus) // 10))
+    asked = []
+    for query, positives in positives_of(task.judgements).items():
+        ranked, wanted = run.listed(query), set(positives)
+        best = next((name for name in ranked if name in wanted), positives[0])
+        asked.append(_Asked(query, ranked, positives, best))
+    about = zip(
+        task.queries.body_systems.to_pylist(), task.queries.answers.to_pylist(), strict=True
     )
-    return [_wrong_diagnosis(task, lists), _surface_overlap(task, lists), _not_retrieved(lists)]
+    named = dict(zip(task.queries.ids.to_pylist(), about, strict=True))
+    known = [each for each in asked if all(named.get(each.query, [None]))]
+    kinds: list[tuple[str, list[_Asked], _Found]] = [
+        ("Right body system, wrong diagnosis", known, _wrong_diagnosis(known, named, depth)),
+        ("Surface overlap", asked, _surface_overlap(task, asked)),
+        (f"Positive not among the first {depth}", asked, _not_retrieved(asked, depth)),
+    ]
+    found = []
+    for kind, among, failures in kinds:
+        ordered = [failure for _, failure in sorted(failures, key=lambda pair: pair[0])]
+        unknown = _UNKNOWN if among is known and not known else ""
+        found.append(Failures(kind, len(ordered), len(among), tuple(ordered[:EXAMPLES]), unknown))
+    return found
 
 
-def _wrong_diagnosis(task: Task, lists: _Lists) -> Failures:
+def _wrong_diagnosis(
+    known: Sequence[_Asked], named: Mapping[str, tuple[str, str]], depth: int
+) -> _Found:
     """Above every positive stands what answers another query of the same body system."""
-    kind = "Right body system, wrong diagnosis"
-    ids = task.queries.ids.to_pylist()
-    answers = dict(zip(ids, task.queries.answers.to_pylist(), strict=True))
-    systems = dict(zip(ids, task.queries.body_systems.to_pylist(), strict=True))
-    known = [q for q in lists.positives if answers.get(q) and systems.get(q)]
-    if not known:
-        why = (
-            "cannot be recognised: the data does not name body systems and answers of its queries."
-        )
-        return Failures(kind, 0, 0, (), why)
     owners: dict[str, list[str]] = {}
-    for query in known:
-        for document in lists.positives[query]:
-            owners.setdefault(document, []).append(query)
-    failures = []
-    for query in known:
-        positive = lists.best_positive(query)
-        rank = lists.rank(query, positive) or lists.depth + 1
-        above = lists.ranked.get(query, [])[: min(rank - 1, lists.depth)]
-        confused = [
-            (place, name, other)
-            for place, name in enumerate(above, start=1)
-            for other in owners.get(name, [])
-            if systems[other] == systems[query] and answers[other] != answers[query]
-        ]
-        if confused:
-            place, name, other = confused[0]
-            detail = (
-                f"Both are {systems[query]}; asked for is {answers[query]}, but evidence for "
-                f"{answers[other]} stands at rank {place}, above every positive."
-            )
-            failures.append((0, lists.failure(query, name, positive, detail, first_rank=place)))
-    return _grouped(kind, len(known), failures)
+    for each in known:
+        for document in each.positives:
+            owners.setdefault(document, []).append(each.query)
+    for each in known:
+        system, answer = named[each.query]
+        for place, name in enumerate(each.ranked[:depth], start=1):
+            if name == each.best:
+                break
+            others = (named[other] for other in owners.get(name, []))
+            confused = next((a for s, a in others if s == system and a != answer), None)
+            if confused is not None:
+                detail = (
+                    f"Both are {system}; asked for is {answer}, but evidence for {confused} "
+                    f"stands at rank {place}, above every positive."
+                )
+                yield 0, each.failure(name, each.best, detail, at=place)
+                break
 
 
-def _surface_overlap(task: Task, lists: _Lists) -> Failures:
+def _surface_overlap(task: Task, asked: Sequence[_Asked]) -> _Found:
     """First stands a document that shares more words with the query than its best positive."""
-    asked = dict(zip(task.queries.ids.to_pylist(), task.queries.texts.to_pylist(), strict=True))
-    failures = []
-    for query, positives in lists.positives.items():
-        first = next(iter(lists.ranked.get(query, [])), None)
-        if query not in asked or first is None or first in positives:
+    stop_words = (files("r2med.retrieve.bm25") / "nano_stop_words.txt").read_text(encoding="utf-8")
+    left_out = {*stop_words.split(), *_COMMON}
+    texts = dict(task.queries.items())
+    for each in asked:
+        first = next(iter(each.ranked), None)
+        if each.query not in texts or first is None or first in each.positives:
             continue
-        positive = lists.best_positive(query)
-        words = content_words(asked[query])
-        shared, due = (
-            words & content_words(document_text(task, name)) for name in (first, positive)
+        of_query, of_first, of_positive = (
+            set(_WORD.findall(text.lower())) - left_out
+            for text in (texts[each.query], *(document_text(task, d) for d in (first, each.best)))
         )
+        shared, due = of_query & of_first, of_query & of_positive
         if len(shared) > len(due):
             detail = (
                 f"The first document shares {plural(len(shared), 'word')} with the query, the "
                 f"positive {len(due)}; only the former has: {', '.join(sorted(shared - due)[:8])}."
             )
-            failure = lists.failure(query, first, positive, detail)
-            failures.append((len(due) - len(shared), failure))
-    return _grouped("Surface overlap", len(lists.positives), failures)
+            yield len(due) - len(shared), each.failure(first, each.best, detail)
 
 
-def _not_retrieved(lists: _Lists) -> Failures:
+def _not_retrieved(asked: Sequence[_Asked], depth: int) -> _Found:
     """A positive is not retrieved; queries of which no positive is come first."""
-    failures = []
-    for query, positives in lists.positives.items():
-        ranked = lists.ranked.get(query, [])
-        retrieved = set(ranked[: lists.depth])
-        missing = [name for name in positives if name not in retrieved]
+    for each in asked:
+        missing = [name for name in each.positives if name not in each.ranked[:depth]]
         if missing:
-            missing_of = f"{len(missing)} of {len(positives)}"
-            detail = f"Positives not among the first {lists.depth}: {missing_of}."
-            failure = lists.failure(query, next(iter(ranked), None), missing[0], detail)
-            failures.append((len(missing) < len(positives), failure))
-    kind = f"Positive not among the first {lists.depth}"
-    return _grouped(kind, len(lists.positives), failures)
-
-
-def _grouped(kind: str, of: int, failures: Iterable[tuple[int, Failure]]) -> Failures:
-    """Failures of one kind, each with its place: those that come first are shown."""
-    ranked = sorted(failures, key=lambda pair: pair[0])
-    return Failures(kind, len(ranked), of, tuple(failure for _, failure in ranked[:EXAMPLES]))
-
-
-def content_words(text: str) -> set[str]:
-    """Words of four letters and more that carry meaning."""
-    return {word for word in _WORD.findall(text.lower()) if word not in _stop_words()}
-
-
-@cache
-def _stop_words() -> frozenset[str]:
-    source = files("r2med.retrieve.bm25") / "nano_stop_words.txt"
-    common = {"with", "that", "this", "from", "have", "been", "were", "which", "what", "when"}
-    return frozenset(source.read_text(encoding="utf-8").split()) | common
+            missing_of = f"{len(missing)} of {len(each.positives)}"
+            detail = f"Positives not among the first {depth}: {missing_of}."
+            failure = each.failure(next(iter(each.ranked), None), missing[0], detail)
+            yield len(missing) < len(each.positives), failure

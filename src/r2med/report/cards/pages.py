@@ -12,11 +12,10 @@ from pathlib import Path
 from r2med.atomic import atomic_file
 from r2med.errors import UsageError
 from r2med.nano.profiles import group_means
-from r2med.report.cards.facts import Facts, Prose, gather, prose_of, readings
-from r2med.report.cards.failures import Failure
+from r2med.report.cards.facts import Facts, gather, readings
 from r2med.report.formats import Page
 from r2med.report.profiles import data_grid, group_parts, retrieval_parts
-from r2med.report.table import Column, Grid, columns_of, percent, points
+from r2med.report.table import Cell, Grid, columns_of, percent, points
 from r2med.results.overlap import StoredAudit
 from r2med.results.record import Result
 from r2med.tasks.task import Task
@@ -70,8 +69,7 @@ def write_cards(
     group = [gather(task, results, dense=dense, audits=audits, tell=tell) for task in tasks]
     names = page_names([facts.name for facts in group])
     for facts, name in zip(group, names, strict=True):
-        prose = prose_of(facts.entry)
-        _write(out / name, task_page(facts, prose), _task_json(facts, prose))
+        _write(out / name, task_page(facts), _task_json(facts))
     if len(group) == 1:
         return names
     values = {
@@ -118,85 +116,70 @@ def page_names(tasks: Sequence[str]) -> list[str]:
     return names
 
 
-def task_page(facts: Facts, prose: Prose) -> Page:
+def task_page(facts: Facts) -> Page:
     """The page of one task."""
-    page, entry = Page(), facts.entry
+    page, entry, prose = Page(), facts.entry, facts.prose
+
+    def section(title: str, *paragraphs: object) -> None:
+        page.print(title, style="section")
+        page.print(*paragraphs)
+
     page.print(facts.name, style="title")
     page.print(
         f"{entry.family}, {entry.scenario} · suite {entry.suite}"
         if entry
         else "A retrieval task in a folder."
     )
-    page.print("Overview", style="section")
-    page.print(prose.overview, entry.description if entry else "", facts.made or "")
+    section("Overview", prose["overview"], entry.description if entry else "", facts.made)
     if facts.suite == "demo":
         page.print(_DEMO.format(edition=entry and entry.edition), style="note")
     elif facts.suite is None:
         page.print(_OWN, style="note")
-    page.print("What it measures", style="section")
-    page.print(prose.measures)
-    page.print("Data profile", style="section")
-    page.print(data_grid(facts.profile.data))
-    page.print("Retrieval behaviour", style="section")
-    page.print(*retrieval_parts(facts.profile), _RECALL)
-    _print_stored(facts, page)
-    page.print("Interpretation", style="section")
-    page.print(prose.interpretation)
+    section("What it measures", prose["measures"])
+    section("Data profile", data_grid(facts.profile.data))
+    section("Retrieval behaviour", *retrieval_parts(facts.profile), _RECALL, _stored(facts))
+    section("Interpretation", prose["interpretation"])
     page.print(*readings(facts), style="item")
-    page.print("Failure modes", style="section")
-    page.print(*prose.failures, style="item")
+    section("Failure modes")
+    page.print(*prose["failures"], style="item")
     _print_failures(facts, page)
-    page.print("Training and leakage", style="section")
-    page.print(prose.training)
-    _print_leakage(facts, page)
-    page.print("Examples", style="section")
-    for pair in facts.pairs:
+    section("Training and leakage", prose["training"])
+    if facts.audits:
+        page.print("Overlap with training data, by r2med audit:")
+        page.print(*(audit.sentence() for audit in facts.audits), style="item")
+    else:
+        how = f"r2med audit TRAIN... --task {facts.name} does it."
+        page.print(f"Overlap with training data: not audited. {how}", style="note")
+    page.print(
+        f"r2med tasks exclusions {facts.name} --out FILE writes what training must leave out, "
+        "as hashes and fingerprints, without the texts."
+    )
+    section("Examples")
+    for pair in facts.examples:
         page.print(f"Query {pair['query_id']}", style="bold")
         page.print(pair["query"], style="quote")
         page.print(f"positive {pair['document_id']}: {pair['document']}", style="quote")
-    page.print("Sources", style="section")
-    page.print(*_sources(facts, prose), style="item")
+    section("Sources")
+    items = [] if facts.suite == "demo" else [prose["sources"]]
+    if entry is not None:
+        items += [entry.citation, f"Licence: {entry.licence or 'unknown'}."]
+        if entry.hub:
+            items.append(f"Hub: {entry.hub.repo}, {entry.hub.revision or 'default branch'}.")
+    page.print(*items, f"Data hash: {facts.hash}.", style="item")
     return page
 
 
-def group_page(title: str, group: Sequence[Facts], names: Sequence[str]) -> Page:
-    """The index of a set of task pages, whose files are `names`."""
-    page = Page()
-    queries = sum(one.profile.data.queries for one in group)
-    positives = sum(one.profile.data.positives for one in group)
-    page.print(title, style="title")
-    page.print(f"{len(group)} tasks, {queries:,} queries, {positives:,} positives.")
-    if all(one.suite == "demo" for one in group):
-        page.print("Original text, not comparable with published figures.", style="note")
-    page.print("Data", style="section")
-    page.print(_group_data(group))
-    page.print("Retrieval profiles", style="section")
-    page.print(*group_parts([one.profile for one in group], title))
-    page.print("Failures", style="section")
-    page.print(_group_failures(group))
-    page.print("Tasks", style="section")
-    for one, name in zip(group, names, strict=True):
-        page.print(one.name, style=f"link {name}")
-    return page
-
-
-def _print_stored(facts: Facts, page: Page) -> None:
-    if not facts.scored:
-        page.print("No result of this data is stored here; r2med eval adds systems to this page.")
-        return
-    columns = [
-        Column("system", right=False, cell=lambda each: each["system"]),
-        Column("nDCG@10", cell=lambda each: points(each["ndcg_10"])),
-        Column("95 % interval", cell=lambda each: _span(each["interval"])),
-        Column("hit@10", cell=lambda each: points(each["hit_10"])),
-        Column("recall@100 (macro)", cell=lambda each: points(each["recall_100"])),
-    ]
+def _stored(facts: Facts) -> Grid | str:
+    if not facts.results:
+        return "No result of this data is stored here; r2med eval adds systems to this page."
+    rows = []
+    for each in facts.results:
+        span = f"{points(each['interval']['low'])} to {points(each['interval']['high'])}"
+        figures = points(each["hit_10"]), points(each["recall_100"])
+        rows.append([each["system"], points(each["ndcg_10"]), span, *figures])
+    heads = ("system", ">nDCG@10", ">95 % interval", ">hit@10", ">recall@100 (macro)")
     caption = "Stored results of exactly this data, best first; all values × 100."
-    page.print(Grid.of(columns, facts.scored, caption=caption))
-
-
-def _span(interval: dict[str, float]) -> str:
-    return f"{points(interval['low'])} to {points(interval['high'])}"
+    return Grid(columns_of(*heads), rows, caption=caption)
 
 
 def _print_failures(facts: Facts, page: Page) -> None:
@@ -205,88 +188,61 @@ def _print_failures(facts: Facts, page: Page) -> None:
         share = percent(group.affected / max(group.of, 1))
         counted = f"{group.affected:,} of {group.of:,} queries ({share})."
         page.print(f"{group.kind}: {group.open or counted}", style="bold")
-        for failure in group.examples:
-            page.print(*_failure(facts.texts, failure), style="quote")
+        for each in group.examples:
+            rank = "not" if each.positive_rank is None else f"rank {each.positive_rank:,}"
+            listed = f"{rank} among the {each.listed:,} listed"
+            lines = [f"query {each.query}: {facts.texts[f'q:{each.query}']}"]
+            if each.first is not None:
+                text = facts.texts[f"d:{each.first}"]
+                lines.append(f"rank {each.first_rank}, {each.first}: {text}")
+            positive = facts.texts[f"d:{each.positive}"]
+            lines.append(f"positive {each.positive}, {listed}: {positive}")
+            page.print(*lines, f"what happened: {each.detail}", style="quote")
 
 
-def _failure(texts: dict[str, str], failure: Failure) -> list[str]:
-    rank = "not" if failure.positive_rank is None else f"rank {failure.positive_rank:,}"
-    lines = [f"query {failure.query}: {texts[f'q:{failure.query}']}"]
-    if failure.first is not None:
-        lines.append(f"rank {failure.first_rank}, {failure.first}: {texts[f'd:{failure.first}']}")
-    positive = texts[f"d:{failure.positive}"]
-    lines.append(
-        f"positive {failure.positive}, {rank} among the {failure.listed:,} listed: {positive}"
-    )
-    return [*lines, f"what happened: {failure.detail}"]
-
-
-def _print_leakage(facts: Facts, page: Page) -> None:
-    if facts.audits:
-        page.print("Overlap with training data, by r2med audit:")
-        page.print(*(audit.sentence() for audit in facts.audits), style="item")
-    else:
-        page.print(
-            "Overlap with training data: not audited. "
-            f"r2med audit TRAIN... --task {facts.name} does it.",
-            style="note",
-        )
-    page.print(
-        f"r2med tasks exclusions {facts.name} --out FILE writes what training must leave out, "
-        "as hashes and fingerprints, without the texts."
-    )
-
-
-def _sources(facts: Facts, prose: Prose) -> list[str]:
-    entry = facts.entry
-    items = [] if facts.suite == "demo" else [prose.sources]
-    if entry is not None:
-        items += [entry.citation, f"Licence: {entry.licence or 'unknown'}."]
-        if entry.hub:
-            items.append(f"Hub: {entry.hub.repo}, {entry.hub.revision or 'default branch'}.")
-    return [*items, f"Data hash: {facts.hash}."]
-
-
-def _group_data(group: Sequence[Facts]) -> Grid:
-    columns = [
-        Column("task", right=False, cell=lambda one: one.name),
-        Column("queries", cell=lambda one: f"{one.profile.data.queries:,}"),
-        Column("documents", cell=lambda one: f"{one.profile.data.documents:,}"),
-        Column("positives", cell=lambda one: f"{one.profile.data.positives:,}"),
-        Column("median", cell=lambda one: f"{one.profile.data.positives_median:g}"),
-        Column("query chars", cell=lambda one: f"{one.profile.data.query_length_mean:,.0f}"),
-        Column("doc chars", cell=lambda one: f"{one.profile.data.document_length_mean:,.0f}"),
-    ]
-    return Grid.of(columns, group, caption="Median: positives per query. Lengths are means.")
-
-
-def _group_failures(group: Sequence[Facts]) -> Grid:
+def group_page(title: str, group: Sequence[Facts], names: Sequence[str]) -> Page:
+    """The index of a set of task pages, whose files are `names`."""
+    page, data = Page(), [one.profile.data for one in group]
+    queries, positives = sum(each.queries for each in data), sum(each.positives for each in data)
+    page.print(title, style="title")
+    page.print(f"{len(group)} tasks, {queries:,} queries, {positives:,} positives.")
+    if all(one.suite == "demo" for one in group):
+        page.print("Original text, not comparable with published figures.", style="note")
+    page.print("Data", style="section")
+    heads = (">queries", ">documents", ">positives", ">median", ">query chars", ">doc chars")
+    rows: list[list[Cell]] = []
+    for one, own in zip(group, data, strict=True):
+        counts = (f"{count:,}" for count in (own.queries, own.documents, own.positives))
+        lengths = (f"{mean:,.0f}" for mean in (own.query_length_mean, own.document_length_mean))
+        rows.append([one.name, *counts, f"{own.positives_median:g}", *lengths])
+    caption = "Median: positives per query. Lengths are means."
+    page.print(Grid(columns_of("task", *heads), rows, caption=caption))
+    page.print("Retrieval profiles", style="section")
+    page.print(*group_parts([one.profile for one in group], title))
+    page.print("Failures", style="section")
     kinds = (">Right body system, wrong diagnosis", ">Surface overlap", ">Positive not retrieved")
     rows = []
     for one in group:
-        counts = (
-            "unknown" if kind.open else f"{kind.affected:,} of {kind.of:,}" for kind in one.failures
-        )
-        rows.append([one.name, *counts, one.failures_of])
-    return Grid(columns_of("queries affected", *kinds, "drawn from"), rows)
+        affected = ("unknown" if f.open else f"{f.affected:,} of {f.of:,}" for f in one.failures)
+        rows.append([one.name, *affected, one.failures_of])
+    page.print(Grid(columns_of("queries affected", *kinds, "drawn from"), rows))
+    page.print("Tasks", style="section")
+    for one, name in zip(group, names, strict=True):
+        page.print(one.name, style=f"link {name}")
+    return page
 
 
-def _task_json(facts: Facts, prose: Prose) -> dict[str, object]:
-    entry = facts.entry
+def _task_json(facts: Facts) -> dict[str, object]:
     audited = ("training", "rows", "verdict", "reason")
     named = ("source", "family", "scenario", "citation", "licence")
+    shown = ("hash", "prose", "profile", "results", "lead", "failures_of", "failures")
+    values = asdict(facts)
     return {
         "schema": SCHEMA,
         "task": facts.name,
         "suite": facts.suite,
-        **{name: getattr(entry, name, None) for name in named},
-        "hash": facts.hash,
-        "prose": asdict(prose),
-        "profile": asdict(facts.profile),
-        "results": facts.scored,
-        "lead": asdict(facts.lead) if facts.lead else None,
-        "failures_of": facts.failures_of,
-        "failures": [asdict(failure) for failure in facts.failures],
+        **{name: getattr(facts.entry, name, None) for name in named},
+        **{name: values[name] for name in shown},
         "audits": [{name: getattr(audit, name) for name in audited} for audit in facts.audits],
-        "examples": facts.pairs,
+        "examples": facts.examples,
     }
