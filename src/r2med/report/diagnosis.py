@@ -25,10 +25,9 @@ from r2med.report.table import (
     plural,
     snippet,
 )
-from r2med.results.diagnosis.causes import CAUSES, TOP
+from r2med.results.diagnosis.causes import CAUSES, SHARING, TOP, PositiveFinding
 from r2med.results.diagnosis.findings import (
     Diagnosis,
-    PositiveFinding,
     QueryFinding,
     RankedFinding,
     Slice,
@@ -302,7 +301,8 @@ def _indented(text: str, out: Paper, style: str = "") -> None:
 def evidence(query: QueryFinding, positive: PositiveFinding) -> str:
     """The numbers behind a positive's cause, as a sentence a reader can check."""
     shares = ("coverage", "as_well", "top_coverage", "subject", "likeness")
-    return _EVIDENCE.get(positive.cause or "", _SHARING).format(
+    template = CAUSES[positive.cause].evidence if positive.cause else SHARING
+    return template.format(
         query=query,
         positive=positive,
         now="not in the list" if positive.rank is None else f"{positive.rank} now",
@@ -310,31 +310,3 @@ def evidence(query: QueryFinding, positive: PositiveFinding) -> str:
         words=plural(positive.words, "word"),
         **{name: percent(getattr(positive, name)) for name in shares},
     )
-
-
-_SHARING = (
-    "it shares {positive.shared_terms} of the query's {query.terms} terms ({coverage} by weight: "
-    "rare terms count more)"
-)
-_WRONG = f"a typical wrong document in the top {TOP} shares {{top_coverage}}"
-_EVIDENCE = {
-    "not-in-corpus": "the corpus does not hold it",
-    "twin-retrieved": (
-        f"{{positive.witness}}, in the top {TOP}, has {{likeness}} of its terms and is not judged"
-    ),
-    "not-offered": "not among the documents given to the reranker",
-    "demoted": "rank {positive.first_stage_rank} in the first stage alone, {now}",
-    "query-cut": "the query has {query_words}, more than the encoder reads tokens",
-    "document-cut": "it has {words}; at most {positive.limit} tokens of it are read",
-    "same-source": "{positive.witness} is of the same source",
-    "same-subject": (
-        f"{{positive.witness}}, in the top {TOP}, has {{subject}} of its key terms, and the query "
-        "none of those"
-    ),
-    "few-shared-terms": f"{_SHARING}; {{as_well}} of all documents share as much, and {_WRONG}",
-    "surface-match": (
-        f"{_SHARING}; {_WRONG}, {{positive.witness}} the most, but none has more than {{subject}} "
-        "of its key terms"
-    ),
-    "outranked": f"{_SHARING}; {_WRONG}",
-}

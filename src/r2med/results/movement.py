@@ -18,7 +18,6 @@ from r2med.results.lookup import Ranking, find_ranking, own_tasks, stored_result
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
-from r2med.runs import Run
 from r2med.tabular import Tabular
 from r2med.tasks.load import load_tasks
 from r2med.tasks.registry import in_suite_order
@@ -149,7 +148,7 @@ def _movements(a: Ranking, b: Ranking, task: Task, metric: str) -> list[QueryMov
         positives = [name for name, grade in judged.get(query, {}).items() if grade > 0]
         if not positives:
             continue
-        ranks_a, ranks_b = _ranks(a.run, query), _ranks(b.run, query)
+        ranks_a, ranks_b = a.run.ranks_of(query), b.run.ranks_of(query)
         shifts = [Shift(name, ranks_a.get(name), ranks_b.get(name)) for name in positives]
         shifts.sort(key=lambda shift: min(shift.rank_a or _NOT_LISTED, shift.rank_b or _NOT_LISTED))
         queries.append(
@@ -164,11 +163,6 @@ def _movements(a: Ranking, b: Ranking, task: Task, metric: str) -> list[QueryMov
             )
         )
     return queries
-
-
-def _ranks(run: Run, query: str) -> dict[str, int]:
-    """Rank by document, in list order."""
-    return {name: rank for rank, name in enumerate(run.listed(query), start=1)}
 
 
 def _row(query: QueryMovement) -> dict[str, Any]:

@@ -78,6 +78,10 @@ class Run:
         """One query's documents, best first; none for a query that the run lacks."""
         return [document for document, _ in self.ranking_or_empty(query_id)]
 
+    def ranks_of(self, query_id: str) -> dict[str, int]:
+        """The rank of every document in one query's list, the best first."""
+        return {document: rank for rank, document in enumerate(self.listed(query_id), start=1)}
+
     def ranking_or_empty(self, query_id: str) -> list[tuple[str, float]]:
         """As `ranking`, with an empty list for a query that the run lacks."""
         return [] if self.query_ids.index(query_id).as_py() < 0 else self.ranking(query_id)

@@ -9,7 +9,7 @@ import r2med
 from r2med.errors import DataError
 from r2med.results.diagnosis.causes import CAUSES
 from r2med.results.diagnosis.diagnose import diagnose, diagnose_ranking
-from r2med.results.diagnosis.findings import Diagnosis, slices
+from r2med.results.diagnosis.findings import Diagnosis
 from r2med.results.lookup import find_ranking
 from tests.results.diagnosis.collections import ranking_of, task_of
 
@@ -121,7 +121,7 @@ def test_slices_cover_every_query_once(tmp_path: Path) -> None:
     task = task_of(tmp_path, CORPUS, queries, judged)
     ranking = ranking_of({name: ["filler1", "decoy"] for name in queries})
 
-    found = slices([diagnose_ranking(ranking, task)])
+    found = Diagnosis("staged", (diagnose_ranking(ranking, task),)).slices
 
     lengths = [each for each in found if each.by == "query length"]
     assert [each.queries for each in lengths] == [3, 3, 3]
@@ -133,7 +133,8 @@ def test_one_word_is_no_words(tmp_path: Path) -> None:
     queries = {f"q{n}": "pain " * (n // 3 + 1) for n in range(9)}
     task = task_of(tmp_path, CORPUS, queries, {name: {"decoy": 1} for name in queries})
 
-    found = slices([diagnose_ranking(ranking_of({n: ["decoy"] for n in queries}), task)])
+    diagnosis = diagnose_ranking(ranking_of({n: ["decoy"] for n in queries}), task)
+    found = Diagnosis("staged", (diagnosis,)).slices
 
     lengths = [each.value for each in found if each.by == "query length"]
     assert lengths == ["1 word", "2 words", "3 words"]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.results.diagnosis.causes import CAUSES, TOP, Case, cause_of
+from r2med.results.diagnosis.causes import CAUSES, TOP, PositiveFinding
 
-MISSED = Case(
+MISSED = PositiveFinding(
     rank=40,
     in_corpus=True,
     coverage=0.3,
@@ -26,6 +26,9 @@ MISSED = Case(
     limit=None,
     reranked=None,
     first_stage_rank=None,
+    document_id="positive",
+    relevance=1,
+    shared_terms=3,
 )
 
 
@@ -49,23 +52,23 @@ MISSED = Case(
     ],
 )
 def test_each_cause_follows_from_its_numbers(change: dict[str, object], cause: str) -> None:
-    assert cause_of(replace(MISSED, **change))[0] == cause  # type: ignore[arg-type]
+    assert replace(MISSED, **change).cause == cause  # type: ignore[arg-type]
 
 
 def test_limits_that_are_just_kept_cut_nothing() -> None:
-    assert cause_of(replace(MISSED, query_limit=100, limit=100))[0] == "outranked"
+    assert replace(MISSED, query_limit=100, limit=100).cause == "outranked"
 
 
 def test_the_witness_is_the_document_that_shows_the_cause() -> None:
     case = replace(MISSED, likeness=0.9, twin_witness="twin", source_witness="other")
 
-    assert cause_of(case) == ("twin-retrieved", "twin")
+    assert (case.cause, case.witness) == ("twin-retrieved", "twin")
 
 
 shares = st.floats(0, 1)
 names = st.none() | st.sampled_from(["a", "b"])
 cases = st.builds(
-    Case,
+    PositiveFinding,
     rank=st.none() | st.integers(1, 200),
     in_corpus=st.booleans(),
     coverage=shares,
@@ -83,13 +86,14 @@ cases = st.builds(
     limit=st.none() | st.integers(1, 900),
     reranked=st.none() | st.integers(1, 200),
     first_stage_rank=st.none() | st.integers(1, 200),
+    document_id=st.just("positive"),
+    relevance=st.integers(1, 3),
+    shared_terms=st.integers(0, 90),
 )
 
 
 @given(cases)
-def test_a_positive_has_a_known_cause_exactly_when_it_is_missed(case: Case) -> None:
-    cause, _ = cause_of(case)
-
+def test_a_positive_has_a_known_cause_exactly_when_it_is_missed(case: PositiveFinding) -> None:
     found = case.rank is not None and case.rank <= TOP
-    assert (cause is None) == found
-    assert cause is None or cause in CAUSES
+    assert (case.cause is None) == found
+    assert case.cause is None or case.cause in CAUSES

@@ -15,11 +15,10 @@ from r2med.explore.library import Shelf, check_systems
 from r2med.explore.render import Link, plural, points, render, sentence
 from r2med.report.diagnosis import STOPS, VERBS, evidence
 from r2med.report.table import task_label
-from r2med.results.diagnosis.causes import CAUSES, TOP
+from r2med.results.diagnosis.causes import CAUSES, TOP, PositiveFinding
 from r2med.results.diagnosis.diagnose import diagnose_ranking, limits_of
 from r2med.results.diagnosis.findings import (
     Label,
-    PositiveFinding,
     QueryFinding,
     TaskDiagnosis,
     label_of,

@@ -7,8 +7,9 @@ from what no ranking could mend to what lies in the words. docs/diagnose.md expl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Literal
 
 #: A positive at this rank or above counts as found, and this many documents are looked at.
 TOP = 10
@@ -21,10 +22,15 @@ BY_CHANCE = 0.25
 #: Or it matches nothing, or less than this part of what the top documents match.
 FAR_LESS = 1 / 3
 
+Failure = Literal["not in the list", "in the list, but low", "lost by the last stage"]
+
 
 @dataclass(frozen=True)
-class Case:
-    """All numbers about one positive that the rules read; a `*_witness` names a document."""
+class PositiveFinding:
+    """One positive of one query: the numbers that the rules read and, when it is missed, the cause.
+
+    A `*_witness` names a document.
+    """
 
     rank: int | None
     """None when the list does not hold it."""
@@ -52,6 +58,29 @@ class Case:
     """How many documents of each list were reranked; None without a reranker."""
     first_stage_rank: int | None
     """Its rank without the reranker or expansion, where that is stored."""
+    document_id: str
+    relevance: int
+    cause: str | None = field(init=False)
+    """A name in `CAUSES`; None when it is found."""
+    witness: str | None = field(init=False)
+    """The document that shows the cause: the twin, the other passage, the best surface match."""
+    shared_terms: int
+
+    def __post_init__(self) -> None:
+        missed = self.rank is None or self.rank > TOP
+        cause = next(each for each in CAUSES.values() if each.holds(self)) if missed else None
+        witness = getattr(self, cause.witness) if cause and cause.witness else None
+        object.__setattr__(self, "cause", cause.name if cause else None)
+        object.__setattr__(self, "witness", witness)
+
+    @property
+    def failure(self) -> Failure | None:
+        """Where it was lost; None for a positive that is found."""
+        if self.cause is None:
+            return None
+        if self.cause == "demoted":
+            return "lost by the last stage"
+        return "not in the list" if self.rank is None else "in the list, but low"
 
 
 @dataclass(frozen=True)
@@ -61,27 +90,24 @@ class Cause:
     name: str
     title: str
     meaning: str
-    holds: Callable[[Case], bool]
-    witness: Callable[[Case], str | None] = lambda case: None
-    """The document that shows the cause."""
+    holds: Callable[[PositiveFinding], bool]
+    evidence: str
+    """The numbers of a positive and its query that a reader can check, as a template."""
+    witness: str = ""
+    """The field with the document that shows the cause."""
 
 
-def cause_of(case: Case) -> tuple[str | None, str | None]:
-    """The cause and the document that shows it; (None, None) for a positive that is found."""
-    if case.rank is not None and case.rank <= TOP:
-        return None, None
-    cause = next(cause for cause in CAUSES.values() if cause.holds(case))
-    return cause.name, cause.witness(case)
+SHARING = (
+    "it shares {positive.shared_terms} of the query's {query.terms} terms ({coverage} by weight: "
+    "rare terms count more)"
+)
+_WRONG = f"a typical wrong document in the top {TOP} shares {{top_coverage}}"
 
 
-def _few_terms(case: Case) -> bool:
+def _few_terms(case: PositiveFinding) -> bool:
     if case.coverage == 0 or case.coverage < FAR_LESS * case.top_coverage:
         return True
     return case.as_well >= BY_CHANCE and case.coverage < case.top_coverage
-
-
-def _surface(case: Case) -> str | None:
-    return case.surface_witness
 
 
 _ALL = (
@@ -90,72 +116,85 @@ _ALL = (
         "not in the corpus",
         "it is judged relevant but the corpus does not hold it",
         lambda case: not case.in_corpus,
+        "the corpus does not hold it",
     ),
     Cause(
         "twin-retrieved",
         "unjudged twin found",
         f"the top {TOP} hold an unjudged document with nearly the same terms",
         lambda case: case.likeness >= TWIN,
-        lambda case: case.twin_witness,
+        f"{{positive.witness}}, in the top {TOP}, has {{likeness}} of its terms and is not judged",
+        "twin_witness",
     ),
     Cause(
         "not-offered",
         "never a candidate",
         "the first stage did not offer it, so no reranker could help",
         lambda case: case.reranked is not None and (case.rank is None or case.rank > case.reranked),
+        "not among the documents given to the reranker",
     ),
     Cause(
         "demoted",
         "demoted",
         f"the first stage alone had it in the top {TOP}; the reranker or expansion lost it",
         lambda case: case.first_stage_rank is not None and case.first_stage_rank <= TOP,
+        "rank {positive.first_stage_rank} in the first stage alone, {now}",
     ),
     Cause(
         "query-cut",
         "query cut short",
         "the query has more words than the encoder reads tokens",
         lambda case: case.query_limit is not None and case.query_words > case.query_limit,
+        "the query has {query_words}, more than the encoder reads tokens",
     ),
     Cause(
         "document-cut",
         "document cut short",
         "the positive has more words than the encoder reads tokens",
         lambda case: case.limit is not None and case.words > case.limit,
+        "it has {words}; at most {positive.limit} tokens of it are read",
     ),
     Cause(
         "same-source",
         "wrong passage, same source",
         f"the top {TOP} hold another passage of the positive's source document",
         lambda case: case.source_witness is not None,
-        lambda case: case.source_witness,
+        "{positive.witness} is of the same source",
+        "source_witness",
     ),
     Cause(
         "same-subject",
         "right subject, other text",
         f"a document in the top {TOP} shares the positive's key terms, which the query lacks",
         lambda case: case.subject >= SAME_SUBJECT,
-        lambda case: case.subject_witness,
+        f"{{positive.witness}}, in the top {TOP}, has {{subject}} of its key terms, and the query "
+        "none of those",
+        "subject_witness",
     ),
     Cause(
         "few-shared-terms",
         "few shared terms",
         "it hardly shares terms with the query; the link is knowledge, not words",
         _few_terms,
-        _surface,
+        f"{SHARING}; {{as_well}} of all documents share as much, and {_WRONG}",
+        "surface_witness",
     ),
     Cause(
         "surface-match",
         "surface match ahead",
         "it shares some terms, but documents on other subjects share more",
         lambda case: case.coverage < case.top_coverage,
-        _surface,
+        f"{SHARING}; {_WRONG}, {{positive.witness}} the most, but none has more than {{subject}} "
+        "of its key terms",
+        "surface_witness",
     ),
     Cause(
         "outranked",
         "not explained by words",
         f"it shares as much of the query as the top {TOP} do, yet stands below them",
         lambda case: True,
-        _surface,
+        f"{SHARING}; {_WRONG}",
+        "surface_witness",
     ),
 )
 

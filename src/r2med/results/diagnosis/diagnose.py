@@ -12,10 +12,9 @@ import numpy as np
 
 from r2med.errors import DataError, UsageError
 from r2med.measure import measure
-from r2med.results.diagnosis.causes import TOP, Case, cause_of
+from r2med.results.diagnosis.causes import TOP, PositiveFinding
 from r2med.results.diagnosis.findings import (
     Diagnosis,
-    PositiveFinding,
     QueryFinding,
     RankedFinding,
     TaskDiagnosis,
@@ -157,11 +156,12 @@ class _View:
         self.coverage = scene.coverage(row)
         self.limits = limits_of(result.record.system.identity) if result else Limits()
         self.reranking = result.record.reranking if result else None
-        self.listed = ranking.run.listed(self.query)
-        self.earlier = below.listed(self.query) if below is not None else []
+        self.ranks = ranking.run.ranks_of(self.query)
+        self.earlier = below.ranks_of(self.query) if below is not None else {}
+        self.top = list(self.ranks)[:TOP]
         self.others = [
             (name, place)
-            for name in self.listed[:TOP]
+            for name in self.top
             if self.judged.get(name, 0) <= 0 and (place := scene.lexicon.row(name)) is not None
         ]
         """Non-positives of the top, with their rows in the corpus."""
@@ -172,7 +172,6 @@ class _View:
         """All that is to say of the query."""
         positives = [self._positive(name) for name, grade in self.judged.items() if grade > 0]
         positives.sort(key=lambda each: (each.rank is None, each.rank or 0, each.document_id))
-        top = enumerate(self.listed[:TOP], start=1)
         return QueryFinding(
             query_id=self.query,
             text=self.text,
@@ -184,7 +183,7 @@ class _View:
             body_system=self.scene.task.queries.body_systems[self.row].as_py() or None,
             overlap=max(each.coverage for each in positives),
             positives=tuple(positives),
-            top=tuple(self._ranked(rank, name) for rank, name in top),
+            top=tuple(map(self._ranked, self.top)),
         )
 
     def _positive(self, name: str) -> PositiveFinding:
@@ -204,8 +203,8 @@ class _View:
             likeness, subject = max(alike, default=likeness), max(about, default=subject)
         own = 0.0 if row is None else float(self.coverage[row])
         same_source = (other for other, _ in self.others if source and sources.get(other) == source)
-        case = Case(
-            rank=_place(name, self.listed),
+        return PositiveFinding(
+            rank=self.ranks.get(name),
             in_corpus=row is not None,
             coverage=own,
             as_well=float(np.mean(self.coverage >= own)) if len(self.coverage) else 0.0,
@@ -221,36 +220,26 @@ class _View:
             query_limit=limits.query if limits.pair is None else limits.pair,
             limit=limits.document if limits.pair is None else max(0, limits.pair - query_words),
             reranked=self.reranking.depth if self.reranking else None,
-            first_stage_rank=_place(name, self.earlier),
-        )
-        cause, witness = cause_of(case)
-        return PositiveFinding(
-            **vars(case),
+            first_stage_rank=self.earlier.get(name),
             document_id=name,
             relevance=self.judged[name],
-            cause=cause,
-            witness=witness,
             shared_terms=0 if row is None else len(lexicon.shared(self.terms, row)),
         )
 
-    def _ranked(self, rank: int, name: str) -> RankedFinding:
+    def _ranked(self, name: str) -> RankedFinding:
         """A document of the top, its shared words as the query spells them."""
         scene, lexicon, row = self.scene, self.scene.lexicon, self.scene.lexicon.row(name)
         other = dict.fromkeys(scene.answers.get(query) for query in scene.evidence.get(name, []))
         own = scene.answers.get(self.query)
         shared = [] if row is None else lexicon.shared(self.terms, row)[:_SHARED_WORDS].tolist()
         return RankedFinding(
-            rank=rank,
+            rank=self.ranks[name],
             document_id=name,
             label=label_of(self.judged.get(name)),
             coverage=0.0 if row is None else float(self.coverage[row]),
             shared=tuple(lexicon.spelled(shared, scene.spellings[self.row])),
             answers=tuple(answer for answer in other if answer and answer != own),
         )
-
-
-def _place(name: str, listed: Sequence[str]) -> int | None:
-    return listed.index(name) + 1 if name in listed else None
 
 
 def _first_stage(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -12,11 +12,10 @@ import pyarrow as pa
 
 from r2med.errors import UsageError, nearest
 from r2med.measure.intervals import Interval, mean_interval
-from r2med.results.diagnosis.causes import CAUSES, Case
+from r2med.results.diagnosis.causes import CAUSES, PositiveFinding
 from r2med.tabular import Tabular, columns_of, table_of
 
 Outcome = Literal["all found", "some found", "none found"]
-Failure = Literal["not in the list", "in the list, but low", "lost by the last stage"]
 Label = Literal["positive", "not relevant", "unjudged"]
 
 
@@ -25,28 +24,6 @@ def label_of(grade: int | None) -> Label:
     if grade is None:
         return "unjudged"
     return "positive" if grade > 0 else "not relevant"
-
-
-@dataclass(frozen=True)
-class PositiveFinding(Case):
-    """One positive of one query: the numbers of its case and, when it is missed, the cause."""
-
-    document_id: str
-    relevance: int
-    cause: str | None
-    """A name in `CAUSES`; None when it is found."""
-    witness: str | None
-    """The document that shows the cause: the twin, the other passage, the best surface match."""
-    shared_terms: int
-
-    @property
-    def failure(self) -> Failure | None:
-        """Where it was lost; None for a positive that is found."""
-        if self.cause is None:
-            return None
-        if self.cause == "demoted":
-            return "lost by the last stage"
-        return "not in the list" if self.rank is None else "in the list, but low"
 
 
 @dataclass(frozen=True)
@@ -164,18 +141,14 @@ class TaskDiagnosis:
 
     def to_json(self) -> dict[str, Any]:
         """Everything about the task and its queries."""
+        facts = ["task", "suite", "family", "data", "metric", "depth", "positives", "out_of_reach"]
+        facts += ["holes", "looked_at"]
         return {
-            **{name: getattr(self, name) for name in _TASK_FACTS},
+            **{name: getattr(self, name) for name in facts},
             "missed": self.causes,
             "open": list(self.open),
             "queries": [query.to_json() for query in self.queries],
         }
-
-
-_TASK_FACTS = (
-    *("task", "suite", "family", "data", "metric", "depth"),
-    *("positives", "out_of_reach", "holes", "looked_at"),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,8 +170,36 @@ class Diagnosis(Tabular):
 
     @property
     def slices(self) -> list[Slice]:
-        """How the system fares on some of the queries."""
-        return slices(self.tasks)
+        """How the system fares on some of the queries.
+
+        A slicing is left out unless it has several groups, one of them of several queries.
+        """
+        tasks = [task for task in self.tasks for _ in task.queries]
+        queries = [query for task in self.tasks for query in task.queries]
+        counts = [len(query.positives) for query in queries]
+        numbers = ["1" if n == 1 else "2 to 3" if n <= 3 else "4 or more" for n in counts]
+        shares = [100 * query.overlap for query in queries]
+        slicings: dict[str, Iterable[tuple[int, str]]] = {
+            "query length": _thirds([query.words for query in queries], "{:.0f}", "words"),
+            "positives": [(0, number) for number in numbers],
+            "lexical overlap": _thirds(shares, "{:.0f} %", "of its terms"),
+            "body system": [(0, query.body_system or "not known") for query in queries],
+            "family": [(0, task.family or "not known") for task in tasks],
+            "task": [(0, task.task) for task in tasks],
+        }
+        found = []
+        for by, names in slicings.items():
+            groups: dict[tuple[int, str], list[QueryFinding]] = {}
+            for name, query in zip(names, queries, strict=True):
+                groups.setdefault(name, []).append(query)
+            if by != "family" and (len(groups) == 1 or max(map(len, groups.values())) == 1):
+                continue
+            for (_, value), own in sorted(groups.items()):
+                scores = np.array([query.score for query in own])
+                interval = mean_interval(scores) if len(own) >= _FEW else None
+                hit = sum(query.hit for query in own) / len(own)
+                found.append(Slice(by, value, len(own), float(scores.mean()), interval, hit))
+        return found
 
     def to_arrow(self) -> pa.Table:
         """One row per positive; the columns of its query are repeated."""
@@ -260,72 +261,13 @@ class Slice:
     hit: float
 
 
-def slices(diagnoses: Sequence[TaskDiagnosis]) -> list[Slice]:
-    """All slices of one system's diagnoses.
-
-    A slicing is left out unless it has several groups, one of them of several queries.
-    """
-    queries = [query for task in diagnoses for query in task.queries]
-    tasks = [task for task in diagnoses for _ in task.queries]
-    shares = [query.overlap for query in queries]
-    slicings = {
-        "query length": _thirds(
-            queries, [query.words for query in queries], "{:.0f}".format, "words"
-        ),
-        "positives": _grouped(queries, [_count(len(query.positives)) for query in queries]),
-        "lexical overlap": _thirds(queries, shares, lambda n: f"{100 * n:.0f} %", "of its terms"),
-        "body system": _grouped(queries, [query.body_system or "not known" for query in queries]),
-        "family": _grouped(queries, [task.family or "not known" for task in tasks]),
-        "task": _grouped(queries, [task.task for task in tasks]) if len(diagnoses) > 1 else [],
-    }
-    return [
-        _slice(by, value, own)
-        for by, groups in slicings.items()
-        if by == "family" or (len(groups) > 1 and max(len(own) for _, own in groups) > 1)
-        for value, own in groups
-    ]
-
-
-_Groups = list[tuple[str, list[QueryFinding]]]
-
-
-def _count(positives: int) -> str:
-    return "1" if positives == 1 else "2 to 3" if positives <= 3 else "4 or more"
-
-
-def _grouped(queries: Sequence[QueryFinding], values: Sequence[str]) -> _Groups:
-    groups: dict[str, list[QueryFinding]] = {}
-    for query, value in zip(queries, values, strict=True):
-        groups.setdefault(value, []).append(query)
-    return sorted(groups.items())
-
-
-def _thirds(
-    queries: Sequence[QueryFinding],
-    numbers: Sequence[float],
-    written: Callable[[float], str],
-    unit: str,
-) -> _Groups:
-    """Three groups of about equal size, named by the values at their ends."""
+def _thirds(numbers: Sequence[float], written: str, unit: str) -> list[tuple[int, str]]:
+    """For every number which third it falls into, and the values at the ends of that third."""
     values = np.array(numbers, dtype=np.float64)
-    low, high = np.quantile(values, [1 / 3, 2 / 3])
-    groups = []
-    for chosen in (values <= low, (values > low) & (values <= high), values > high):
-        if chosen.any():
-            least, most = (written(end) for end in (values[chosen].min(), values[chosen].max()))
-            span = least if least == most else f"{least} to {most}"
-            name = f"{span} {unit.removesuffix('s') if span == '1' else unit}"
-            groups.append((name, [queries[place] for place in np.flatnonzero(chosen).tolist()]))
-    return groups
-
-
-def _slice(by: str, value: str, queries: Sequence[QueryFinding]) -> Slice:
-    scores = np.array([query.score for query in queries])
-    return Slice(
-        by=by,
-        value=value,
-        queries=len(queries),
-        score=float(scores.mean()),
-        interval=mean_interval(scores) if len(queries) >= _FEW else None,
-        hit=sum(query.hit for query in queries) / len(queries),
-    )
+    thirds = np.searchsorted(np.quantile(values, [1 / 3, 2 / 3]), values).tolist()
+    names = {}
+    for third in set(thirds):
+        own = [number for number, each in zip(numbers, thirds, strict=True) if each == third]
+        span = " to ".join(dict.fromkeys(written.format(end) for end in (min(own), max(own))))
+        names[third] = f"{span} {unit.removesuffix('s') if span == '1' else unit}"
+    return [(third, names[third]) for third in thirds]
