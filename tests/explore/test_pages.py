@@ -15,15 +15,15 @@ from r2med.engine.explain import term_changes
 from r2med.engine.trial import is_plain, try_query
 from r2med.errors import LimitError, UsageError
 from r2med.explore.library import Kept, Library, Shelf
-from r2med.explore.pages.compare import answer as verdict
-from r2med.explore.pages.compare import compare_data
+from r2med.explore.pages.compare import compare_page
 from r2med.explore.pages.leaderboard import View, leaderboard_page
 from r2med.explore.pages.query import Lists, answer, query_data, query_lists
 from r2med.explore.pages.system import system_page
 from r2med.explore.pages.task import task_page
 from r2med.explore.render import Axis, server_link
 from r2med.measure.significance import SIGNIFICANT, p_equation
-from r2med.results.movement import QueryScores, in_order
+from r2med.results.compare import QueryScores
+from r2med.results.movement import in_order
 from r2med.results.overlap import declared_training, write_audit
 from r2med.results.store import Store
 from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
@@ -146,8 +146,9 @@ def test_a_stored_audit_flags_rows_of_the_leaderboard_as_soon_as_it_is_there(
 
 def test_a_verdict_names_the_winner_and_whether_it_is_real(library: Library) -> None:
     shelf = library.shelf()
-    data = compare_data(
+    page = compare_page(
         shelf,
+        server_link,
         suite=None,
         task=TASK,
         systems=["bm25-lucene", "bm25"],
@@ -157,13 +158,14 @@ def test_a_verdict_names_the_winner_and_whether_it_is_real(library: Library) -> 
     means = {name: result.metrics["ndcg@10"] for name, result in shelf.of_task(TASK).items()}
     better = max(means, key=lambda name: means[name])
     points = f"{100 * abs(means['bm25'] - means['bm25-lucene']):.1f}"
-    assert verdict(data).startswith(f"{better} beats ")
+    [verdict] = re.findall('<p class="answer">(.*?)</p>', page)
+    assert verdict.startswith(f"{better} beats ")
     comparison = r2med.compare("bm25-lucene", "bm25", task=TASK, results=shelf.results)
     p = comparison.pairs[0].by_task.p_randomisation
-    assert f"by {points} points ({p_equation(p)})" in verdict(data) and p < SIGNIFICANT
-    assert [bar.side for bar in data.panels[0].bars] == sorted(
-        (bar.side for bar in data.panels[0].bars), key=["lost", "even", "won"].index
-    )
+    assert f"by {points} points ({p_equation(p)})" in verdict and p < SIGNIFICANT
+    sides = re.findall('class="bar (lost|even|won)"', page)
+    assert len(sides) == len(comparison.tasks[TASK])
+    assert sides == sorted(sides, key=["lost", "even", "won"].index)
 
 
 def test_an_arrow_says_how_far_a_document_stands_from_its_place_in_the_other_system(

@@ -12,10 +12,10 @@ import pytest
 
 import r2med
 from r2med.errors import DataError, MissingError, UsageError
-from r2med.results.compare import Aligned, aligned, compare
+from r2med.results.compare import Comparison, QueryScores, compare
 from r2med.results.evaluation import Evaluation
 from r2med.results.lookup import find_ranking
-from r2med.results.movement import Shift, movement, what_moved
+from r2med.results.movement import Shift, what_moved
 from r2med.results.store import Store
 from tests.results.diagnosis.collections import ranking_of, task_of
 from tests.results.storing import ranks, store
@@ -26,8 +26,12 @@ QUERIES = {"q1": "one", "q2": "two", "q3": "three"}
 JUDGED = {"q1": {"a": 1}, "q2": {"b": 1}, "q3": {"c": 1, "d": 0}}
 
 
-def met(*systems: str, task: str | None = None, metric: str = "ndcg@10") -> Aligned:
-    return aligned(systems, task=task, metric=metric, results=ROOT)
+def met(*systems: str, task: str | None = None, metric: str = "ndcg@10") -> Comparison:
+    return compare(*systems, task=task, metric=metric, results=ROOT)
+
+
+def scores(comparison: Comparison, task: str = "demo/biology") -> list[tuple[float, ...]]:
+    return [query.scores for query in comparison.tasks[task]]
 
 
 def test_systems_are_aligned_by_query_whatever_their_order() -> None:
@@ -37,7 +41,10 @@ def test_systems_are_aligned_by_query_whatever_their_order() -> None:
     found = met("bm25", " bm25-lucene ")
 
     assert (found.suite, found.systems) == ("demo", ("bm25", "bm25-lucene"))
-    assert found.tasks["demo/biology"].T.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert found.tasks["demo/biology"] == [
+        QueryScores("q1", (1.0, 0.0)),
+        QueryScores("q2", (0.0, 1.0)),
+    ]
 
 
 def test_tasks_in_common_come_in_the_order_of_the_suite() -> None:
@@ -60,7 +67,7 @@ def test_the_newest_data_that_both_ran_on_is_compared() -> None:
 
     found = met("bm25", "bm25-nano")
 
-    assert found.tasks["demo/biology"].tolist() == [[1.0, 1.0]]
+    assert scores(found) == [(1.0, 1.0)]
 
 
 def test_newest_is_the_data_of_the_newest_result_whenever_it_was_first_seen() -> None:
@@ -72,7 +79,7 @@ def test_newest_is_the_data_of_the_newest_result_whenever_it_was_first_seen() ->
             Store(ROOT).write(record, first.run, first.scores)
             shutil.rmtree(first.folder)
 
-    assert met("bm25", "bm25-nano").tasks["demo/biology"].tolist() == [[1.0, 1.0]]
+    assert scores(met("bm25", "bm25-nano")) == [(1.0, 1.0)]
 
 
 def test_different_data_is_never_paired() -> None:
@@ -195,17 +202,19 @@ def test_holm_over_the_pairs_is_in_the_data() -> None:
 
 def test_queries_come_by_how_far_they_moved_in_either_direction(tmp_path: Path) -> None:
     task = task_of(tmp_path / "task", CORPUS, QUERIES, JUDGED)
-    a = ranking_of({"q1": ["a", "b"], "q2": ["b", "a"], "q3": ["a", "b"]})
-    b = ranking_of({"q1": ["a", "b"], "q2": ["a", "b"], "q3": ["c", "b"]})
+    lists = {"q1": ["a", "b"], "q2": ["b", "a"], "q3": ["a", "b"]}
+    others = {"q1": ["a", "b"], "q2": ["a", "b"], "q3": ["c", "b"]}
+    ranking_of(lists).run.to_trec("a.trec")
+    ranking_of(others).run.to_trec("b.trec")
 
-    found = movement([(a, b, task)])
+    found = what_moved("a.trec", "b.trec", task=str(tmp_path / "task"))
 
     assert [(each.query_id, np.sign(each.difference)) for each in found.queries] == [
         ("q3", -1),
         ("q2", 1),
         ("q1", 0),
     ]
-    assert found.counts == (1, 1, 1)
+    assert found.counts(task.name) == (3, 1, 1, 1)
     assert found.queries[0].positives == (Shift("c", None, 1),)
     assert (found.queries[0].first_a, found.queries[0].first_b) == ("a", "c")
 
@@ -284,8 +293,8 @@ def test_labels_of_one_text_name_the_results_that_carry_them() -> None:
     newest = met("dense:./model", "bm25")
 
     assert found.systems == ("v2", "v1")
-    assert found.tasks["demo/biology"][0].tolist() == pytest.approx([1.0, 1 / np.log2(3)])
-    assert newest.tasks["demo/biology"][0].tolist() == [1.0, 0.0]
+    assert scores(found)[0] == pytest.approx((1.0, 1 / np.log2(3)))
+    assert scores(newest)[0] == (1.0, 0.0)
 
 
 def test_a_text_and_a_label_of_the_same_result_are_refused() -> None:

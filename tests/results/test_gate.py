@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import UsageError
-from r2med.results.compare import Condition, compare
+from r2med.results.compare import Gate, compare, verdict_line
 from tests.results.storing import ranks, store
 
 ROOT = Path("kept")
 
 
 def judged(condition: str, *systems: str) -> bool:
-    metric = Condition.parse(condition).metric
-    return Condition.parse(condition).judge(compare(*systems, metric=metric, results=ROOT)).failed
+    gate = Gate.parse(condition)
+    verdict = gate.verdict(compare(*systems, metric=gate.metric, results=ROOT))
+    return bool(verdict["failed"])
 
 
 @pytest.mark.parametrize(
@@ -62,8 +63,7 @@ def test_a_tiny_p_value_is_not_written_as_zero() -> None:
     store(ROOT, "bm25", "demo/biology", ranks(*[1] * 40))
     store(ROOT, "bm25-nano", "demo/biology", ranks(*[0] * 40))
 
-    gate = Condition.parse("hit@1 drops significantly")
+    gate = Gate.parse("hit@1 drops significantly")
+    verdict = gate.verdict(compare("bm25-nano", "bm25", metric="hit@1", results=ROOT))
 
-    assert "p < .001 (" in str(
-        gate.judge(compare("bm25-nano", "bm25", metric="hit@1", results=ROOT))
-    )
+    assert "p < .001 (" in verdict_line(verdict)

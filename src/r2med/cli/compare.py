@@ -45,7 +45,7 @@ def compare(
     Without --task, all tasks that the systems share. Differences are A minus B. --protocols
     compares settings and needs no results.
     """
-    from r2med.results.compare import Condition
+    from r2med.results.compare import Gate, verdict_line
     from r2med.results.compare import compare as compared
     from r2med.results.movement import what_moved
 
@@ -56,19 +56,19 @@ def compare(
 
         show(compare_protocols(*systems), format_of(form, as_json))
         return
-    conditions = [Condition.parse(text) for text in fail_if or ()]
-    verdict_only = ("table", "json") if conditions else ()
+    gates = [Gate.parse(text) for text in fail_if or ()]
+    verdict_only = ("table", "json") if gates else ()
     shown = format_of(form, as_json, verdict_only, "the verdict of --fail-if")
     places: dict[str, Any] = {"task": task, "results": results, "root": data_root, "tell": notice}
     run = partial(compared, *systems, resamples=resamples, **places)
-    if conditions:
+    if gates:
         refuse_unread(context, "with --fail-if", "queries", "limit", "metric")
-        verdicts = [condition.judge(run(metric=condition.metric)) for condition in conditions]
+        verdicts = [gate.verdict(run(metric=gate.metric)) for gate in gates]
         if shown == "json":
-            echo_json([verdict.to_json() for verdict in verdicts])
+            echo_json(verdicts)
         else:
-            echo("\n".join(map(str, verdicts)))
-        raise typer.Exit(4 if any(verdict.failed for verdict in verdicts) else 0)
+            echo("\n".join(map(verdict_line, verdicts)))
+        raise typer.Exit(4 if any(verdict["failed"] for verdict in verdicts) else 0)
     if queries:
         refuse_unread(context, "with --queries", "resamples")
         if shown in ("csv", "json"):

@@ -44,7 +44,6 @@ def plot(
     dates (quality against date).
     Of systems and tasks: overlap (score against lexical overlap), wins (A minus B per query).
     """
-    from r2med.measure.metrics import parse_metric
     from r2med.report.plots.theme import THEMES, check_possible, find_theme, save
 
     what = chosen(figure, FIGURES, "FIGURE")
@@ -52,21 +51,27 @@ def plot(
         raise UsageError("plot needs --out FILE, which ends in .svg, .pdf or .png.")
     check_possible(file)
     look = find_theme(chosen(theme, THEMES, "--theme"))
-    name = str(parse_metric(metric))
     of_systems = what in ("overlap", "wins")
     unread = ["suite", "kind", "top"] if of_systems else ["data_root"]
     unread += ["top"] if what == "cost" else ["spent"]
     unread += ["metric"] if what == "overlap" else []
     refuse_unread(context, f"on this figure ({what})", *unread)
-    if what == "overlap":
-        chart = _overlap(systems or [], task, results, data_root, look)
-    elif what == "wins":
-        chart = _wins(systems or [], task, results, data_root, name, look)
+    if of_systems:
+        chart = _of_systems(what, systems or [], task, metric, results, data_root, look)
+    elif systems:
+        raise UsageError(f"plot {what} takes no systems; choose with --suite, --kind, --top.")
     else:
-        if systems:
-            raise UsageError(f"plot {what} takes no systems; choose with --suite, --kind, --top.")
-        board = _board(suite, task, name, kind, results)
-        chart = _of_board(what, board, look, top or _MOST_ROWS, spent or "seconds")
+        from r2med.report.plots import boards
+
+        board = _board(suite, task, metric, kind, results)
+        if what == "cost":
+            by = chosen(spent or "seconds", boards.MEASURES, "--spent")
+            chart = boards.cost(board, look, by=by)
+        elif what == "dates":
+            chart = boards.dates(board, look)
+        else:
+            draw = boards.heatmap if what == "heatmap" else boards.means
+            chart = draw(board, look, top=top or _MOST_ROWS)
     save(chart, file, look)
     echo(f"wrote {file}")
 
@@ -79,55 +84,31 @@ def _board(
     board = leaderboard(suite, task=task, metric=metric, kind=kind, results=folder, tell=notice)
     if not any(row.mean is not None for row in board.rows):
         raise MissingError(
-            f"No system of the {board.suite.name} suite has {metric} on all the tasks.\n"
+            f"No system of the {board.suite.name} suite has {board.metric} on all the tasks.\n"
             f"Run one first: r2med eval bm25 --task {task or board.suite.name}"
         )
     return board
 
 
-def _of_board(what: str, board: Leaderboard, theme: Theme, top: int, spent: str) -> Any:
-    from r2med.report.plots import boards
-
-    if what == "cost":
-        return boards.cost(board, theme, by=chosen(spent, boards.MEASURES, "--spent"))
-    if what == "dates":
-        return boards.dates(board, theme)
-    return (boards.heatmap if what == "heatmap" else boards.means)(board, theme, top=top)
-
-
-def _overlap(
-    systems: list[str], task: str | None, folder: Path, root: Path | None, theme: Theme
-) -> Any:
-    from r2med.report.plots.queries import overlap
-    from r2med.results.diagnosis.diagnose import Scene, diagnose_ranking
-    from r2med.results.lookup import find_ranking, own_tasks, stored_results
-    from r2med.tasks.load import load_tasks
-
-    stored = stored_results(folder, notice)
-    if not systems or task is None:
-        raise UsageError("plot overlap needs a system and --task, e.g. plot overlap bm25 -t demo.")
-    diagnoses: dict[str, list[Any]] = {}
-    for loaded in load_tasks(task, root=root, own=own_tasks(folder)):
-        scene = Scene(loaded)
-        for system in systems:
-            ranking = find_ranking(system, stored, loaded, folder, notice)
-            diagnosis = diagnose_ranking(ranking, loaded, scene=scene)
-            diagnoses.setdefault(ranking.name, []).append(diagnosis)
-    return overlap(diagnoses, theme)
-
-
-def _wins(
+def _of_systems(
+    what: str,
     systems: list[str],
     task: str | None,
+    metric: str,
     folder: Path,
     root: Path | None,
-    metric: str,
     theme: Theme,
 ) -> Any:
-    from r2med.report.plots.queries import wins
-    from r2med.results.compare import aligned
+    from r2med.report.plots.queries import overlap, wins
+    from r2med.results.compare import compare
+    from r2med.results.diagnosis.diagnose import diagnose
 
-    if len(systems) != 2:
-        raise UsageError("plot wins needs two systems, e.g. plot wins bm25 bm25-lucene.")
-    sides = aligned(systems, task=task, metric=metric, results=folder, root=root, tell=notice)
-    return wins(sides, metric, theme)
+    if what == "wins":
+        if len(systems) != 2:
+            raise UsageError("plot wins needs two systems, e.g. plot wins bm25 bm25-lucene.")
+        places: dict[str, Any] = {"results": folder, "root": root, "tell": notice}
+        return wins(compare(*systems, task=task, metric=metric, **places), theme)
+    if not systems or task is None:
+        raise UsageError("plot overlap needs a system and --task, e.g. plot overlap bm25 -t demo.")
+    diagnoses = [diagnose(each, task, results=folder, root=root, tell=notice) for each in systems]
+    return overlap(diagnoses, theme)

@@ -272,20 +272,21 @@ def task(request: Request, shelf: Shelf) -> Response:
 
 def compare(request: Request, shelf: Shelf) -> Response:
     """Systems on a task or a suite; `scope` names either."""
-    from r2med.explore.pages.compare import compare_data, compare_page
+    from r2med.explore.pages.compare import compare_page
 
     values, names = Parameters(request.query_params), _suites(shelf)
     scope = values.word("scope", [*names, *shelf.tasks])
     task = values.word("task", shelf.tasks) or (scope if scope not in names else None)
     suite = values.word("suite", names) or (scope if scope in names else None)
-    data = compare_data(
+    page = compare_page(
         shelf,
+        server_link,
         suite=suite or shelf.suite,
         task=task,
         systems=values.texts("system"),
         metric=values.metric(),
     )
-    return HTMLResponse(compare_page(data, server_link))
+    return HTMLResponse(page)
 
 
 def audits(request: Request, shelf: Shelf) -> Response:

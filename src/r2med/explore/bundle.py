@@ -20,7 +20,7 @@ from r2med.atomic import atomic_folder
 from r2med.errors import MissingError, UsageError
 from r2med.explore.library import Library, Shelf, entry_of
 from r2med.explore.pages.about import about_page
-from r2med.explore.pages.compare import compare_data, compare_page
+from r2med.explore.pages.compare import compare_page
 from r2med.explore.pages.document import document_pages
 from r2med.explore.pages.leaderboard import View, draw_figure, leaderboard_page
 from r2med.explore.pages.query import (
@@ -33,7 +33,7 @@ from r2med.explore.pages.query import (
 from r2med.explore.pages.task import task_page, tasks_page
 from r2med.explore.render import STATIC, Link, Part, static_file
 from r2med.home import slug
-from r2med.results.movement import query_scores
+from r2med.results.compare import query_scores
 from r2med.results.record import Result
 from r2med.results.store import LOCAL
 from r2med.retrieve.conditions import Tell, log
@@ -141,10 +141,11 @@ class _Site:
             suite, task = (None, scope) if scope in self.results else (scope, None)
             for chosen in _choices(systems):
                 key = ("compare", scope, *chosen)
-                data = compare_data(
-                    self.shelf, suite=suite, task=task, systems=chosen, metric=METRIC
+                link = self._link(key)
+                page = compare_page(
+                    self.shelf, link, suite=suite, task=task, systems=chosen, metric=METRIC
                 )
-                self._page(key, compare_page(data, self._link(key)))
+                self._page(key, page)
         self._page(("tasks",), tasks_page(self.shelf, self._link(("tasks",))))
         self._page(("about",), about_page(self.shelf, self._link(("about",))))
         marker = {"pages": self.written, "texts": self.shelf.texts}

@@ -10,7 +10,7 @@ import ctypes
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -336,7 +336,7 @@ def _released(value: T) -> T:
 
 
 def check_systems(
-    systems: tuple[str, ...], stored: Mapping[str, object], most: int, where: str = "here"
+    systems: Sequence[str], stored: Mapping[str, object], most: int, where: str = "here"
 ) -> None:
     """Refuse more systems than fit side by side, and those that have no result."""
     if len(systems) > most:

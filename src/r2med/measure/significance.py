@@ -61,7 +61,8 @@ class TaskDifference:
 
     task: str
     difference: Difference
-    p_holm: float
+    p_holm: float | None
+    """None where `task` names a mean over tasks."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,13 @@ class Pair:
     """Every query counts once."""
     p_holm: float
     """The randomisation p-value of the task mean, corrected for the number of pairs."""
+
+    @property
+    def lines(self) -> list[TaskDifference]:
+        """Every task, and for several both means over them."""
+        means = [("task mean", self.by_task), ("all queries", self.by_query)]
+        pooled = [TaskDifference(name, difference, None) for name, difference in means]
+        return [*self.tasks, *(pooled if len(self.tasks) > 1 else [])]
 
 
 def compare_columns(a: Column, b: Column, *, resamples: int = RESAMPLES) -> Difference:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from r2med.measure.significance import SIGNIFICANT, Difference, Pair, p_equation, p_value
+from r2med.measure.significance import SIGNIFICANT, Pair, p_equation, p_value
 from r2med.report.table import (
     Cell,
     Column,
@@ -48,60 +48,71 @@ def draw(value: Comparison | Movement | ProtocolComparison, out: Paper, **settin
         _draw_movement(value, out, **settings)
     elif isinstance(value, ProtocolComparison):
         draw_protocols(value, out, **settings)
-    elif len(value.pairs) == 1:
-        _draw_pair(value, value.pairs[0], out)
+    elif len(value.systems) == 2:
+        _draw_pair(value, out)
     else:
         _draw_matrix(value, out)
 
 
-def _draw_pair(comparison: Comparison, pair: Pair, out: Paper) -> None:
+def _draw_pair(comparison: Comparison, out: Paper) -> None:
     """One row per task, then both poolings, each under its own name."""
-    a, b = comparison.systems
+    (a, b), [pair] = comparison.systems, comparison.pairs
     out.print(f"A = {a}\nB = {b}", style="bold")
     out.print(_data(comparison))
     layouts = (_pair_grid(pair, comparison.metric, left_out) for left_out in _LEFT_OUT)
     grid = print_fitting(layouts, out)
-    for line in _legend(pair, {str(column.title) for column in grid.columns}):
-        out.print(line, style="dim")
+    shown = {str(column.title) for column in grid.columns}
+    many, p = len(pair.tasks) > 1, pair.by_task.p_randomisation
+    which = "Holm's p, of means p," if many else "p"
+    t_test = ", t: paired t-test" if "t" in shown else ""
+    corrected = "; Holm: p corrected over the tasks" if many else ""
+    effect = "d: effect size, mean difference / standard deviation. " if "d" in shown else ""
+    out.print(
+        f"× 100. A-B: mean difference, *: {which} < {SIGNIFICANT}; 95 %: its t interval, wider "
+        f"for heavy tails. p: paired randomisation test{t_test}, two-sided{corrected}. {effect}"
+        "w/t/l: queries A won, tied, lost.",
+        style="dim",
+    )
+    if many:
+        means = "task mean: each task counts once. all queries: each query counts once."
+        out.print(means, style="dim")
+    better = "A" if pair.by_task.difference > 0 else "B"
+    verdict = f"{better} is better" if p < SIGNIFICANT else "A and B cannot be told apart"
+    where = "by task mean" if many else f"on {pair.tasks[0].task}"
+    out.print(f"{where}: {verdict} ({p_equation(p)}).", style="dim")
 
 
 def _pair_grid(pair: Pair, metric: str, left_out: Sequence[str]) -> Grid:
     narrow = bool(left_out)
-    named: list[tuple[str, Difference, float | None]] = [
-        (task_label(each.task), each.difference, each.p_holm) for each in pair.tasks
-    ]
-    ends = frozenset([len(named) - 1])
-    if len(named) > 1:
-        named += [("task mean", pair.by_task, None), ("all queries", pair.by_query, None)]
-    lines: list[dict[str, Cell]] = [
-        {metric: SystemName(name), **_cells(difference, p_holm, digits=1 if narrow else 2)}
-        for name, difference, p_holm in named
-    ]
+    digits = 1 if narrow else 2
+    lines: list[dict[str, Cell]] = []
+    for each in pair.lines:
+        own, p_holm = each.difference, each.p_holm
+        low, high = own.interval.low, own.interval.high
+        significant = (own.p_randomisation if p_holm is None else p_holm) < SIGNIFICANT
+        lines.append(
+            {
+                metric: SystemName(task_label(each.task)),
+                "n": str(own.queries),
+                "A": points(own.mean_a),
+                "B": points(own.mean_b),
+                "A-B": _starred(own.difference, significant),
+                "95 %": f"{100 * low:+.{digits}f} {100 * high:+.{digits}f}",
+                "p": p_value(own.p_randomisation),
+                "Holm": "" if p_holm is None else p_value(p_holm),
+                "t": p_value(own.p_t),
+                "d": f"{own.effect:+.2f}",
+                "w/t/l": f"{own.won}/{own.tied}/{own.lost}",
+            }
+        )
     without = {*left_out, *(["Holm"] if len(pair.tasks) == 1 else [])}
     titles = [title for title in lines[0] if title not in without]
     return Grid(
         [Column(title, right=title != metric) for title in titles],
         [[line[title] for title in titles] for line in lines],
         gap=1 if narrow else 2,
-        ends=ends,
+        ends=frozenset([len(pair.tasks) - 1]),
     )
-
-
-def _cells(difference: Difference, p_holm: float | None, *, digits: int) -> dict[str, Cell]:
-    low, high = difference.interval.low, difference.interval.high
-    significant = (difference.p_randomisation if p_holm is None else p_holm) < SIGNIFICANT
-    return {
-        "n": str(difference.queries),
-        "A": points(difference.mean_a),
-        "B": points(difference.mean_b),
-        "A-B": _starred(difference.difference, significant),
-        "95 %": f"{100 * low:+.{digits}f} {100 * high:+.{digits}f}",
-        "p": p_value(difference.p_randomisation),
-        "Holm": "" if p_holm is None else p_value(p_holm),
-        "t": p_value(difference.p_t),
-        "d": f"{difference.effect:+.2f}",
-        "w/t/l": f"{difference.won}/{difference.tied}/{difference.lost}",
-    }
 
 
 def _starred(difference: float, significant: bool, otherwise: str = "") -> Text:
@@ -110,41 +121,12 @@ def _starred(difference: float, significant: bool, otherwise: str = "") -> Text:
     return Text(f"{100 * difference:+.2f}{'*' if significant else ' '}", style)
 
 
-def _legend(pair: Pair, shown: set[str]) -> list[str]:
-    many = len(pair.tasks) > 1
-    corrected = "; Holm: p corrected over the tasks" if many else ""
-    which = "Holm's p, of means p," if many else "p"
-    t_test = ", t: paired t-test" if "t" in shown else ""
-    effect = "d: effect size, mean difference / standard deviation. " if "d" in shown else ""
-    lines = [
-        f"× 100. A-B: mean difference, *: {which} < {SIGNIFICANT}; 95 %: its t interval, wider "
-        f"for heavy tails. p: paired randomisation test{t_test}, two-sided{corrected}. {effect}"
-        "w/t/l: queries A won, tied, lost."
-    ]
-    if many:
-        lines.append("task mean: each task counts once. all queries: each query counts once.")
-    return [*lines, _verdict(pair)]
-
-
-def _verdict(pair: Pair) -> str:
-    """The conclusion in a sentence, as careful as the numbers."""
-    p = pair.by_task.p_randomisation
-    where = "by task mean" if len(pair.tasks) > 1 else f"on {pair.tasks[0].task}"
-    if p >= SIGNIFICANT:
-        return f"{where}: A and B cannot be told apart ({p_equation(p)})."
-    better = "A" if pair.by_task.difference > 0 else "B"
-    return f"{where}: {better} is better ({p_equation(p)})."
-
-
 def _draw_matrix(comparison: Comparison, out: Paper) -> None:
     """Row minus column, by task mean; a star where Holm's correction over all pairs leaves it."""
-    cells: dict[tuple[int, int], Text] = {}
-    means: dict[int, float] = {}
-    for pair in comparison.pairs:
-        means[pair.a], means[pair.b] = pair.by_task.mean_a, pair.by_task.mean_b
-        for place, sign in (((pair.a, pair.b), 1), ((pair.b, pair.a), -1)):
-            significant = pair.p_holm < SIGNIFICANT
-            cells[place] = _starred(sign * pair.by_task.difference, significant, "dim")
+    cells = {
+        place: _starred(difference, p_holm < SIGNIFICANT, "dim")
+        for place, (difference, p_holm) in comparison.matrix.items()
+    }
     places = range(len(comparison.systems))
     numbers = [f"[{place + 1}]" for place in places]
     out.print(f"{comparison.metric} × 100 {_data(comparison)}, row minus column", style="bold")
@@ -152,14 +134,14 @@ def _draw_matrix(comparison: Comparison, out: Paper) -> None:
     rows = [
         [
             SystemName(f"{numbers[row]} {comparison.systems[row]}"),
-            points(means[row]),
+            points(mean),
             *(cells.get((row, column), Text("")) for column in places),
         ]
-        for row in places
+        for row, mean in enumerate(comparison.means)
     ]
     print_fitting((Grid(columns, rows, gap=gap) for gap in (2, 1)), out)
     tasks, pairs = comparison.tasks, comparison.pairs
-    over = tasks[0] if len(tasks) == 1 else f"task mean over {len(tasks)} tasks"
+    over = next(iter(tasks)) if len(tasks) == 1 else f"task mean over {len(tasks)} tasks"
     out.print(
         f"{over}, {pairs[0].by_query.queries} queries. *: p < {SIGNIFICANT} after Holm's "
         f"correction over {len(pairs)} pairs (paired randomisation test).",
@@ -173,44 +155,37 @@ def _data(comparison: Comparison) -> str:
 
 def _draw_movement(movement: Movement, out: Paper, *, limit: int = _QUERIES_SHOWN) -> None:
     """A count per task, and the first `limit` queries that moved at all, with snippets."""
-    tasks = movement.tasks
+    tasks, several = movement.tasks, len(movement.tasks) > 1
     out.print(f"A = {movement.a}\nB = {movement.b}", style="bold")
     out.print(f"{movement.metric} × 100, A minus B")
-    counted = [(SystemName(task_label(name)), own) for name, own in tasks.items()]
-    if len(tasks) > 1:
-        counted.append((SystemName("all"), movement))
-    rows: list[list[Cell]] = [
-        [name, str(len(own.queries)), *map(str, own.counts)] for name, own in counted
-    ]
+    counted = [(task_label(name), movement.counts(name)) for name in tasks]
+    counted += [("all", movement.counts(*tasks))] if several else []
+    rows: list[list[Cell]] = [[SystemName(name), *map(str, counts)] for name, counts in counted]
     columns = columns_of("task", ">queries", ">A won", ">tied", ">A lost")
     out.print(Grid(columns, rows, ends=frozenset([len(tasks) - 1])))
     shown = movement.moved[:limit]
     if out.width >= _WIDE:
-        out.print(_moved_grid(shown, several=len(tasks) > 1))
+        rows = [
+            [
+                *([task_label(query.task.name)] if several else []),
+                query.query_id,
+                snippet(query.text, _TEXT),
+                points(query.score_a),
+                points(query.score_b),
+                signed(query.difference),
+            ]
+            for query in shown
+        ]
+        columns = columns_of(*(["task"] if several else []), "query", "asked", ">A", ">B", ">A-B")
+        out.print(Grid(columns, rows, title="The queries that moved most"))
     else:
         for query in shown:
             out.print()
-            _draw_query(query, out, several=len(tasks) > 1)
+            _draw_query(query, out, several=several)
     left = len(movement.moved) - limit
     if left > 0:
         more = plural(left, "more query", "more queries")
         out.print(f"{more} moved; --limit shows more, --json all.", style="dim")
-
-
-def _moved_grid(queries: tuple[QueryMovement, ...], *, several: bool) -> Grid:
-    rows: list[list[Cell]] = [
-        [
-            *([task_label(query.task.name)] if several else []),
-            query.query_id,
-            snippet(query.text, _TEXT),
-            points(query.score_a),
-            points(query.score_b),
-            signed(query.difference),
-        ]
-        for query in queries
-    ]
-    columns = columns_of(*(["task"] if several else []), "query", "asked", ">A", ">B", ">A-B")
-    return Grid(columns, rows, title="The queries that moved most")
 
 
 def _draw_query(query: QueryMovement, out: Paper, *, several: bool) -> None:

@@ -1,8 +1,8 @@
 """Is one system really better? Stored systems and run files, compared over the same queries.
 
 Sides meet only on the same data of a task and the same judged queries; anything else is an error
-that says what to run. Differences are A minus B everywhere. A `Condition` such as `ndcg@10 drops by
-1` makes a comparison a regression gate.
+that says what to run. Differences are A minus B everywhere. A `Gate` such as `ndcg@10 drops by 1`
+makes a comparison a check for continuous integration.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import combinations, islice
 from pathlib import Path
 from shlex import join, quote
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,6 @@ from r2med.measure import Scores, measure, parse_metric
 from r2med.measure.significance import (
     SIGNIFICANT,
     Difference,
-    Matrix,
     Pair,
     compare_systems,
     p_equation,
@@ -66,10 +67,85 @@ def compare(
     that has results stored in `results`. Without `task` all tasks that the systems share are
     compared; a run file does not say its task, and takes judgements as `load_task(root=...)` does.
     """
+    if len(systems) < 2:
+        raise UsageError("two systems or more are needed, e.g. r2med compare bm25 bm25-lucene.")
     name = str(parse_metric(metric))
-    sides = aligned(systems, task=task, metric=name, results=results, root=root, tell=tell)
-    pairs = compare_systems(sides.tasks, resamples=resamples)
-    return Comparison(sides.systems, name, sides.suite, tuple(pairs))
+    own, stored = own_tasks(results), stored_results(results, tell)
+    folder = Path(results) if isinstance(results, str | Path) else Path("the results given")
+    with_file = any(not isinstance(each, Result) and is_file(each) for each in systems)
+    loaded = list(islice(load_tasks(task, root=root, own=own), 2)) if task and with_file else []
+    sides = [_side(each, stored, loaded, name, folder, tell) for each in systems]
+    wanted = task_names(resolve(task, own), own) if task else _common_tasks(sides)
+    by_task = {each: _same_data(sides, each) for each in in_suite_order(wanted)}
+    chosen = list(zip(*by_task.values(), strict=True))
+    for one, other in combinations(range(len(sides)), 2):
+        if [_content(each) for each in chosen[one]] == [_content(each) for each in chosen[other]]:
+            raise UsageError(
+                f"compare: the same system is given twice: {systems[one]} and {systems[other]} "
+                f"are {chosen[one][0].key}."
+            )
+    for (_, trials), taken in zip(sides, chosen, strict=True):
+        kept = [each for each in trials if isinstance(each, Result)]
+        groups = [[r for r in kept if (r.task, r.data) == (t.task, t.data)] for t in taken]
+        tell_versions(groups, tell)
+    suites = {trial.suite for taken in chosen for trial in taken}
+    if len(suites) > 1:
+        kinds = " and ".join(sorted(suite or "your data" for suite in suites))
+        raise UsageError(
+            f"the systems have results of {kinds} in common, which are never pooled. "
+            "Choose with --task, e.g. --task demo."
+        )
+    without = [each.name for taken in chosen for each in taken if name not in each.scores]
+    if without:
+        again = list(dict.fromkeys(without))
+        raise UsageError(
+            f"{name} is not stored for {' and '.join(again)}.\n"
+            f"Add it: r2med eval {join(again)} --task {quote(','.join(grouped(wanted)))} "
+            f"--metrics {name}"
+        )
+    count = Counter(side for side, _ in sides)
+    names = tuple(
+        f"{side} ({trials[0].key})" if count[side] > 1 and len(trials) == 1 else side
+        for side, trials in sides
+    )
+    tasks = {each: query_scores(trials, name) for each, trials in by_task.items()}
+    return Comparison(names, name, suites.pop(), tasks, resamples)
+
+
+@dataclass(frozen=True)
+class QueryScores:
+    """One query under several systems; scores are in the order of the systems."""
+
+    query_id: str
+    scores: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Low where the query is hard for all."""
+        return fmean(self.scores)
+
+    @property
+    def division(self) -> float:
+        """The best score minus the worst."""
+        return max(self.scores) - min(self.scores)
+
+    @property
+    def gain(self) -> float:
+        """The first system's score minus the second's; 0 where there is one."""
+        return self.scores[0] - self.scores[1] if len(self.scores) > 1 else 0.0
+
+
+def query_scores(results: Sequence[Result | _FileTrial], metric: str) -> list[QueryScores]:
+    """The judged queries that all results scored, in the first one's order.
+
+    The results are of one task's same data.
+    """
+    tables = [each.scores.by_query(metric) for each in results]
+    return [
+        QueryScores(query, tuple(table[query] for table in tables))
+        for query in (tables[0] if tables else {})
+        if all(query in table for table in tables)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +158,32 @@ class Comparison(Tabular):
     metric: str
     suite: str | None
     """The suite of all tasks; None for data of the user's own."""
-    pairs: tuple[Pair, ...]
+    tasks: Mapping[str, Sequence[QueryScores]]
+    resamples: int | None = None
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Every pair of systems, tested."""
+        scores = {
+            task: np.array([query.scores for query in queries])
+            for task, queries in self.tasks.items()
+        }
+        return tuple(compare_systems(scores, resamples=self.resamples))
 
     @property
-    def tasks(self) -> tuple[str, ...]:
-        """The tasks compared."""
-        return tuple(each.task for each in self.pairs[0].tasks)
+    def means(self) -> list[float]:
+        """The mean of every system, each task counting once."""
+        others = [pair.by_task.mean_b for pair in self.pairs if pair.a == 0]
+        return [self.pairs[0].by_task.mean_a, *others]
+
+    @property
+    def matrix(self) -> dict[tuple[int, int], tuple[float, float]]:
+        """By row and column the row minus the column, and its p-value corrected over all pairs."""
+        return {
+            place: (sign * pair.by_task.difference, pair.p_holm)
+            for pair in self.pairs
+            for place, sign in (((pair.a, pair.b), 1), ((pair.b, pair.a), -1))
+        }
 
     def to_arrow(self) -> pa.Table:
         """One row per pair and task, and for several tasks one per pair and kind of mean.
@@ -96,7 +192,14 @@ class Comparison(Tabular):
         """
         names = dict.fromkeys(("a", "b", "over"), str)
         columns = names | columns_of(Difference) | dict.fromkeys(("low", "high", "p_holm"), float)
-        return table_of(columns, [row for pair in self.pairs for row in self._rows(pair)])
+        rows = []
+        for pair in self.pairs:
+            for line in pair.lines:
+                own = line.difference
+                row = {"a": self.systems[pair.a], "b": self.systems[pair.b], "over": line.task}
+                p_holm = pair.p_holm if own is pair.by_task else line.p_holm
+                rows.append({**row, **vars(own), **vars(own.interval), "p_holm": p_holm})
+        return table_of(columns, rows)
 
     def to_json(self) -> dict[str, Any]:
         """Everything, scores and differences 0 to 1."""
@@ -121,90 +224,6 @@ class Comparison(Tabular):
             ],
         }
 
-    def _rows(self, pair: Pair) -> Iterator[dict[str, Any]]:
-        lines: list[tuple[str, Difference, float | None]] = [
-            (each.task, each.difference, each.p_holm) for each in pair.tasks
-        ]
-        if len(lines) > 1:
-            lines.append(("task mean", pair.by_task, pair.p_holm))
-            lines.append(("all queries", pair.by_query, None))
-        names = {"a": self.systems[pair.a], "b": self.systems[pair.b]}
-        for over, line, p_holm in lines:
-            yield {**names, "over": over, **vars(line), **vars(line.interval), "p_holm": p_holm}
-
-
-@dataclass(frozen=True, eq=False)
-class Aligned:
-    """For every task the scores of the systems, queries by systems."""
-
-    systems: tuple[str, ...]
-    suite: str | None
-    tasks: dict[str, Matrix]
-
-
-def aligned(
-    systems: Sequence[str | Path | Result],
-    *,
-    task: str | None = None,
-    metric: str,
-    results: str | Path | Sequence[Result] = DEFAULT_FOLDER,
-    root: str | Path | None = None,
-    tell: Tell = log,
-) -> Aligned:
-    """Bring the scores of systems to the same data and queries."""
-    if len(systems) < 2:
-        raise UsageError("two systems or more are needed, e.g. r2med compare bm25 bm25-lucene.")
-    needed = any(not isinstance(each, Result) and is_file(each) for each in systems)
-    own = own_tasks(results)
-    loaded = list(islice(load_tasks(task, root=root, own=own), 2)) if task and needed else []
-    folder = Path(results) if isinstance(results, str | Path) else Path("the results given")
-    stored = stored_results(results, tell)
-    sides = [_side(each, stored, loaded, metric, folder, tell) for each in systems]
-    holders = Counter(side.name for side in sides)
-    names = [
-        f"{side.name} ({side.trials[0].key})"
-        if holders[side.name] > 1 and len(side.trials) == 1
-        else side.name
-        for side in sides
-    ]
-    wanted = task_names(resolve(task, own), own) if task else _common_tasks(sides)
-    trials = {name: _same_data(sides, name) for name in in_suite_order(wanted)}
-    for one, other in combinations(range(len(sides)), 2):
-        if all(_content(group[one]) == _content(group[other]) for group in trials.values()):
-            raise UsageError(
-                f"compare: the same system is given twice: {systems[one]} and {systems[other]} "
-                f"are {trials[wanted[0]][one].key}."
-            )
-    for place, side in enumerate(sides):
-        taken = [(group[place].task, group[place].data) for group in trials.values()]
-        stored_trials = [each for each in side.trials if isinstance(each, Result)]
-        tell_versions(
-            ([each for each in stored_trials if (each.task, each.data) == one] for one in taken),
-            tell,
-        )
-    suites = {trial.suite for group in trials.values() for trial in group}
-    if len(suites) > 1:
-        kinds = " and ".join(sorted(suite or "your data" for suite in suites))
-        raise UsageError(
-            f"the systems have results of {kinds} in common, which are never pooled. "
-            "Choose with --task, e.g. --task demo."
-        )
-    without = [
-        group[place].name
-        for place in range(len(sides))
-        for group in trials.values()
-        if metric not in group[place].scores
-    ]
-    if without:
-        again = list(dict.fromkeys(without))
-        raise UsageError(
-            f"{metric} is not stored for {' and '.join(again)}.\n"
-            f"Add it: r2med eval {join(again)} --task {quote(','.join(grouped(wanted)))} "
-            f"--metrics {metric}"
-        )
-    tasks = {name: _scores(group, sides, metric) for name, group in trials.items()}
-    return Aligned(tuple(names), suites.pop(), tasks)
-
 
 @dataclass(frozen=True, eq=False)
 class _FileTrial:
@@ -218,17 +237,8 @@ class _FileTrial:
     scores: Scores
 
 
-def _content(trial: Result | _FileTrial) -> tuple[str, str]:
-    """What two names of one result share; a user's class may have changed under one identity."""
-    return trial.key, trial.record.files[RUN_FILE] if isinstance(trial, Result) else ""
-
-
-@dataclass(frozen=True, eq=False)
-class _Side:
-    """A system and its trials, newest first."""
-
-    name: str
-    trials: Sequence[Result | _FileTrial]
+_Side = tuple[str, Sequence[Result | _FileTrial]]
+"""The name of a system and its trials, newest first."""
 
 
 def _side(
@@ -240,10 +250,10 @@ def _side(
     tell: Tell,
 ) -> _Side:
     if isinstance(system, Result):
-        return _Side(system.name, [system])
+        return system.name, [system]
     named = find_named(str(system), stored, folder)
     if named.file is None:
-        return _Side(named.name, named.results)
+        return named.name, named.results
     if len(loaded) != 1:
         raise UsageError(
             f"{named.file} is a run file, which does not say its task: "
@@ -251,18 +261,22 @@ def _side(
         )
     [task] = loaded
     scores = measure(file_run(named.file, task, tell), task.judgements, [metric])
-    return _Side(
-        named.name, [_FileTrial(named.name, named.name, task.name, task.suite, task.hash, scores)]
-    )
+    own = _FileTrial(named.name, named.name, task.name, task.suite, task.hash, scores)
+    return named.name, [own]
+
+
+def _content(trial: Result | _FileTrial) -> tuple[str, str]:
+    """What two names of one result share; a user's class may have changed under one identity."""
+    return trial.key, trial.record.files[RUN_FILE] if isinstance(trial, Result) else ""
 
 
 def _common_tasks(sides: Sequence[_Side]) -> list[str]:
-    first, *others = ([trial.task for trial in side.trials] for side in sides)
-    common = [task for task in dict.fromkeys(first) if all(task in other for other in others)]
+    tasks = [{trial.task for trial in trials} for _, trials in sides]
+    common = set.intersection(*tasks)
     if not common:
         lines = "\n".join(
-            f"  {side.name}: {', '.join(sorted({trial.task for trial in side.trials}))}"
-            for side in sides
+            f"  {name}: {', '.join(sorted(own))}"
+            for (name, _), own in zip(sides, tasks, strict=True)
         )
         raise MissingError(
             f"the systems have no task in common:\n{lines}\n"
@@ -274,44 +288,38 @@ def _common_tasks(sides: Sequence[_Side]) -> list[str]:
 def _same_data(sides: Sequence[_Side], task: str) -> list[Result | _FileTrial]:
     """Each side's trial on the newest data that all of them ran on."""
     by_data = []
-    for side in sides:
+    for name, trials in sides:
         own: dict[str, Result | _FileTrial] = {}
-        for trial in side.trials:
+        for trial in trials:
             if trial.task == task:
                 own.setdefault(trial.data, trial)
         if not own:
             raise MissingError(
-                f"{side.name!r} has no stored result on {task}.\n"
-                f"Run it first: r2med eval {quote(side.name)} --task {quote(task)}"
+                f"{name!r} has no stored result on {task}.\n"
+                f"Run it first: r2med eval {quote(name)} --task {quote(task)}"
             )
         by_data.append(own)
-    shared = [data for data in by_data[0] if all(data in own for own in by_data)]
-    if not shared:
-        lines = "\n".join(
-            f"  {side.name}: data {next(iter(own))[:12]}"
-            for side, own in zip(sides, by_data, strict=True)
-        )
+    shared = next((data for data in by_data[0] if all(data in own for own in by_data)), None)
+    if shared is None:
+        named = zip(sides, by_data, strict=True)
+        lines = "\n".join(f"  {name}: data {next(iter(own))[:12]}" for (name, _), own in named)
         raise DataError(
             f"{task}: the results are of different data and cannot be paired.\n{lines}\n"
             "Run all of them on the same files with r2med eval."
         )
-    return [own[shared[0]] for own in by_data]
-
-
-def _scores(trials: Sequence[Result | _FileTrial], sides: Sequence[_Side], metric: str) -> Matrix:
-    tables = [trial.scores for trial in trials]
-    task, queries = trials[0].task, tables[0].query_ids
-    for side, table in zip(sides, tables, strict=True):
-        if set(queries.to_pylist()) != set(table.query_ids.to_pylist()):
+    chosen = [own[shared] for own in by_data]
+    queries = [{*trial.scores.query_ids.to_pylist()} for trial in chosen]
+    for (name, _), own_queries in zip(sides, queries, strict=True):
+        if own_queries != queries[0]:
             raise DataError(
-                f"{task}: {sides[0].name} and {side.name} were scored on different queries, so "
+                f"{task}: {sides[0][0]} and {name} were scored on different queries, so "
                 "they cannot be paired."
             )
-    return np.column_stack([table.at(queries)[metric] for table in tables])
+    return chosen
 
 
 @dataclass(frozen=True)
-class Condition:
+class Gate:
     """How far the first of two systems may fall behind the second."""
 
     metric: str
@@ -319,7 +327,7 @@ class Condition:
     """The smallest drop that fails, in points (scores x 100); None is any significant drop."""
 
     @classmethod
-    def parse(cls, text: str) -> Condition:
+    def parse(cls, text: str) -> Gate:
         """Read `METRIC drops by POINTS` or `METRIC drops significantly`."""
         words = _FORM.fullmatch(" ".join(text.split()))
         if words is None:
@@ -333,55 +341,38 @@ class Condition:
             raise UsageError(f"--fail-if {text!r}: expected a number of points above 0.")
         return cls(str(parse_metric(words[1])), points)
 
-    def __str__(self) -> str:
-        how = "significantly" if self.points is None else f"by {self.points:g}"
-        return f"{self.metric} drops {how}"
+    def verdict(self, comparison: Comparison) -> dict[str, Any]:
+        """Whether the first system drops, and what that rests on; scores are 0 to 1.
 
-    def judge(self, comparison: Comparison) -> Verdict:
-        """Whether the first system drops; on several tasks the mean of the tasks decides."""
+        On several tasks the mean of the tasks decides.
+        """
         if len(comparison.systems) != 2:
             raise UsageError(
                 f"--fail-if compares two systems, NEW and OLD; {len(comparison.systems)} are given."
             )
-        tasks = comparison.tasks
-        over = tasks[0] if len(tasks) == 1 else f"mean of {len(tasks)} tasks"
-        return Verdict(self, comparison.systems, over, comparison.pairs[0].by_task)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a condition found."""
-
-    condition: Condition
-    systems: tuple[str, ...]
-    over: str
-    difference: Difference
-
-    @property
-    def failed(self) -> bool:
-        """Whether the first system fell as far as the condition says."""
-        drop = -100 * self.difference.difference
-        if self.condition.points is not None:
-            return drop >= self.condition.points - _ROUNDING
-        return drop > 0 and self.difference.p_randomisation < SIGNIFICANT
-
-    def to_json(self) -> dict[str, Any]:
-        """The condition, its outcome and what it rests on; scores 0 to 1."""
+        (new, old), tasks = comparison.systems, comparison.tasks
+        means = comparison.pairs[0].by_task
+        drop = -100 * means.difference
+        if self.points is not None:
+            failed = drop >= self.points - _ROUNDING
+        else:
+            failed = drop > 0 and means.p_randomisation < SIGNIFICANT
+        how = "significantly" if self.points is None else f"by {self.points:g}"
         return {
-            "condition": str(self.condition),
-            "failed": self.failed,
-            "new": self.systems[0],
-            "old": self.systems[1],
-            "over": self.over,
-            **asdict(self.difference),
+            "condition": f"{self.metric} drops {how}",
+            "failed": failed,
+            "new": new,
+            "old": old,
+            "over": next(iter(tasks)) if len(tasks) == 1 else f"mean of {len(tasks)} tasks",
+            **asdict(means),
         }
 
-    def __str__(self) -> str:
-        """One line: the outcome, both scores, the difference and its p-value."""
-        means, (new, old) = self.difference, self.systems
-        return (
-            f"{'failed' if self.failed else 'passed'}: {self.condition}: {new} "
-            f"{100 * means.mean_a:.2f}, {old} {100 * means.mean_b:.2f}, difference "
-            f"{100 * means.difference:+.2f}, {p_equation(means.p_randomisation)} "
-            f"({self.over})"
-        )
+
+def verdict_line(verdict: Mapping[str, Any]) -> str:
+    """One line: the outcome, both scores, the difference and its p-value."""
+    return (
+        f"{'failed' if verdict['failed'] else 'passed'}: {verdict['condition']}: {verdict['new']} "
+        f"{100 * verdict['mean_a']:.2f}, {verdict['old']} {100 * verdict['mean_b']:.2f}, "
+        f"difference {100 * verdict['difference']:+.2f}, "
+        f"{p_equation(verdict['p_randomisation'])} ({verdict['over']})"
+    )

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from r2med.errors import UsageError
-from r2med.measure import measure, parse_metric
+from r2med.measure import measure
 from r2med.measure.intervals import TIE
-from r2med.results.compare import aligned
+from r2med.results.compare import QueryScores, compare
 from r2med.results.lookup import Ranking, find_ranking, own_tasks, stored_results
-from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
 from r2med.tabular import Tabular
 from r2med.tasks.load import load_tasks
-from r2med.tasks.registry import in_suite_order
 from r2med.tasks.task import Task
 
 _NOT_LISTED = 1 << 30
@@ -66,40 +63,37 @@ class Movement(Tabular):
     a: str
     b: str
     metric: str
+    tasks: tuple[str, ...]
     queries: tuple[QueryMovement, ...]
 
     drawn_by = "r2med.report.comparison"
-
-    @property
-    def tasks(self) -> dict[str, Movement]:
-        """The same, task by task."""
-        own: dict[str, list[QueryMovement]] = {}
-        for query in self.queries:
-            own.setdefault(query.task.name, []).append(query)
-        return {
-            name: Movement(self.a, self.b, self.metric, tuple(own[name]))
-            for name in in_suite_order(sorted(own))
-        }
 
     @property
     def moved(self) -> tuple[QueryMovement, ...]:
         """The queries whose scores differ."""
         return tuple(query for query in self.queries if abs(query.difference) > TIE)
 
-    @property
-    def counts(self) -> tuple[int, int, int]:
-        """Queries that A won, tied and lost."""
-        won = sum(query.difference > TIE for query in self.queries)
-        lost = sum(query.difference < -TIE for query in self.queries)
-        return won, len(self.queries) - won - lost, lost
+    def counts(self, *tasks: str) -> tuple[int, int, int, int]:
+        """How many queries these tasks have, and of them those that A won, tied and lost."""
+        own = [query.difference for query in self.queries if query.task.name in tasks]
+        won, lost = (sum(sign * each > TIE for each in own) for sign in (1, -1))
+        return len(own), won, len(own) - won - lost, lost
 
     def to_arrow(self) -> pa.Table:
         """One row per query, with the ranks of its positives as lists."""
-        return pa.Table.from_pylist([_row(query) for query in self.queries])
+        return pa.Table.from_pylist(self.to_json()["queries"])
 
     def to_json(self) -> dict[str, Any]:
         """Every query, not only those that moved."""
-        rows = [_row(query) for query in self.queries]
+        named = ("query_id", "text", "score_a", "score_b", "difference", "first_a", "first_b")
+        rows = [
+            {
+                "task": query.task.name,
+                **{name: getattr(query, name) for name in named},
+                "positives": [asdict(shift) for shift in query.positives],
+            }
+            for query in self.queries
+        ]
         return {"a": self.a, "b": self.b, "metric": self.metric, "queries": rows}
 
 
@@ -111,29 +105,24 @@ def what_moved(
     root: str | Path | None = None,
     tell: Tell = log,
 ) -> Movement:
-    """The queries that moved between two systems; named as in `compare`."""
+    """The queries that moved between two systems; named as in `compare`.
+
+    The largest move comes first, of equal ones in the tasks' order.
+    """
     if len(systems) != 2:
         raise UsageError(f"what moved is between two systems, A and B; {len(systems)} are given.")
-    name, folder = str(parse_metric(metric)), Path(results)
-    shared = aligned(systems, task=task, metric=name, results=folder, root=root, tell=tell)
-    stored = stored_results(folder, _silent)
-    tasks = []
-    for loaded in load_tasks(",".join(shared.tasks), root=root, own=own_tasks(folder)):
-        a, b = (find_ranking(str(each), stored, loaded, folder, _silent) for each in systems)
-        tasks.append((a, b, loaded))
-    return movement(tasks, name)
-
-
-def _silent(message: str) -> None:
-    """For what `aligned` has said."""
-
-
-def movement(tasks: Sequence[tuple[Ranking, Ranking, Task]], metric: str = "ndcg@10") -> Movement:
-    """What moved between two rankings of each task; of equal moves, in the tasks' order."""
-    a, b, _ = tasks[0]
-    queries = [query for each in tasks for query in _movements(*each, metric)]
-    queries.sort(key=lambda query: -abs(query.difference))
-    return Movement(a.name, b.name, metric, tuple(queries))
+    compared = compare(*systems, task=task, metric=metric, results=results, root=root, tell=tell)
+    stored = stored_results(results, lambda message: None)
+    queries: list[QueryMovement] = []
+    tasks = list(compared.tasks)
+    for loaded in load_tasks(task or ",".join(tasks), root=root, own=own_tasks(results)):
+        a, b = (
+            find_ranking(str(each), stored, loaded, Path(results), lambda message: None)
+            for each in systems
+        )
+        queries += _movements(a, b, loaded, compared.metric)
+    queries.sort(key=lambda query: (-abs(query.difference), tasks.index(query.task.name)))
+    return Movement(a.name, b.name, compared.metric, tuple(tasks), tuple(queries))
 
 
 def _movements(a: Ranking, b: Ranking, task: Task, metric: str) -> list[QueryMovement]:
@@ -165,15 +154,6 @@ def _movements(a: Ranking, b: Ranking, task: Task, metric: str) -> list[QueryMov
     return queries
 
 
-def _row(query: QueryMovement) -> dict[str, Any]:
-    named = ("query_id", "text", "score_a", "score_b", "difference", "first_a", "first_b")
-    return {
-        "task": query.task.name,
-        **{name: getattr(query, name) for name in named},
-        "positives": [asdict(shift) for shift in query.positives],
-    }
-
-
 Order = Literal["task", "difficulty", "division", "gain", "loss"]
 ORDERS: Mapping[Order, str] = {
     "difficulty": "hardest first",
@@ -182,42 +162,6 @@ ORDERS: Mapping[Order, str] = {
     "loss": "largest loss of the first system to the second",
     "task": "as the task lists them",
 }
-
-
-@dataclass(frozen=True)
-class QueryScores:
-    """One query under several systems; scores are in the order of the systems."""
-
-    query_id: str
-    scores: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """Low where the query is hard for all."""
-        return fmean(self.scores)
-
-    @property
-    def division(self) -> float:
-        """The best score minus the worst."""
-        return max(self.scores) - min(self.scores)
-
-    @property
-    def gain(self) -> float:
-        """The first system's score minus the second's; 0 where there is one."""
-        return self.scores[0] - self.scores[1] if len(self.scores) > 1 else 0.0
-
-
-def query_scores(results: Sequence[Result], metric: str) -> list[QueryScores]:
-    """The judged queries that all results scored, in the first one's order.
-
-    The results are of one task's same data.
-    """
-    tables = [each.scores.by_query(metric) for each in results]
-    return [
-        QueryScores(query, tuple(table[query] for table in tables))
-        for query in (tables[0] if tables else {})
-        if all(query in table for table in tables)
-    ]
 
 
 def in_order(queries: Sequence[QueryScores], order: Order) -> list[QueryScores]:

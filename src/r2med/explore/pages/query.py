@@ -15,6 +15,7 @@ from r2med.explore.library import Shelf, check_systems
 from r2med.explore.render import Link, plural, points, render, sentence
 from r2med.report.diagnosis import STOPS, VERBS, evidence
 from r2med.report.table import task_label
+from r2med.results.compare import QueryScores, query_scores
 from r2med.results.diagnosis.causes import CAUSES, TOP, PositiveFinding
 from r2med.results.diagnosis.diagnose import diagnose_ranking, limits_of
 from r2med.results.diagnosis.findings import (
@@ -25,7 +26,7 @@ from r2med.results.diagnosis.findings import (
 )
 from r2med.results.diagnosis.lexicon import Piece
 from r2med.results.lookup import Ranking
-from r2med.results.movement import ORDERS, Order, QueryScores, in_order, query_scores
+from r2med.results.movement import ORDERS, Order, in_order
 from r2med.results.record import Result
 from r2med.systems.registry import members_of
 from r2med.systems.spec import parse

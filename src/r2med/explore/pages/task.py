@@ -15,7 +15,8 @@ from r2med.home import slug
 from r2med.measure.intervals import Interval, mean_interval
 from r2med.report.cards.facts import prose_of
 from r2med.report.table import snippet, task_label
-from r2med.results.movement import QueryScores, in_order, query_scores
+from r2med.results.compare import QueryScores, query_scores
+from r2med.results.movement import in_order
 from r2med.results.record import Result
 from r2med.tasks.registry import suites
 from r2med.tasks.task import Task

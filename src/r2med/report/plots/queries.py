@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from r2med.measure.intervals import mean_interval
 from r2med.report.plots.theme import Theme
 from r2med.report.table import task_label
-from r2med.results.compare import Aligned
-from r2med.results.diagnosis.findings import TaskDiagnosis
+from r2med.results.compare import Comparison
+from r2med.results.diagnosis.findings import Diagnosis
 
 _GROUPS = 4
 #: Pixels between the marks of two systems at the same overlap.
@@ -25,16 +25,24 @@ _DEMO = "demo suite: not comparable with published figures"
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
 
-def overlap(diagnoses: Mapping[str, Sequence[TaskDiagnosis]], theme: Theme) -> Any:
+def overlap(diagnoses: Sequence[Diagnosis], theme: Theme) -> Any:
     """One faint mark per query, and means of groups of equal size with their intervals."""
     points = [
-        {"system": system, "overlap": 100 * query.overlap, "score": 100 * query.score}
-        for system, of_tasks in diagnoses.items()
-        for diagnosis in of_tasks
-        for query in diagnosis.queries
+        {"system": each.system, "overlap": 100 * query.overlap, "score": 100 * query.score}
+        for each in diagnoses
+        for task in each.tasks
+        for query in task.queries
     ]
-    systems = list(diagnoses)
-    metric = next(iter(diagnoses.values()))[0].metric
+    systems = [each.system for each in diagnoses]
+    tasks = diagnoses[0].tasks
+    metric = tasks[0].metric
+    where = tasks[0].task if len(tasks) == 1 else f"{len(tasks)} tasks"
+    alone = f"{systems[0]} on " if len(systems) == 1 else ""
+    subtitle = [
+        f"{alone}{where}, {sum(len(task.queries) for task in tasks)} queries: one faint mark each",
+        "solid marks: means of groups of equal size, with 95 % intervals",
+        *([_DEMO] if any(task.suite == "demo" for task in tasks) else []),
+    ]
     legend = alt.Legend(title=None, symbolOpacity=1) if len(systems) > 1 else None
     colours, shapes = (
         alt.Scale(domain=systems, range=[kinds[n % len(kinds)] for n in range(len(systems))])
@@ -63,7 +71,7 @@ def overlap(diagnoses: Mapping[str, Sequence[TaskDiagnosis]], theme: Theme) -> A
     return alt.layer(*layers).properties(
         width=600,
         height=380,
-        title={"text": f"{metric} against lexical overlap", "subtitle": _subtitle(diagnoses)},
+        title={"text": f"{metric} against lexical overlap", "subtitle": subtitle},
     )
 
 
@@ -85,38 +93,27 @@ def _groups(system: str, points: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     return means
 
 
-def _subtitle(diagnoses: Mapping[str, Sequence[TaskDiagnosis]]) -> list[str]:
-    first = next(iter(diagnoses.values()))
-    tasks = [diagnosis.task for diagnosis in first]
-    queries = sum(len(diagnosis.queries) for diagnosis in first)
-    where = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
-    alone = f"{next(iter(diagnoses))} on " if len(diagnoses) == 1 else ""
-    lines = [
-        f"{alone}{where}, {queries} queries: one faint mark each",
-        "solid marks: means of groups of equal size, with 95 % intervals",
-    ]
-    if any(diagnosis.suite == "demo" for diagnosis in first):
-        lines.append(_DEMO)
-    return lines
-
-
-def wins(sides: Aligned, metric: str, theme: Theme) -> Any:
+def wins(comparison: Comparison, theme: Theme) -> Any:
     """One panel per task with one bar per query, sorted by A minus B."""
-    a, b = sides.systems
+    a, b = comparison.systems
     differences = {
-        task: np.sort(100 * (scores[:, 0] - scores[:, 1]))[::-1]
-        for task, scores in sides.tasks.items()
+        task: np.sort([100 * query.gain for query in queries])[::-1]
+        for task, queries in comparison.tasks.items()
     }
     ends = [float(end) for each in differences.values() for end in (each[0], each[-1])]
     span = [_ROOM * min(0.0, *ends), _ROOM * max(0.0, *ends)]
     panels = [
-        _panel(task, values, span, theme, alone=len(sides.tasks) == 1)
+        _panel(task, values, span, theme, alone=len(differences) == 1)
         for task, values in differences.items()
     ]
-    subtitle = [f"one bar per query, sorted; up: {a} is better, down: {b} is better"]
-    if sides.suite == "demo":
-        subtitle.append(_DEMO)
-    title = {"text": f"{metric} × 100 query by query: {a} minus {b}", "subtitle": subtitle}
+    subtitle = [
+        f"one bar per query, sorted; up: {a} is better, down: {b} is better",
+        *([_DEMO] if comparison.suite == "demo" else []),
+    ]
+    title = {
+        "text": f"{comparison.metric} × 100 query by query: {a} minus {b}",
+        "subtitle": subtitle,
+    }
     return alt.concat(*panels, columns=_ACROSS, spacing=26).properties(title=title)
 
 
