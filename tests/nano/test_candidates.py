@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from r2med.errors import MissingError, UsageError
 from r2med.nano import Recipe, add_candidates, build, profile
-from r2med.nano.candidates import Candidates, combined, dense_config
+from r2med.nano.candidates import CandidateList, combined, dense_config
 from r2med.runs import Run
 from r2med.systems.build import System
 from r2med.tasks.load import load_task
@@ -24,7 +24,7 @@ def falling(names: list[str]) -> list[tuple[str, float]]:
     return [(name, float(-rank)) for rank, name in enumerate(names)]
 
 
-def candidates_of(bm25: list[str], dense: list[str], positives: list[str]) -> Candidates:
+def candidates_of(bm25: list[str], dense: list[str], positives: list[str]) -> list[CandidateList]:
     return combined(
         Run.from_lists({"7": falling(bm25)}),
         Run.from_lists({"7": falling(dense)}),
@@ -34,32 +34,32 @@ def candidates_of(bm25: list[str], dense: list[str], positives: list[str]) -> Ca
     )
 
 
-def names(found: Run) -> list[str]:
-    return [name for name, _ in found.ranking("7")]
+def names(found: CandidateList) -> list[str]:
+    return found.run.listed("7")
 
 
 def test_the_hybrid_sums_reciprocal_ranks_with_k_100() -> None:
-    found = candidates_of(["a", "b", "c"], ["c", "d", "a"], ["a"])
+    *_, hybrid = candidates_of(["a", "b", "c"], ["c", "d", "a"], ["a"])
 
-    scores = dict(found.hybrid.ranking("7"))
+    scores = dict(hybrid.run.ranking("7"))
     assert scores["a"] == pytest.approx(1 / 101 + 1 / 103)
     assert scores["d"] == pytest.approx(1 / 102)
-    assert names(found.hybrid) == ["a", "c", "b", "d"]
+    assert names(hybrid) == ["a", "c", "b", "d"]
 
 
 def test_equal_hybrid_scores_go_by_best_rank_then_by_id() -> None:
-    found = candidates_of(["z", "b"], ["a", "c"], ["a"])
+    *_, hybrid = candidates_of(["z", "b"], ["a", "c"], ["a"])
 
-    assert names(found.hybrid) == ["a", "z", "b", "c"]
+    assert names(hybrid) == ["a", "z", "b", "c"]
 
 
 def test_documents_that_share_no_term_count_in_the_hybrid_as_published() -> None:
     lexical = Run.from_lists({"7": [("a", 1.0), ("b", 0.0)]})
     vector = Run.from_lists({"7": [("c", 0.9)]})
 
-    found = combined(lexical, vector, judgements_of({"7": {"a": 1}}), split="S", dense=DENSE)
+    *_, hybrid = combined(lexical, vector, judgements_of({"7": {"a": 1}}), split="S", dense=DENSE)
 
-    assert dict(found.hybrid.ranking("7"))["b"] == pytest.approx(1 / 102)
+    assert dict(hybrid.run.ranking("7"))["b"] == pytest.approx(1 / 102)
 
 
 def test_lists_are_cut_at_500_and_100() -> None:
@@ -67,38 +67,39 @@ def test_lists_are_cut_at_500_and_100() -> None:
 
     found = candidates_of(many, many[::-1], ["d0000"])
 
-    assert (len(names(found.bm25)), len(names(found.dense))) == (500, 500)
-    assert len(names(found.hybrid)) == 100
+    assert [len(names(one)) for one in found] == [500, 500, 100]
 
 
 def test_equal_dense_scores_are_ordered_by_id() -> None:
     tied = Run.from_lists({"7": [("b", 0.5), ("a", 0.5), ("c", 0.9)]})
 
-    found = combined(tied, tied, judgements_of({"7": {"a": 1}}), split="S", dense=DENSE)
+    _, dense, _ = combined(tied, tied, judgements_of({"7": {"a": 1}}), split="S", dense=DENSE)
 
-    assert names(found.dense) == ["c", "a", "b"]
+    assert names(dense) == ["c", "a", "b"]
 
 
 def test_a_list_that_holds_a_positive_gets_no_safeguard() -> None:
-    found = candidates_of(["a", "b"], ["b", "c"], ["c", "x"])
+    *_, hybrid = candidates_of(["a", "b"], ["b", "c"], ["c", "x"])
 
-    assert found.safeguards == {}
-    assert names(found.guarded) == names(found.hybrid)
+    assert hybrid.safeguards == {}
+    assert names(hybrid) == ["b", "a", "c"]
 
 
 def test_the_safeguard_is_the_published_seeded_choice_at_the_end() -> None:
     positives = ["p3", "p1", "p2"]
     chance = random.Random("20260524\0NanoR2MEDBiology\x007\0positive_safeguard")
 
-    found = candidates_of([f"d{i}" for i in range(100)], [f"d{i}" for i in range(100)], positives)
+    hundred = [f"d{i}" for i in range(100)]
+    *_, hybrid = candidates_of(hundred, hundred, positives)
 
-    assert names(found.guarded)[100:] == [chance.choice(sorted(positives))]
-    assert len(names(found.hybrid)) == 100
+    chosen = chance.choice(sorted(positives))
+    assert names(hybrid) == [*hundred, chosen]
+    assert hybrid.safeguards == {"7": chosen}
 
 
 @given(st.permutations([f"d{i}" for i in range(8)]), st.permutations([f"d{i}" for i in range(8)]))
 def test_the_hybrid_does_not_depend_on_which_member_is_which(a: list[str], b: list[str]) -> None:
-    assert names(candidates_of(a, b, ["d0"]).hybrid) == names(candidates_of(b, a, ["d0"]).hybrid)
+    assert names(candidates_of(a, b, ["d0"])[-1]) == names(candidates_of(b, a, ["d0"])[-1])
 
 
 def test_the_dense_subset_is_named_after_the_checkpoint() -> None:

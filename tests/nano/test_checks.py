@@ -21,8 +21,8 @@ def local_copy(root: Path) -> Path:
     task = load_task(NAME, root=root, use_copy=False)
     ranked = Run.from_lists({"1": [("d3", 1.0)], "2": [("d1", 1.0)]})
     found = combined(ranked, ranked, task.judgements, split=NAME, dense=("x", "x"))
-    write_candidates(found.bm25, folder, "bm25", NAME)
-    write_candidates(found.guarded, folder, "reranking_hybrid", NAME)
+    for subset in (found[0], found[-1]):
+        write_candidates(subset.run, folder, subset.config, NAME)
     return root
 
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from r2med.atomic import seal, unseal
 from r2med.errors import DamagedError, DataError, UsageError
 from r2med.nano import Recipe, add_candidates, build
-from r2med.nano.building import split_name
-from r2med.nano.folder import read_record
+from r2med.nano.folder import read_record, split_name
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import TaskEntry, find_suite
 from tests.cli.running import run
@@ -30,10 +29,10 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_both_layouts_load_as_the_same_task(tmp_path: Path) -> None:
-    [built] = build(load_task("demo/biology"), tmp_path / "nano", Recipe(documents=60))
+    [split] = build(load_task("demo/biology"), tmp_path / "nano", Recipe(documents=60))
 
-    hub = load_task(f"{tmp_path / 'nano'}#{built.split}")
-    r2med = load_task(tmp_path / "nano" / "r2med" / built.split)
+    hub = load_task(f"{tmp_path / 'nano'}#{split}")
+    r2med = load_task(tmp_path / "nano" / "r2med" / split)
 
     assert hub.hash == r2med.hash
     assert r2med.queries.answers.null_count == 0
@@ -55,9 +54,10 @@ def test_any_text_survives_writing_and_reading(
     documents = [(f"d{i}", text) for i, text in enumerate(dict.fromkeys(texts))]
     task = task_of(documents, {"q": "question"}, {"q": {"d0": 1}})
 
-    [built] = build(task, tmp_path_factory.mktemp("any") / "nano")
+    folder = tmp_path_factory.mktemp("any") / "nano"
+    [split] = build(task, folder)
 
-    read = load_task(f"{built.folder}#{built.split}", use_copy=False)
+    read = load_task(f"{folder}#{split}", use_copy=False)
     assert read.corpus.texts.to_pylist() == [text for _, text in documents]
 
 

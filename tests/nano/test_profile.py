@@ -12,7 +12,6 @@ from r2med.nano.profiles import (
     data_profile,
     group_means,
     profile,
-    profile_of,
     published_means,
     subset_checks,
 )
@@ -36,7 +35,7 @@ def bm25(**ranked: str) -> list[CandidateList]:
 
 
 def test_figures_are_binary_in_list_order_and_recall_is_micro_and_macro() -> None:
-    found = profile_of(TASK, bm25(q1="10", q2="34"))
+    found = profile(TASK, bm25(q1="10", q2="34"))
 
     [row] = found.retrieval
     assert row.ndcg_10 == pytest.approx(0.5)
@@ -59,23 +58,15 @@ def test_candidates_on_disk_give_the_same_profile_as_in_memory(tmp_path: Path) -
     task = load_task(f"{tmp_path}#NanoTask")
     ranked = Run.from_lists({"1": [("d3", 2.0), ("d2", 1.0)], "2": [("d1", 2.0), ("d2", 1.0)]})
     found = combined(ranked, ranked, task.judgements, split="NanoTask", dense=("enc", "enc"))
-    for config, lists in (
-        ("bm25", found.bm25),
-        ("enc", found.dense),
-        ("reranking_hybrid", found.guarded),
-    ):
-        write_candidates(lists, tmp_path, config, "NanoTask")
+    for subset in found:
+        write_candidates(subset.run, tmp_path, subset.config, "NanoTask")
 
-    in_memory = profile_of(task, [replace(one, system=None) for one in found.lists()])
+    in_memory = profile(task, [replace(one, system=None) for one in found])
     assert profile(task) == in_memory
 
 
 def test_the_published_group_means_are_the_published_ones() -> None:
-    entries = find_suite("nano").entries
-    empty = profile_of(TASK, [])
-    profiles = [replace(empty, task=e.name, published=e.candidates) for e in entries]
-
-    means = published_means(profiles)
+    means = published_means([entry.candidates for entry in find_suite("nano").entries])
 
     assert {role: (round(a, 4), round(b, 4)) for role, (a, b) in means.items()} == {
         "bm25": (0.2110, 0.2094),
@@ -87,8 +78,8 @@ def test_the_published_group_means_are_the_published_ones() -> None:
 def test_group_means_weigh_by_query_and_by_task_and_need_every_task() -> None:
     small = task_of(DOCUMENTS, {"q": "x"}, {"q": {"d0": 1}})
     both = [
-        profile_of(TASK, bm25(q1="10", q2="34")),
-        profile_of(small, bm25(q="0")),
+        profile(TASK, bm25(q1="10", q2="34")),
+        profile(small, bm25(q="0")),
     ]
 
     [mean] = group_means(both)
@@ -96,12 +87,12 @@ def test_group_means_weigh_by_query_and_by_task_and_need_every_task() -> None:
     assert mean.ndcg_10_query_weighted == pytest.approx((0.5 * 2 + 1) / 3)
     assert mean.ndcg_10_task_mean == pytest.approx(0.75)
     assert mean.recall_100_micro == pytest.approx(3 / 4)
-    assert group_means([both[0], profile_of(small, [])]) == []
+    assert group_means([both[0], profile(small, [])]) == []
 
 
 def test_figures_that_differ_from_the_manifest_are_found() -> None:
     entry = find_suite("nano").entries[0]
-    row = profile_of(TASK, bm25(q1="10", q2="34"))
+    row = profile(TASK, bm25(q1="10", q2="34"))
 
     checks = {check.what: check.passed for check in subset_checks(entry, row)}
 

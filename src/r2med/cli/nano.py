@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,11 @@ from r2med.cli.app import command_group
 from r2med.cli.options import chosen, refuse_unread
 from r2med.errors import UsageError
 from r2med.report.console import answer, notice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from r2med.results.record import Result
 
 nano = command_group(
     help="Build Nano tasks, add candidates, check that they are faithful.",
@@ -40,7 +45,6 @@ def build(
     positives_cap: Annotated[
         int | None, typer.Option(help="The most positives of a query; no limit as published.")
     ] = None,
-    layout: Annotated[str, typer.Option(help="both, hub or r2med.")] = "both",
     data_root: options.DataRoot = None,
     strict: options.Strict = False,
     force: options.Force = False,
@@ -50,8 +54,7 @@ def build(
 
     The same input gives the same bytes.
     """
-    from r2med.nano.building import LAYOUTS
-    from r2med.nano.building import build as build_folder
+    from r2med.nano.folder import build as build_folder
     from r2med.nano.folder import check_free, task_group
     from r2med.nano.pool import FILLS, Recipe
 
@@ -61,24 +64,23 @@ def build(
     recipe = Recipe(
         queries, documents, chosen(fill, FILLS, "--fill"), seed, hard_from, positives_cap
     )
-    form = chosen(layout, LAYOUTS, "--layout")
     check_free(out, force=force)
-    tasks = list(task_group(",".join(names)).load(data_root))
-    built = build_folder(tasks, out, recipe, layout=form, force=force, strict=strict, tell=notice)
+    tasks = list(task_group(names, data_root)[1])
+    built = build_folder(tasks, out, recipe, force=force, strict=strict, tell=notice)
     facts, lines = [], []
-    for one in built:
-        report = one.pool.report
+    for split, one in built.items():
+        report = one.report
         facts.append(
             {
-                "split": one.split,
-                "folder": str(one.folder),
-                "source": one.source.name,
+                "split": split,
+                "folder": str(out),
+                "source": one.source,
                 "report": asdict(report),
                 "notices": list(one.notices),
             }
         )
         lines.append(
-            f"{one.split}: {report.queries:,} queries, {report.documents:,} documents "
+            f"{split}: {report.queries:,} queries, {report.documents:,} documents "
             f"({report.positive_documents:,} positive, {report.judged_negative_documents:,} judged "
             f"non-positive, {report.fill_documents:,} fill), {report.positives:,} positives"
         )
@@ -101,24 +103,21 @@ def candidates(
     Top 500 of each member; reciprocal rank fusion with k = 100, cut at 100;
     where those hold no positive, one is appended at rank 101.
     """
-    from r2med.nano.building import add_candidates
+    from r2med.nano.folder import add_candidates
 
     conditions = options.conditions(context.params)
     made = add_candidates(folder, dense, force=force, conditions=conditions)
-    facts = {
-        split: {
-            "bm25": len(lists.bm25),
-            lists.dense_config: len(lists.dense),
-            "reranking_hybrid": len(lists.hybrid),
-            "safeguards": dict(lists.safeguards),
+    facts, lines = {}, []
+    for split, lists in made.items():
+        _, encoder, hybrid = lists
+        facts[split] = {
+            **{one.config: len(one.run) for one in lists},
+            "safeguards": dict(hybrid.safeguards),
         }
-        for split, lists in made.items()
-    }
-    lines = [
-        f"{split}: bm25, {lists.dense_config} and reranking_hybrid for {len(lists.hybrid):,} "
-        f"queries; {len(lists.safeguards):,} with a safeguard at rank 101"
-        for split, lists in made.items()
-    ]
+        lines.append(
+            f"{split}: bm25, {encoder.config} and reranking_hybrid for {len(hybrid.run):,} "
+            f"queries; {len(hybrid.safeguards):,} with a safeguard at rank 101"
+        )
     answer(facts, *lines, f"next: r2med tasks profile {folder}", as_json=as_json)
 
 
@@ -143,45 +142,31 @@ def fidelity(
     from r2med.nano.fidelity import fidelity as compare
     from r2med.report.profiles import fidelity_tables
     from r2med.results.lookup import stored_results
+    from r2med.tasks.registry import find_suite
 
     stored = stored_results(results, notice)
-    tasks = {result.task for result in stored}
-    names = [_as_stored(name, tasks) for name in _fidelity_names(full, nano_task)]
-    outcome = compare(
-        names[0],
-        names[1],
-        stored,
-        metric=str(parse_metric(metric)),
-        resamples=resamples or 1_000,
-    )
+    name = _as_stored(full, stored)
+    known = [entry.name for entry in find_suite("nano").entries if entry.source == name]
+    if nano_task is not None:
+        known = [_as_stored(nano_task, stored)]
+    if not known:
+        raise UsageError(
+            f"{full} has no registered Nano form: name yours, as in "
+            f"r2med nano fidelity {full} 'DIR#SPLIT'."
+        )
+    chosen_metric = str(parse_metric(metric))
+    outcome = compare(name, known[0], stored, metric=chosen_metric, resamples=resamples or 1_000)
     answer(asdict(outcome), *fidelity_tables(outcome), as_json=as_json)
 
 
-def _as_stored(name: str, tasks: set[str]) -> str:
-    """The name that results have for a folder: with its one split, or without."""
-    folder = name.partition("#")[0]
-    alike = [task for task in tasks if task.partition("#")[0] == folder]
-    return alike[0] if name not in tasks and len(alike) == 1 else name
-
-
-def _fidelity_names(full: str, nano_task: str | None) -> tuple[str, str]:
-    """Names as results have them: of a task, of a folder, or as given."""
+def _as_stored(text: str, stored: Sequence[Result]) -> str:
+    """The name that results have for a task, or for a folder with its one split or without."""
     from r2med.tasks.load import task_names
-    from r2med.tasks.registry import find_suite
 
-    def stored_name(text: str) -> str:
-        try:
-            return task_names([text])[0]
-        except UsageError:
-            return text
-
-    name = stored_name(full)
-    if nano_task is not None:
-        return name, stored_name(nano_task)
-    for entry in find_suite("nano").entries:
-        if entry.source == name:
-            return name, entry.name
-    raise UsageError(
-        f"{full} has no registered Nano form: name yours, as in "
-        f"r2med nano fidelity {full} 'DIR#SPLIT'."
-    )
+    try:
+        name = task_names([text])[0]
+    except UsageError:
+        name = text
+    tasks = {result.task for result in stored}
+    alike = [task for task in tasks if task.partition("#")[0] == name.partition("#")[0]]
+    return alike[0] if name not in tasks and len(alike) == 1 else name

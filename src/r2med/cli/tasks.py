@@ -240,16 +240,16 @@ def profile(
     they are made here. Published figures stand beside, labelled.
     """
     from r2med.nano.folder import task_group
-    from r2med.nano.profiles import Profiles, PublishedProfiles, profiled
+    from r2med.nano.profiles import Profiles, profiled
 
     shown = options.format_of(form, as_json)
     if data_root is None and (entries := _only_published(names)):
-        show_value(PublishedProfiles(tuple(entries)), shown)
+        show_value(Profiles("", (), absent=tuple(entries)), shown)
         return
-    group = task_group(",".join(names))
+    title, group = task_group(names, data_root)
     encoder = None if dense == "none" else dense
-    profiles = (profiled(task, encoder, tell=notice)[0] for task in group.load(data_root))
-    show_value(Profiles(group.title, tuple(profiles)), shown)
+    profiles = (profiled(task, encoder, tell=notice)[0] for task in group)
+    show_value(Profiles(title, tuple(profiles)), shown)
 
 
 @tasks.command(short_help="Write a task's page in Markdown, HTML and JSON.")
@@ -271,11 +271,11 @@ def card(
     from r2med.results.lookup import own_tasks, stored_results
     from r2med.results.overlap import stored_audits
 
-    group = task_group(",".join(names), own_tasks(results))
+    title, group = task_group(names, data_root, own_tasks(results))
     pages = write_cards(
-        group.load(data_root),
+        group,
         out,
-        group.title,
+        title,
         results=stored_results(results, notice),
         audits=stored_audits(results, notice),
         dense=None if dense == "none" else dense,
@@ -301,8 +301,8 @@ def exclusions(
     from r2med.audit.evaluation import write_exclusions
     from r2med.nano.folder import task_group
 
-    group = task_group(",".join(names))
-    counts = write_exclusions(list(group.load(data_root)), out, force=force)
+    _, group = task_group(names, data_root)
+    counts = write_exclusions(list(group), out, force=force)
     line = (
         f"{out}: {counts['query']:,} queries, {counts['positive']:,} positives, "
         f"{counts['same-source']:,} same-source documents"

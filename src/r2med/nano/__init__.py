@@ -1,6 +1,6 @@
 """NanoR2MED: build a compact task from any task, give it candidates, profile it."""
 
-from r2med.nano.building import add_candidates, build
+from r2med.nano.folder import add_candidates, build
 from r2med.nano.pool import Pool, Recipe, make_pool
 from r2med.nano.profiles import profile
 

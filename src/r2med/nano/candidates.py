@@ -10,21 +10,19 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from r2med.errors import UsageError
 from r2med.nano.pool import SEED
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.fusion import NANO_K, reciprocal_rank_fusion
-from r2med.retrieve.given import find_subset, split_of
+from r2med.retrieve.given import find_subset, split_of, subset_names
 from r2med.runs import Run
 from r2med.runs.run import ordered
 from r2med.systems.build import System
 from r2med.systems.stages import Retrieval
 from r2med.systems.work import Ledger, Work, run_member
-from r2med.tasks.fetch.provenance import NANO_CONFIGS
-from r2med.tasks.reading.source import split_files
 from r2med.tasks.task import Judgements, Task, positives_of
 
 Role = Literal["bm25", "dense", "reranking_hybrid"]
@@ -50,68 +48,48 @@ class CandidateList:
     """The subset's name."""
     system: str | None = None
     """What ranked them here, in words; None for lists that lie beside the data."""
-
-
-@dataclass(frozen=True, eq=False)
-class Candidates:
-    """The lists of one task; the hybrid's stop at 100, the safeguards stand apart."""
-
-    dense_config: str
-    dense_system: str
-    bm25: Run
-    dense: Run
-    hybrid: Run
-    safeguards: Mapping[str, str]
-    """For every query whose hybrid list holds no positive, the positive chosen for it."""
-
-    @property
-    def guarded(self) -> Run:
-        """The hybrid lists as published, with the safeguards at rank 101."""
-        lists = {}
-        for query in self.hybrid.query_ids.to_pylist():
-            names = [name for name, _ in self.hybrid.ranking(query)]
-            names += [self.safeguards[query]] if query in self.safeguards else []
-            lists[query] = [(name, -float(rank)) for rank, name in enumerate(names, start=1)]
-        return Run.from_lists(lists)
-
-    def lists(self) -> list[CandidateList]:
-        """The three subsets by their roles."""
-        fusion = f"fusion of {BM25} and {self.dense_system} by rank (k = {NANO_K})"
-        return [
-            CandidateList("bm25", self.bm25, "bm25", BM25),
-            CandidateList("dense", self.dense, self.dense_config, self.dense_system),
-            CandidateList("reranking_hybrid", self.guarded, "reranking_hybrid", fusion),
-        ]
+    safeguards: Mapping[str, str] = field(default_factory=dict)
+    """Of a hybrid made here: each query whose 100 hold no positive, and the one chosen for it."""
 
 
 def make_candidates(
-    task: Task, dense: str = DEFAULT_DENSE, *, split: str, conditions: Conditions | None = None
-) -> Candidates:
+    task: Task, dense: str = DEFAULT_DENSE, *, conditions: Conditions | None = None
+) -> list[CandidateList]:
     """Rank the pool by BM25 and an encoder, fuse, and choose the safeguards."""
     config = dense_config(dense)
     lexical = retrieved(BM25, task, depth=FIRST_DEPTH, conditions=conditions)
     vector = retrieved(dense, task, depth=FIRST_DEPTH + _EDGE, conditions=conditions)
-    return combined(lexical, vector, task.judgements, split=split, dense=(config, dense))
+    return combined(lexical, vector, task.judgements, split=split_of(task), dense=(config, dense))
 
 
 def combined(
     lexical: Run, vector: Run, judgements: Judgements, *, split: str, dense: tuple[str, str]
-) -> Candidates:
-    """The subsets of two rankings; equal scores of the vector one are ordered by id.
+) -> list[CandidateList]:
+    """The three subsets of two rankings; equal scores of the vector one are ordered by id.
 
     `dense` is the name of the subset and the system that ranked it.
     """
     first = lexical.truncated(FIRST_DEPTH)
     second = ordered(vector, "id-ascending").truncated(FIRST_DEPTH)
-    hybrid = reciprocal_rank_fusion([first, second], k=NANO_K, depth=HYBRID_DEPTH)
+    fused = reciprocal_rank_fusion([first, second], k=NANO_K, depth=HYBRID_DEPTH)
     positives = positives_of(judgements)
-    chosen = {
-        query: _safeguard(positives[query], split, query)
-        for query in hybrid.query_ids.to_pylist()
-        if query in positives
-        if {name for name, _ in hybrid.ranking(query)}.isdisjoint(positives[query])
-    }
-    return Candidates(*dense, first, second, hybrid, chosen)
+    hybrid, safeguards = {}, {}
+    for query in fused.query_ids.to_pylist():
+        hybrid[query] = fused.ranking(query)
+        own = positives.get(query, [])
+        if own and {name for name, _ in hybrid[query]}.isdisjoint(own):
+            chance = random.Random(f"{SEED}\0{split}\0{query}\0positive_safeguard")
+            safeguards[query] = chance.choice(own)
+            hybrid[query] += [(safeguards[query], 0.0)]
+    config, system = dense
+    fusion = f"fusion of {BM25} and {system} by rank (k = {NANO_K})"
+    return [
+        CandidateList("bm25", first, "bm25", BM25),
+        CandidateList("dense", second, config, system),
+        CandidateList(
+            "reranking_hybrid", Run.from_lists(hybrid), "reranking_hybrid", fusion, safeguards
+        ),
+    ]
 
 
 def dense_config(spec: str) -> str:
@@ -138,23 +116,13 @@ def read_candidates(task: Task) -> Iterator[CandidateList]:
     """The candidate subsets that lie beside a task's data, in published order."""
     if not (task.source / "corpus").is_dir():
         return
-    split = split_of(task)
-    configs = (
-        folder.name
-        for folder in task.source.iterdir()
-        if folder.is_dir() and folder.name not in NANO_CONFIGS
-        if split_files(task.source, folder.name, split)
-    )
-    roles = {
-        config: next((role for role in ROLES if role == config), ROLES[1]) for config in configs
+    roles: dict[str, Role] = {
+        config: next((role for role in ROLES if role == config), "dense")
+        for config in subset_names(task)
     }
-    for config in sorted(roles, key=lambda config: (ROLES.index(roles[config]), config)):
+    for config in sorted(roles, key=lambda config: ROLES.index(roles[config])):
         run = find_subset(task, config).read(safeguard=True)
         yield CandidateList(roles[config], run, config)
-
-
-def _safeguard(positives: list[str], split: str, query: str) -> str:
-    return random.Random(f"{SEED}\0{split}\0{query}\0positive_safeguard").choice(positives)
 
 
 def _retriever(spec: str, conditions: Conditions) -> Retrieval:

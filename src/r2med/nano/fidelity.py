@@ -6,7 +6,7 @@ together, because a query that is hard on one is hard on the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,7 @@ LEAST_SYSTEMS = 3
 
 
 @dataclass(frozen=True)
-class Place:
+class SystemPlace:
     """One system's score and rank (1 is best) on both tasks."""
 
     system: str
@@ -44,7 +44,7 @@ class Fidelity:
     metric: str
     queries: int
     """Queries that both tasks have; the scores are means over these."""
-    places: tuple[Place, ...]
+    places: tuple[SystemPlace, ...]
     kendall: float
     kendall_interval: Interval
     spearman: float
@@ -67,10 +67,30 @@ def fidelity(
     `results` are newest first. Of each task only results on the data of its newest result count,
     and of a system's several results the newest.
     """
-    sides = [_on_one_data(results, task) for task in (full, nano)]
-    systems = sorted(set(sides[0].results) & set(sides[1].results))
-    _check(sides, systems, metric)
-    scores = [[side.results[system].scores for system in systems] for side in sides]
+    sides, notes = {}, {}
+    for task in (full, nano):
+        sides[task], notes[task] = _on_one_data(results, task)
+    systems = sorted(sides[full].keys() & sides[nano].keys())
+    if len(systems) < LEAST_SYSTEMS:
+        stored = "\n".join(
+            "\n  ".join(
+                [f"  {task}: {', '.join(sorted(side)) or 'no stored result'}", *notes[task]]
+            )
+            for task, side in sides.items()
+        )
+        raise MissingError(
+            f"{len(systems)} systems have stored results on both {full} and {nano}; a comparison "
+            f"of rankings needs {LEAST_SYSTEMS} or more.\n{stored}\n"
+            "Run the same systems on both with `r2med eval`."
+        )
+    for task, side in sides.items():
+        for system in systems:
+            if metric not in side[system].scores:
+                raise MissingError(
+                    f"{system} on {task}: {metric} is not stored. Add it with "
+                    f"`r2med eval ... --metrics {metric}`."
+                )
+    scores = [[sides[task][system].scores for system in systems] for task in (full, nano)]
     shared = scores[0][0].query_ids.sort()
     for each in (*scores[0], *scores[1]):
         shared = shared.filter(pc.is_in(shared, value_set=each.query_ids))
@@ -82,7 +102,7 @@ def fidelity(
     means = [matrix.mean(axis=0) for matrix in matrices]
     ranks = [rankdata(-mean) for mean in means]
     places = [
-        Place(system, *(float(column[at]) for column in (*means, *ranks)))
+        SystemPlace(system, *(float(column[at]) for column in (*means, *ranks)))
         for at, system in enumerate(systems)
     ]
     kendalls, spearmans = _intervals(matrices, resamples, seed)
@@ -96,7 +116,7 @@ def fidelity(
         kendalls,
         spearman(*means),
         spearmans,
-        tuple(side.note for side in sides if side.note),
+        tuple("\n".join(own) for own in notes.values() if own),
     )
 
 
@@ -114,16 +134,8 @@ def spearman(a: Matrix, b: Matrix) -> float:
     return float(np.corrcoef(ranks_a, ranks_b)[0, 1])
 
 
-@dataclass(frozen=True)
-class _Side:
-    """The newest result of each system on one task, all of them on the same data."""
-
-    task: str
-    results: Mapping[str, Result]
-    note: str
-
-
-def _on_one_data(results: Sequence[Result], task: str) -> _Side:
+def _on_one_data(results: Sequence[Result], task: str) -> tuple[dict[str, Result], list[str]]:
+    """The newest result of each system on the newest data of a task, and what is to be said."""
     own = [result for result in results if result.task == task]
     data = own[0].record.task.hash if own else ""
     same = [result for result in own if result.record.task.hash == data]
@@ -134,28 +146,7 @@ def _on_one_data(results: Sequence[Result], task: str) -> _Side:
             f"{task}: {other} stored {'result is' if other == 1 else 'results are'} on other data "
             f"than the newest ({data[:12]}) and not counted."
         )
-    return _Side(task, newest, "\n".join(notes))
-
-
-def _check(sides: Sequence[_Side], systems: Sequence[str], metric: str) -> None:
-    if len(systems) < LEAST_SYSTEMS:
-        stored = "\n".join(
-            f"  {side.task}: {', '.join(sorted(side.results)) or 'no stored result'}"
-            + (f"\n  {side.note}" if side.note else "")
-            for side in sides
-        )
-        raise MissingError(
-            f"{len(systems)} systems have stored results on both {sides[0].task} and "
-            f"{sides[1].task}; a comparison of rankings needs {LEAST_SYSTEMS} or more.\n{stored}\n"
-            "Run the same systems on both with `r2med eval`."
-        )
-    for side in sides:
-        for system in systems:
-            if metric not in side.results[system].scores:
-                raise MissingError(
-                    f"{system} on {side.task}: {metric} is not stored. Add it with "
-                    f"`r2med eval ... --metrics {metric}`."
-                )
+    return newest, notes
 
 
 def _intervals(matrices: Sequence[Matrix], resamples: int, seed: int) -> list[Interval]:

@@ -1,14 +1,17 @@
-"""A Nano folder: Parquet configurations as on the hub, the R2MED layout beside them, a record.
+"""A Nano folder: built from tasks, one split per task, and given candidates.
 
-Equal content gives equal bytes: nothing written carries a time, a path or a host. A folder is
-replaced in one step, so readers find the old one or the new one, whole.
+It holds Parquet configurations as on the hub, the R2MED layout beside them, and a record. Equal
+content gives equal bytes: nothing written carries a time, a path or a host. A folder is replaced in
+one step, so readers find the old one or the new one, whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,13 +19,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from r2med.atomic import atomic_folder, seal, unseal
-from r2med.errors import DamagedError, UsageError
-from r2med.nano.pool import Pool, PoolReport, Recipe
+from r2med.errors import DamagedError, DataError, MissingError, UsageError
+from r2med.nano.candidates import (
+    BM25,
+    DEFAULT_DENSE,
+    FIRST_DEPTH,
+    HYBRID_DEPTH,
+    CandidateList,
+    make_candidates,
+    retrieved,
+)
+from r2med.nano.pool import Pool, PoolReport, Recipe, make_pool
+from r2med.retrieve.conditions import Conditions, Tell
+from r2med.retrieve.fusion import NANO_K
 from r2med.runs import Run
 from r2med.tasks.fetch.provenance import NANO_CONFIGS, sha256_of
-from r2med.tasks.load import load_tasks
+from r2med.tasks.load import load_task, load_tasks
 from r2med.tasks.reading.jsonl import write_jsonl
-from r2med.tasks.registry import TaskEntry, find_suite, resolve
+from r2med.tasks.registry import TaskEntry, resolve, suites
 from r2med.tasks.task import Task
 
 RECORD = "nano.json"
@@ -30,6 +44,22 @@ SCHEMA = 1
 #: The subfolder of the R2MED layout: `<folder>/r2med/<split>/corpus.jsonl`, ...
 R2MED_PART = "r2med"
 _ROWS_PER_GROUP = 10_000
+_LEAST_HARD_DEPTH = 100
+_CONFIGS = {
+    "corpus": "`{_id, text}`: the documents",
+    "queries": "`{_id, text}`",
+    "qrels": "`{query-id, corpus-id}`: every row is a positive",
+    "bm25": "`{query-id, corpus-ids}`: candidates of BM25, best first, 500 per query",
+    "reranking_hybrid": "`{query-id, corpus-ids}`: reciprocal rank fusion of the two others, cut "
+    "at 100; a positive stands at rank 101 where those hold none",
+}
+_DENSE = "`{query-id, corpus-ids}`: candidates of an encoder, best first, 500 per query"
+_FILLS = {
+    "source": "the corpus in source order, as published",
+    "random": "documents by a seeded hash of their ids",
+    "hard": "what a retriever ranks highest for the queries",
+}
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"))
 
 
 @dataclass(frozen=True)
@@ -54,33 +84,129 @@ class Record:
     files: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class TaskGroup:
-    """Tasks to load, and the title of the group they form."""
+def build(
+    tasks: Task | Sequence[Task],
+    out: str | Path,
+    recipe: Recipe | None = None,
+    *,
+    force: bool = False,
+    strict: bool = False,
+    tell: Tell = lambda message: None,
+) -> dict[str, BuiltTask]:
+    """Make a Nano task of every task, write them into one folder, and say how each came about.
 
-    names: tuple[str | Path, ...]
-    title: str
+    `strict` fails where positives are lost; otherwise `tell` names them, and
+    they are recorded.
+    """
+    recipe, target = recipe or Recipe(), Path(out)
+    check_free(target, force=force)
+    records = {}
+    with replaced(target) as draft:
+        for split, task in _splits([tasks] if isinstance(tasks, Task) else tasks).items():
+            hard = None
+            if recipe.fill == "hard":  # deep enough that the lists, which overlap, fill the pool
+                share = 4 * recipe.documents // max(min(recipe.queries, len(task.queries)), 1)
+                depth = min(len(task.corpus), max(_LEAST_HARD_DEPTH, share))
+                hard = retrieved(recipe.hard_from, task, depth=depth)
+            pool = make_pool(task, recipe, hard=hard)
+            notices = tuple(pool.report.notices(recipe.documents))
+            if strict and (lost := pool.report.positives_lost):
+                raise DataError(
+                    f"{task.name}: {lost:,} of {lost + pool.report.positives:,} positives would be "
+                    f"lost, and --strict forbids it. {' '.join(notices)}\nNothing was written."
+                )
+            for notice in notices:
+                tell(f"{split}: {notice}")
+            _write_hub_layout(pool, draft, split)
+            _write_r2med_layout(pool, draft, split)
+            source = (task.name, task.suite, task.hash)
+            records[split] = BuiltTask(*source, recipe, pool.report, notices)
+        _finish(draft, records, {})
+    return records
 
-    own: Mapping[str, Path] = field(default_factory=dict)
-    """Folders that have their names already, as in stored results."""
 
-    def load(self, root: Path | None = None) -> Iterator[Task]:
-        """The tasks, each read when its turn comes."""
-        return load_tasks(self.names, root=root, own=self.own)
+def add_candidates(
+    folder: str | Path,
+    dense: str = DEFAULT_DENSE,
+    *,
+    force: bool = False,
+    conditions: Conditions | None = None,
+) -> dict[str, list[CandidateList]]:
+    """Give every task of a Nano folder its three subsets; all of them appear, or none."""
+    target = Path(folder)
+    record = read_record(target)
+    if not record.tasks:
+        raise MissingError(
+            f"{target} is not a folder that `r2med nano build` made: it has no nano.json.\n"
+            "Build one first: r2med nano build TASK --out DIR."
+        )
+    if record.candidates and not force:
+        raise UsageError(
+            f"{target} has candidates already, and nothing was touched.\n--force replaces them."
+        )
+    made = {
+        split: make_candidates(
+            load_task(f"{target.resolve()}#{split}"), dense, conditions=conditions
+        )
+        for split in sorted(record.tasks)
+    }
+    with replaced(target) as draft:
+        for path in record.files:
+            if path.startswith(("corpus/", "queries/", "qrels/", "r2med/")):
+                (draft / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(target / path, draft / path)
+        for split, lists in made.items():
+            for subset in lists:
+                write_candidates(subset.run, draft, subset.config, split)
+        _finish(draft, record.tasks, made)
+    return made
 
 
-def task_group(text: str, own: Mapping[str, Path] | None = None) -> TaskGroup:
-    """The tasks in a comma-separated list; a folder of `nano build` stands for all its splits."""
-    names: list[str | Path] = []
-    items = resolve(text, own)
+def split_name(task: Task) -> str:
+    """`Biology` becomes NanoR2MEDBiology; data of the user's own, and the demo, Nano + name."""
+    words = re.findall(r"[A-Za-z0-9]+", task.name)
+    joined = "".join(word[:1].upper() + word[1:] for word in words) or "Task"
+    return f"NanoR2MED{joined}" if task.suite == "full" else f"Nano{joined}"
+
+
+def _splits(tasks: Sequence[Task]) -> dict[str, Task]:
+    splits: dict[str, Task] = {}
+    for task in tasks:
+        other = splits.setdefault(split_name(task), task)
+        if other is not task:
+            raise UsageError(
+                f"{other.name} and {task.name} would both become {split_name(task)}; "
+                "build them into folders of their own."
+            )
+    if not splits:
+        raise UsageError("No task was named to build a Nano task from.")
+    return splits
+
+
+def task_group(
+    names: Sequence[str], root: Path | None = None, own: Mapping[str, Path] | None = None
+) -> tuple[str, Iterator[Task]]:
+    """A title, and the tasks that are named, each read when its turn comes.
+
+    A folder of `nano build` stands for all its splits. `own` are folders that have their names
+    already, as in stored results.
+    """
+    wanted: list[str | Path] = []
+    items = resolve(",".join(names), own)
     for item in items:
         if isinstance(item, TaskEntry):
-            names.append(item.name)
+            wanted.append(item.name)
         elif (item / RECORD).is_file():
-            names += [f"{item.resolve()}#{split}" for split in sorted(read_record(item).tasks)]
+            wanted += [f"{item.resolve()}#{split}" for split in sorted(read_record(item).tasks)]
         else:
-            names.append(item)
-    return TaskGroup(tuple(names), _title(text, items), own or {})
+            wanted.append(item)
+    title = ",".join(names)
+    for suite in suites():
+        if {entry.name for entry in suite.entries} == {*wanted}:
+            title = suite.title
+    if len(items) == 1 and isinstance(items[0], Path):
+        title = items[0].resolve().name
+    return title, load_tasks(wanted, root=root, own=own)
 
 
 def check_free(target: Path, *, force: bool) -> None:
@@ -111,44 +237,28 @@ def replaced(target: Path) -> Iterator[Path]:
         yield draft
 
 
-def shard(config: str, split: str) -> str:
+def _shard(config: str, split: str) -> str:
     """Where the rows of one split of one configuration lie."""
     return f"{config}/{split}-00000-of-00001.parquet"
 
 
-def configs_of(files: Iterable[str]) -> dict[str, list[str]]:
-    """Configuration to splits, from the paths of a folder's files; the published order first."""
-    splits: dict[str, list[str]] = {}
-    for path in sorted(files):
-        config, _, name = path.partition("/")
-        if name.endswith(".parquet") and "/" not in name:
-            splits.setdefault(config, []).append(name.removesuffix("-00000-of-00001.parquet"))
-    first, last = (*NANO_CONFIGS, "bm25"), "reranking_hybrid"
-
-    def place(config: str) -> tuple[int, bool, str]:
-        at = first.index(config) if config in first else len(first)
-        return at, config == last, config
-
-    return {config: splits[config] for config in sorted(splits, key=place)}
-
-
-def write_hub_layout(pool: Pool, folder: Path, split: str) -> None:
+def _write_hub_layout(pool: Pool, folder: Path, split: str) -> None:
     """Corpus {_id, text}, queries {_id, text}, qrels {query-id, corpus-id}: all are positives."""
-    _write(folder / shard("corpus", split), {"_id": pool.corpus.ids, "text": pool.corpus.texts})
-    _write(folder / shard("queries", split), {"_id": pool.queries.ids, "text": pool.queries.texts})
+    _write(folder / _shard("corpus", split), {"_id": pool.corpus.ids, "text": pool.corpus.texts})
+    _write(folder / _shard("queries", split), {"_id": pool.queries.ids, "text": pool.queries.texts})
     judged = pool.judgements
     columns = {"query-id": judged.query_ids, "corpus-id": judged.document_ids}
-    _write(folder / shard("qrels", split), columns)
+    _write(folder / _shard("qrels", split), columns)
 
 
 def write_candidates(run: Run, folder: Path, config: str, split: str) -> None:
     """{query-id, corpus-ids}: the lists alone, best first, as published."""
     names = run.document_ids.take(pa.array(run.documents)).cast(pa.string())
     lists = pa.ListArray.from_arrays(pa.array(run.offsets, pa.int32()), names)
-    _write(folder / shard(config, split), {"query-id": run.query_ids, "corpus-ids": lists})
+    _write(folder / _shard(config, split), {"query-id": run.query_ids, "corpus-ids": lists})
 
 
-def write_r2med_layout(pool: Pool, folder: Path, split: str) -> None:
+def _write_r2med_layout(pool: Pool, folder: Path, split: str) -> None:
     """corpus.jsonl, query.jsonl with the source's annotations, qrels.jsonl."""
     place = folder / R2MED_PART / split
     queries, positives = pool.queries, pool.judgements.by_query()
@@ -169,19 +279,6 @@ def write_r2med_layout(pool: Pool, folder: Path, split: str) -> None:
     judged = {"q_id": pool.judgements.query_ids, "p_id": pool.judgements.document_ids}
     pairs = pa.table(judged).to_pylist()
     write_jsonl(place / "qrels.jsonl", ({**pair, "score": 1} for pair in pairs))
-
-
-def write_record(
-    folder: Path, *, tasks: Mapping[str, BuiltTask], candidates: Mapping[str, Any]
-) -> None:
-    """The record, with the sha256 of every other file; written last."""
-    files = {
-        path.relative_to(folder).as_posix(): sha256_of(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != RECORD
-    }
-    record = {"schema": SCHEMA, **asdict(Record(tasks, candidates, files))}
-    (folder / RECORD).write_text(seal(record), encoding="utf-8")
 
 
 def read_record(folder: Path) -> Record:
@@ -216,16 +313,66 @@ def read_record(folder: Path) -> Record:
         ) from problem
 
 
-def _title(text: str, items: Sequence[TaskEntry | Path]) -> str:
-    entries = [item for item in items if isinstance(item, TaskEntry)]
-    if len(entries) == len(items) > 1:
-        suites = {entry.suite for entry in entries}
-        suite = find_suite(suites.pop()) if len(suites) == 1 else None
-        if suite and len(suite.entries) == len(entries):
-            return suite.title
-    if len(items) == 1 and isinstance(items[0], Path):
-        return items[0].resolve().name
-    return text
+def _finish(
+    draft: Path, tasks: Mapping[str, BuiltTask], made: Mapping[str, Sequence[CandidateList]]
+) -> None:
+    """Write the README and, last, the record of what the folder holds, with sha256 of each file."""
+    subsets = [one.config for one in next(iter(made.values()), ())]
+    readme = "\n".join(_readme([*NANO_CONFIGS, *subsets], tasks))
+    (draft / "README.md").write_text(readme, encoding="utf-8")
+    candidates = {
+        split: {
+            "bm25": {"system": BM25, "depth": FIRST_DEPTH},
+            "dense": {"config": dense.config, "system": dense.system, "depth": FIRST_DEPTH},
+            "reranking_hybrid": {
+                "k": NANO_K,
+                "depth": HYBRID_DEPTH,
+                "safeguards": len(hybrid.safeguards),
+            },
+        }
+        for split, (_, dense, hybrid) in made.items()
+    }
+    files = {
+        path.relative_to(draft).as_posix(): sha256_of(path)
+        for path in sorted(draft.rglob("*"))
+        if path.is_file()
+    }
+    record = {"schema": SCHEMA, **asdict(Record(tasks, candidates, files))}
+    (draft / RECORD).write_text(seal(record), encoding="utf-8")
+
+
+def _readme(configs: Sequence[str], tasks: Mapping[str, BuiltTask]) -> Iterator[str]:
+    """The dataset card: front matter that the hub reads, and the facts that a reader needs."""
+    documents = sum(task.report.documents for task in tasks.values())
+    size = next((name for limit, name in _SIZES if documents < limit), "100K<n<1M")
+    yield from ("---", "task_categories:", "- text-retrieval", "tags:", "- medical", "- retrieval")
+    yield from ("size_categories:", f"- {size}", "configs:")
+    for config in configs:
+        yield from (f"- config_name: {config}", "  data_files:")
+        for split in sorted(tasks):
+            yield from (f"  - split: {split}", f"    path: {_shard(config, split)}")
+    yield from ("---", "")
+    yield from (f"# {next(iter(tasks)) if len(tasks) == 1 else 'NanoR2MED tasks'}", "")
+    yield (
+        "Compact retrieval tasks by the recipe of NanoR2MED, made with `r2med nano build`. "
+        "Judgements are binary. A research instrument, never a clinical decision system.\n"
+    )
+    yield from ("| split | queries | documents | positives | source |", "|---|---:|---:|---:|---|")
+    for split, task in sorted(tasks.items()):
+        report = task.report
+        counts = f"{report.queries:,} | {report.documents:,} | {report.positives:,}"
+        yield f"| {split} | {counts} | {task.source} |"
+    yield from ("", "| config | what it holds |", "|---|---|")
+    yield from (f"| {config} | {_CONFIGS.get(config, _DENSE)} |" for config in configs)
+    yield ""
+    for split, task in sorted(tasks.items()):
+        report, notices = task.report, "".join(f" {notice}" for notice in task.notices)
+        yield (
+            f"**{split}**: {report.positive_documents:,} positive documents, "
+            f"{report.judged_negative_documents:,} judged non-positives, "
+            f"{report.fill_documents:,} to fill ({_FILLS[task.recipe.fill]}).{notices}\n"
+        )
+    yield "`nano.json` holds every count, the recipe and the sha256 of each file.\n"
 
 
 def _write(path: Path, columns: Mapping[str, pa.Array]) -> None:

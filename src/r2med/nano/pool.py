@@ -12,13 +12,12 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError, nearest
 from r2med.runs import Run
@@ -155,19 +154,24 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
     wanted, over_cap = _capped(offered, recipe.positives_cap)
     rounds = list(_rounds([pair for pair in negatives if pair[0] in chosen]))
 
-    corpus = _trimmed(task.corpus)
-    shelf = _Shelf(corpus, recipe.documents)
-    shelf.take_documents(document for _, document in wanted)
-    positive_documents = len(shelf.rows)
-    shelf.take_documents(rounds)
-    judged_documents = len(shelf.rows)
+    texts = pc.utf8_trim_whitespace(task.corpus.texts)
+    some = pc.not_equal(texts, "")
+    corpus = Corpus(task.corpus.ids.filter(some), texts.filter(some))
+    taken = _Taken(corpus, recipe.documents)
+    taken.add(document for _, document in wanted)
+    positive_documents = len(taken.rows)
+    taken.add(rounds)
+    judged_documents = len(taken.rows)
     judged = len({document for _, document in wanted} | set(rounds))
-    looked_at = shelf.take(_fill(shelf, recipe, judged=judged, avoid=over_cap, hard=hard))
+    looked_at = taken.add_rows(_fill(taken, recipe, judged=judged, avoid=over_cap, hard=hard))
 
-    kept = [pair for pair in wanted if shelf.holds(pair[1])]
+    kept = [pair for pair in wanted if pair[1] in taken.rows]
     if not kept:
         raise DataError(f"{task.name}: no positive is in the corpus, so no query would be left.")
     answered = {query for query, _ in kept}
+    lost = [document for _, document in wanted if document not in taken.rows]
+    absent = sum(document not in taken.first_rows for document in lost)
+    repeated = sum(document in taken.repeated for document in lost)
     report = PoolReport(
         source_queries=len(task.queries),
         source_documents=len(task.corpus),
@@ -175,17 +179,19 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
         **query_losses,
         queries=len(answered),
         queries_left_without_positive=len(chosen) - len(answered),
-        documents=len(shelf.rows),
+        documents=len(taken.rows),
         positive_documents=positive_documents,
         judged_negative_documents=judged_documents - positive_documents,
-        fill_documents=len(shelf.rows) - judged_documents,
+        fill_documents=len(taken.rows) - judged_documents,
         positives=len(kept),
-        **_positives_lost(wanted, shelf),
+        positives_repeated_text=repeated,
+        positives_over_limit=len(lost) - absent - repeated,
         positives_over_cap=len(offered) - len(wanted),
-        repeated_texts_skipped=len(shelf.repeated),
+        positives_not_in_corpus=absent,
+        repeated_texts_skipped=len(taken.repeated),
         rows_looked_at=looked_at,
     )
-    rows = pa.array(list(shelf.rows.values()), pa.int64())
+    rows = pa.array(list(taken.rows.values()), pa.int64())
     return Pool(
         queries=queries.filter(pa.array([name in answered for name in queries.ids.to_pylist()])),
         corpus=Corpus(corpus.ids.take(rows), corpus.texts.take(rows)),
@@ -198,56 +204,38 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
     )
 
 
-class _Shelf:
+class _Taken:
     """The documents taken so far, and the texts that were not taken twice."""
 
     def __init__(self, corpus: Corpus, limit: int) -> None:
-        self.corpus = corpus
+        self.ids: list[str] = corpus.ids.to_pylist()
+        self.first_rows = {name: row for row, name in reversed([*enumerate(self.ids)])}
         self.limit = limit
-        self.codes: list[int] = corpus.codes.tolist()
-        self.rows: dict[int, int] = {}
-        """The row of every document taken, by the code of its id."""
-        self.repeated: set[int] = set()
+        self.rows: dict[str, int] = {}
+        """The row of every document taken, by its id."""
+        self.repeated: set[str] = set()
         self._texts: list[int] = corpus.texts.dictionary_encode().indices.to_pylist()
         self._seen: set[int] = set()
-        self._code_of = {name: code for code, name in enumerate(corpus.document_ids.to_pylist())}
-        self._first_rows: NDArray[np.int64] = np.unique(corpus.codes, return_index=True)[1]
 
-    def code(self, document: str) -> int | None:
-        """The code of a document's id, where the corpus has it."""
-        return self._code_of.get(document)
-
-    def holds(self, document: str) -> bool:
-        """Whether a document was taken."""
-        return self.code(document) in self.rows
-
-    def first_rows(self, documents: Iterable[str]) -> Iterator[int]:
-        """The first row of every document that the corpus has."""
-        return (
-            int(self._first_rows[code])
-            for document in documents
-            if (code := self.code(document)) is not None
-        )
-
-    def take_documents(self, documents: Iterable[str]) -> None:
+    def add(self, documents: Iterable[str]) -> None:
         """Take documents by their ids, each with the text of its first row."""
-        self.take(self.first_rows(documents))
+        self.add_rows(self.first_rows[name] for name in documents if name in self.first_rows)
 
-    def take(self, rows: Iterable[int]) -> int:
+    def add_rows(self, rows: Iterable[int]) -> int:
         """Take rows while there is room and return how many were looked at."""
         looked_at = 0
         for row in rows:
             if len(self.rows) >= self.limit:
                 break
             looked_at += 1
-            code, text = self.codes[row], self._texts[row]
-            if code in self.rows:
+            name, text = self.ids[row], self._texts[row]
+            if name in self.rows:
                 continue
             if text in self._seen:
-                self.repeated.add(code)
+                self.repeated.add(name)
                 continue
             self._seen.add(text)
-            self.rows[code] = row
+            self.rows[name] = row
         return looked_at
 
 
@@ -310,26 +298,8 @@ def _rounds(negatives: list[Pair]) -> Iterator[str]:
         yield from (document for document in layer if document is not None)
 
 
-def _trimmed(corpus: Corpus) -> Corpus:
-    """Texts without the white space around them; rows that have no text are left out."""
-    texts = pc.utf8_trim_whitespace(corpus.texts)
-    some = pc.not_equal(texts, "")
-    return Corpus(corpus.ids.filter(some), texts.filter(some))
-
-
-def _positives_lost(wanted: list[Pair], shelf: _Shelf) -> dict[str, int]:
-    lost = [shelf.code(document) for _, document in wanted if not shelf.holds(document)]
-    absent = sum(code is None for code in lost)
-    repeated = sum(code in shelf.repeated for code in lost)
-    return {
-        "positives_not_in_corpus": absent,
-        "positives_repeated_text": repeated,
-        "positives_over_limit": len(lost) - absent - repeated,
-    }
-
-
 def _fill(
-    shelf: _Shelf, recipe: Recipe, *, judged: int, avoid: set[str], hard: Run | None
+    taken: _Taken, recipe: Recipe, *, judged: int, avoid: set[str], hard: Run | None
 ) -> Iterator[int]:
     """Rows of the corpus in the order that unjudged documents fill the pool.
 
@@ -342,22 +312,17 @@ def _fill(
         """A hash of seed and id: a smaller pool is a part of a larger one, in any corpus order."""
         return hashlib.blake2b(f"{recipe.seed}\0{name}".encode(), digest_size=16).digest()
 
+    rows: Iterable[int] = range(len(taken.ids))
     if recipe.fill == "random":
-        rows = shelf.first_rows(sorted(shelf.corpus.document_ids.to_pylist(), key=chance))
+        rows = (taken.first_rows[name] for name in sorted(taken.first_rows, key=chance))
     elif recipe.fill == "hard":
         if hard is None:
             raise UsageError("--fill hard needs a ranking of the source task to draw from.")
-        rows = _hardest_first(shelf, hard)
+        # rank by rank over the queries in file order; what no list holds follows in source order
+        order = np.lexsort((hard.query_rows, hard.ranks))
+        ranked = hard.document_ids.take(pa.array(hard.documents[order])).to_pylist()
+        known = (taken.first_rows[name] for name in ranked if name in taken.first_rows)
+        rows = chain(known, rows)
     else:
-        most = max(3 * recipe.documents, recipe.documents + judged)
-        rows = iter(range(min(most, len(shelf.corpus))))
-    avoided = {shelf.code(document) for document in avoid}
-    return (row for row in rows if shelf.codes[row] not in avoided)
-
-
-def _hardest_first(shelf: _Shelf, hard: Run) -> Iterator[int]:
-    """Rank by rank over the queries in file order; what no list holds follows in source order."""
-    names = hard.document_ids.to_pylist()
-    order = np.lexsort((hard.query_rows, hard.ranks)).tolist()
-    yield from shelf.first_rows(names[int(hard.documents[entry])] for entry in order)
-    yield from range(len(shelf.corpus))
+        rows = islice(rows, max(3 * recipe.documents, recipe.documents + judged))
+    return (row for row in rows if taken.ids[row] not in avoid)

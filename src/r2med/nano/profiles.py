@@ -6,7 +6,7 @@ own order, and recall@100 is micro (positives found / positives); macro stands b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -29,8 +29,7 @@ from r2med.nano.candidates import (
     read_candidates,
     retrieved,
 )
-from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.given import split_of
+from r2med.retrieve.conditions import Conditions, Tell
 from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.load import Check, checked, load_task
 from r2med.tasks.registry import TaskEntry
@@ -162,94 +161,74 @@ class GroupMean:
 
 @dataclass(frozen=True, eq=False)
 class Profiles(Tabular):
-    """Profiles of some tasks, and their means."""
+    """Profiles of some tasks, and their means; or of tasks whose data is not here, the published.
+
+    Figures are 0 to 1.
+    """
 
     title: str
     tasks: tuple[Profile, ...]
+    absent: tuple[TaskEntry, ...] = ()
+    """Tasks whose data is not here; then there are no others."""
 
     drawn_by = "r2med.report.profiles"
 
     def to_arrow(self) -> pa.Table:
-        """One row per task and candidate subset, figures 0 to 1."""
+        """One row per task and candidate subset."""
+        if self.absent:
+            names = {"task": str, "role": str, **dict.fromkeys(PUBLISHED_NAMES.values(), float)}
+            published = [(each, *item) for each in self.absent for item in each.candidates.items()]
+            rows = [{"task": each.name, "role": role, **own} for each, role, own in published]
+            return table_of(names, rows)
         columns = {"task": str, "suite": str, **columns_of(RetrievalProfile)}
-        return table_of(
-            columns,
-            [
-                {"task": one.task, "suite": one.suite, **asdict(row)}
-                for one in self.tasks
-                for row in one.retrieval
-            ],
-        )
+        measured = [(one, row) for one in self.tasks for row in one.retrieval]
+        rows = [{"task": one.task, "suite": one.suite, **asdict(row)} for one, row in measured]
+        return table_of(columns, rows)
 
     def to_json(self) -> dict[str, Any]:
-        """Every profile, and the means where there are several; figures 0 to 1."""
+        """Every profile, and the means where there are several; `data` is null where none is."""
+        nothing: dict[str, object] = {"data": None, "retrieval": []}
+        published = [
+            {"task": each.name, "suite": each.suite, **nothing, "published": each.candidates}
+            for each in self.absent
+        ]
         means = group_means(self.tasks) if len(self.tasks) > 1 else []
         return {
-            "tasks": [asdict(one) for one in self.tasks],
+            "tasks": [*map(asdict, self.tasks), *published],
             "group": [asdict(mean) for mean in means],
         }
 
 
-@dataclass(frozen=True, eq=False)
-class PublishedProfiles(Tabular):
-    """The published figures of tasks whose data is not here."""
-
-    tasks: tuple[TaskEntry, ...]
-
-    drawn_by = "r2med.report.profiles"
-
-    def to_arrow(self) -> pa.Table:
-        """One row per task and candidate subset, figures 0 to 1."""
-        names = {"task": str, "role": str, **dict.fromkeys(PUBLISHED_NAMES.values(), float)}
-        return table_of(
-            names,
-            [
-                {"task": entry.name, "role": role, **figures}
-                for entry in self.tasks
-                for role, figures in entry.candidates.items()
-            ],
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """The figures by task and subset; `data` is null because none is here."""
-        return {
-            "tasks": [
-                {
-                    "task": entry.name,
-                    "suite": entry.suite,
-                    "data": None,
-                    "retrieval": [],
-                    "published": entry.candidates,
-                }
-                for entry in self.tasks
-            ],
-            "group": [],
-        }
-
-
-def profile(task: Task) -> Profile:
-    """Profile a task by the candidates that lie beside its data."""
-    return profile_of(task, read_candidates(task))
-
-
-def profile_of(task: Task, lists: Iterable[CandidateList]) -> Profile:
-    """Profile a task by any candidate lists."""
+def profile(task: Task, lists: Iterable[CandidateList] | None = None) -> Profile:
+    """Profile a task by candidate lists, or by those that lie beside its data."""
     published = task.entry.candidates if task.entry else {}
-    rows = [_retrieval(one, task.judgements, published.get(one.role, {})) for one in lists]
+    rows = [
+        _retrieval(one, task.judgements, published.get(one.role, {}))
+        for one in (read_candidates(task) if lists is None else lists)
+    ]
     ordered = tuple(sorted(rows, key=lambda row: ROLES.index(row.role)))
     return Profile(task.name, task.suite, data_profile(task), ordered, published)
 
 
 def profiled(
-    task: Task, dense: str | None, *, tell: Callable[[str], None] = lambda message: None
+    task: Task, dense: str | None, *, tell: Tell = lambda message: None
 ) -> tuple[Profile, list[CandidateList]]:
     """The profile of a task and the lists it was drawn from, made here where it has none.
 
     `dense` names the encoder for tasks without candidates; None, or one whose weights are not
     here, leaves BM25 alone, and `tell` says so.
     """
-    lists = list(read_candidates(task)) or _made(task, dense, tell)
-    return profile_of(task, lists), lists
+    conditions = Conditions(tell=tell)
+    lists = list(read_candidates(task))
+    if not lists and dense is not None:
+        try:
+            lists = make_candidates(task, dense, conditions=conditions)
+        except MissingError as problem:
+            tell(f"{task.name}: no dense and no hybrid profile. {str(problem).splitlines()[0]}")
+    if not lists:
+        run = retrieved(BM25, task, depth=FIRST_DEPTH, conditions=conditions)
+        lists = [CandidateList("bm25", run, "bm25", BM25)]
+    return profile(task, lists), lists
 
 
 def data_profile(task: Task) -> DataProfile:
@@ -281,16 +260,34 @@ def group_means(profiles: Sequence[Profile]) -> list[GroupMean]:
     means = []
     for role in ROLES:
         rows = [row for one in profiles if (row := one.of(role)) is not None]
-        if profiles and len(rows) == len(profiles):
-            means.append(_mean(role, rows))
+        if not rows or len(rows) < len(profiles):
+            continue
+        queries = [row.queries for row in rows]
+        positives = [row.positives for row in rows]
+        means.append(
+            GroupMean(
+                role=role,
+                tasks=len(rows),
+                queries=sum(queries),
+                ndcg_10_query_weighted=weighted_mean([row.ndcg_10 for row in rows], queries),
+                ndcg_10_task_mean=fmean(row.ndcg_10 for row in rows),
+                hit_10_query_weighted=weighted_mean([row.hit_10 for row in rows], queries),
+                hit_10_task_mean=fmean(row.hit_10 for row in rows),
+                recall_100_micro=weighted_mean([row.recall_100_micro for row in rows], positives),
+                recall_100_task_mean=fmean(row.recall_100_micro for row in rows),
+                safeguard_rows=sum(row.safeguard_rows for row in rows),
+            )
+        )
     return means
 
 
-def published_means(profiles: Sequence[Profile]) -> dict[Role, tuple[float, float]]:
+def published_means(
+    tasks: Sequence[Mapping[str, Mapping[str, Any]]],
+) -> dict[Role, tuple[float, float]]:
     """Published nDCG@10 by role: (query-weighted, task mean), where all tasks have one."""
     means: dict[Role, tuple[float, float]] = {}
     for role in ROLES:
-        rows = [one.published.get(role, {}) for one in profiles]
+        rows = [published.get(role, {}) for published in tasks]
         if rows and all("ndcg_at_10" in row for row in rows):
             weights = [int(row["query_count"]) for row in rows]
             values = [float(row["ndcg_at_10"]) for row in rows]
@@ -307,11 +304,11 @@ def weighted_mean(values: Sequence[float], weights: Sequence[int]) -> float:
 def check_profile(entry: TaskEntry, *, root: Path | None = None) -> list[Check]:
     """Positives per query and the figures of every candidate subset, against the manifest."""
     measured = profile(load_task(entry.name, root=root, use_copy=False))
-    positives = {name: getattr(measured.data, field) for name, field in _POSITIVES.items()}
+    data = measured.data
     checks = [
-        checked(entry, "profile", f"positives.{name}", value, positives[name])
+        checked(entry, "profile", f"positives.{name}", value, getattr(data, _POSITIVES[name]))
         for name, value in entry.positives.items()
-        if name in positives
+        if name in _POSITIVES
     ]
     return checks + subset_checks(entry, measured)
 
@@ -325,18 +322,6 @@ def subset_checks(entry: TaskEntry, measured: Profile) -> list[Check]:
         for name, key in PUBLISHED_NAMES.items()
         if key in published
     ]
-
-
-def _made(task: Task, dense: str | None, tell: Callable[[str], None]) -> list[CandidateList]:
-    conditions = Conditions(tell=tell)
-    if dense is not None:
-        try:
-            split = split_of(task)
-            return make_candidates(task, dense, split=split, conditions=conditions).lists()
-        except MissingError as problem:
-            tell(f"{task.name}: no dense and no hybrid profile. {str(problem).splitlines()[0]}")
-    run = retrieved(BM25, task, depth=FIRST_DEPTH, conditions=conditions)
-    return [CandidateList("bm25", run, "bm25", BM25)]
 
 
 def _lengths(texts: Any) -> NDArray[np.int64]:
@@ -366,21 +351,4 @@ def _retrieval(
         candidates_max=int(lengths.max(initial=0)),
         safeguard_rows=int((lengths > HYBRID_DEPTH).sum()) if hybrid else 0,
         published=published,
-    )
-
-
-def _mean(role: Role, rows: Sequence[RetrievalProfile]) -> GroupMean:
-    queries = [row.queries for row in rows]
-    positives = [row.positives for row in rows]
-    return GroupMean(
-        role=role,
-        tasks=len(rows),
-        queries=sum(queries),
-        ndcg_10_query_weighted=weighted_mean([row.ndcg_10 for row in rows], queries),
-        ndcg_10_task_mean=fmean(row.ndcg_10 for row in rows),
-        hit_10_query_weighted=weighted_mean([row.hit_10 for row in rows], queries),
-        hit_10_task_mean=fmean(row.hit_10 for row in rows),
-        recall_100_micro=weighted_mean([row.recall_100_micro for row in rows], positives),
-        recall_100_task_mean=fmean(row.recall_100_micro for row in rows),
-        safeguard_rows=sum(row.safeguard_rows for row in rows),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
@@ -15,10 +14,8 @@ from r2med.nano.profiles import (
     DataProfile,
     Profile,
     Profiles,
-    PublishedProfiles,
     group_means,
     published_means,
-    weighted_mean,
 )
 from r2med.report.table import Cell, Column, Grid, Paper, SystemName, points
 from r2med.tasks.registry import TaskEntry
@@ -27,16 +24,21 @@ if TYPE_CHECKING:
     from r2med.nano.fidelity import Fidelity
 
 
-def draw(value: Profiles | PublishedProfiles, out: Paper) -> None:
+def draw(value: Profiles, out: Paper) -> None:
     """Print a task's profile, or a table of several; of data that is not here what is published."""
-    if isinstance(value, PublishedProfiles):
-        out.print(_published_table(value.tasks))
-        out.print(f"Bring the data here with: r2med fetch {value.tasks[0].name}")
-        return
-    if len(value.tasks) > 1:
-        parts = group_parts(value.tasks, value.title)
+    parts: list[RenderableType]
+    if value.absent:
+        hint = f"Bring the data here with: r2med fetch {value.absent[0].name}"
+        parts = [_published_table(value.absent), hint]
+    elif len(value.tasks) > 1:
+        parts = [*group_parts(value.tasks, value.title)]
     else:
-        parts = _profile_parts(value.tasks[0])
+        [profile] = value.tasks
+        heading = Text(f"{profile.task} · observed profile", style="bold")
+        parts = [heading, data_grid(profile.data), Text(), *retrieval_parts(profile)]
+        if profile.best is not None:
+            score = 100 * profile.best.ndcg_10
+            parts.append(f"best by nDCG@10: {TITLES[profile.best.role]} ({score:.2f})")
     for part in parts:
         out.print(part)
 
@@ -99,17 +101,6 @@ def _figure(name: str, value: float | None) -> Cell:
     return points(value)
 
 
-def _profile_parts(profile: Profile) -> Iterator[RenderableType]:
-    """One task: its data, then one column per subset, published figures beside the measured."""
-    yield Text(f"{profile.task} · observed profile", style="bold")
-    yield data_grid(profile.data)
-    yield Text()
-    yield from retrieval_parts(profile)
-    if profile.best is not None:
-        score = 100 * profile.best.ndcg_10
-        yield Text(f"best by nDCG@10: {TITLES[profile.best.role]} ({score:.2f})")
-
-
 def group_parts(profiles: Sequence[Profile], title: str) -> Iterator[RenderableType]:
     """One row per task with the nDCG@10 of each subset, then both means, each labelled."""
     roles = [role for role in ROLES if any(one.of(role) for one in profiles)]
@@ -119,7 +110,7 @@ def group_parts(profiles: Sequence[Profile], title: str) -> Iterator[RenderableT
         best = TITLES[one.best.role] if one.best else None
         rows.append([one.task, f"{one.data.queries:,}", *_cells(measured, roles), best])
     queries = f"{sum(one.data.queries for one in profiles):,}"
-    means, published = group_means(profiles), published_means(profiles)
+    means, published = group_means(profiles), published_means([one.published for one in profiles])
     for label, count, values in (
         ("query-weighted mean", queries, {m.role: m.ndcg_10_query_weighted for m in means}),
         (f"mean of {len(profiles)} tasks", queries, {m.role: m.ndcg_10_task_mean for m in means}),
@@ -143,18 +134,15 @@ def group_parts(profiles: Sequence[Profile], title: str) -> Iterator[RenderableT
 
 def _published_table(entries: Sequence[TaskEntry]) -> Grid:
     """Embedded figures alone, where the data that would be measured is not here."""
-    values = {role: [float(e.candidates[role]["ndcg_at_10"]) for e in entries] for role in ROLES}
-    weights = [entry.counts["queries"] for entry in entries]
-    rows: list[list[Cell]] = [
-        [entry.name, f"{weights[at]:,}", *(f"{100 * values[role][at]:.2f}" for role in ROLES)]
-        for at, entry in enumerate(entries)
-    ]
+    rows: list[list[Cell]] = []
+    for entry in entries:
+        figures = {role: float(entry.candidates[role]["ndcg_at_10"]) for role in ROLES}
+        rows.append([entry.name, f"{entry.counts['queries']:,}", *_cells(figures, ROLES)])
     if len(entries) > 1:
-        weighted = {role: weighted_mean(values[role], weights) for role in ROLES}
-        plain = {role: fmean(values[role]) for role in ROLES}
-        total = f"{sum(weights):,}"
-        rows.append(["query-weighted mean", total, *_cells(weighted, ROLES)])
-        rows.append([f"mean of {len(entries)} tasks", total, *_cells(plain, ROLES)])
+        means = published_means([entry.candidates for entry in entries])
+        total = f"{sum(entry.counts['queries'] for entry in entries):,}"
+        for at, label in enumerate(("query-weighted mean", f"mean of {len(entries)} tasks")):
+            rows.append([label, total, *_cells({r: means[r][at] for r in ROLES}, ROLES)])
     title = "nDCG@10 × 100 as published (the data is not here)"
     return Grid(_columns(ROLES), rows, ends=frozenset([len(entries) - 1]), title=title)
 

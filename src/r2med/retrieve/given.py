@@ -255,18 +255,22 @@ class Subset:
 
 def find_subset(task: Task, name: str) -> Subset:
     """The subset of a task; the error says which there are."""
-    split = split_of(task)
-    files = tuple(split_files(task.source, name, split))
+    files = tuple(split_files(task.source, name, split_of(task)))
     if files:
         return Subset(name, files)
-    known = sorted(
+    known = subset_names(task)
+    hint = nearest(name, known) if known else "It has no candidate subsets; Nano tasks have them."
+    raise MissingError(f"candidates {name!r}: {task.name} has no such subset. {hint}")
+
+
+def subset_names(task: Task) -> list[str]:
+    """The candidate subsets that lie beside a task's data."""
+    return sorted(
         folder.name
         for folder in task.source.iterdir()
         if folder.is_dir() and folder.name not in NANO_CONFIGS
-        if split_files(task.source, folder.name, split)
+        if split_files(task.source, folder.name, split_of(task))
     )
-    hint = nearest(name, known) if known else "It has no candidate subsets; Nano tasks have them."
-    raise MissingError(f"candidates {name!r}: {task.name} has no such subset. {hint}")
 
 
 def split_of(task: Task) -> str:
