@@ -24,7 +24,7 @@ from r2med.explore.render import Axis, server_link
 from r2med.measure.significance import SIGNIFICANT, p_equation
 from r2med.results.compare import QueryScores
 from r2med.results.movement import in_order
-from r2med.results.overlap import declared_training, write_audit
+from r2med.results.overlap import write_audit
 from r2med.results.store import Store
 from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
 from r2med.tasks.task import Task
@@ -132,10 +132,9 @@ def test_a_stored_audit_flags_rows_of_the_leaderboard_as_soon_as_it_is_there(
     library: Library,
 ) -> None:
     shelf = library.shelf()
-    [training, *_] = declared_training("diver")
     before = [row.flags for row in shelf.board("full").rows]
 
-    outcome = {"task": "Biology", "hash": "0", "training": training.collection, "rows": 9}
+    outcome = {"task": "Biology", "hash": "0", "training": "BRIGHT", "rows": 9}
     outcome |= {"verdict": "contaminated", "reason": "it holds 3 queries", "created": "2026"}
     write_audit(library.folder, outcome)
     page = leaderboard_page(library.shelf(), View("full", rows="all"), server_link)

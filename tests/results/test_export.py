@@ -10,6 +10,7 @@ import pytest
 
 import r2med
 from r2med.results.export import export_csv, export_mteb, export_trec
+from tests.results.storing import store
 
 
 @pytest.fixture
@@ -75,3 +76,12 @@ def test_a_revision_stays_when_more_tasks_are_exported(
     together = export_mteb(more, tmp_path / "all")
 
     assert {path.parent.name for path in together} == {alone.parent.name}
+
+
+def test_own_data_is_never_exported_as_the_task_whose_name_it_has(tmp_path: Path) -> None:
+    own = store(tmp_path, "bm25", "biology", {"1": 1}, suite=None)
+
+    [path] = export_mteb([own], tmp_path / "out")
+
+    assert path.stem == "biology"
+    assert json.loads(path.read_text())["dataset_revision"] == own.data

@@ -9,7 +9,7 @@ import pytest
 
 from r2med.errors import UsageError
 from r2med.results.leaderboard import Leaderboard, leaderboard
-from r2med.results.overlap import declared_training, flags_of
+from r2med.results.overlap import flags_of
 from r2med.results.published import later_rows, printed_figures, read_rows, works
 from r2med.results.standings import Standing
 from r2med.systems.registry import entries
@@ -55,7 +55,7 @@ def test_figures_are_those_of_the_table(work: str, system: str) -> None:
     found = next(each for each in figures if work in [one.id for one in each.works])
 
     wanted = [float(cell) for cell in ROWS[work, system].split()]
-    assert [round(100 * found.values[task.name], 2) for task in FULL] == wanted
+    assert [round(100 * found.values("ndcg@10")[task.name], 2) for task in FULL] == wanted
 
 
 def test_a_row_of_an_unknown_model_or_work_is_listed_and_not_dropped() -> None:
@@ -154,15 +154,14 @@ def test_all_can_be_ranked_without_flagged_tasks() -> None:
 
 
 def test_what_a_system_declares_comes_with_who_says_so() -> None:
-    found = declared_training("diver | rankllama@10")
+    found = flags_of("diver | rankllama@10", FULL)
 
-    assert [(each.model, each.collection) for each in found] == [
-        ("diver", "BRIGHT"),
-        ("diver", "MedQA"),
-        ("diver", "reasonir-data"),
+    assert [(each.task, each.model, each.collection) for each in found] == [
+        ("Biology", "diver", "BRIGHT"),
+        ("MedQA-Diag", "diver", "MedQA"),
     ]
     assert all(each.source for each in found)
-    assert declared_training("a | b[x") == declared_training("bm25") == ()
+    assert flags_of("a | b[x", FULL) == flags_of("bm25", FULL) == ()
 
 
 def test_nano_tasks_are_flagged_as_the_tasks_they_stand_for_and_demo_texts_are_not() -> None:

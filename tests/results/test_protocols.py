@@ -145,7 +145,7 @@ def test_settings_that_could_not_be_verified_are_said_where_protocols_are_compar
 def test_a_later_work_can_be_reproduced_by_its_preset() -> None:
     published = find_published("e5[protocol=mteb]", "full")
 
-    assert published.value("Biology", METRIC) == pytest.approx(0.1854)
+    assert published.values(METRIC)["Biology"] == pytest.approx(0.1854)
     assert published.decimals == 4
     assert "embeddings-benchmark/results" in published.origins["Biology"]
 

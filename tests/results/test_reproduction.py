@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from r2med.errors import UsageError
 from r2med.results.lookup import other_data
-from r2med.results.published import PublishedSystem
+from r2med.results.published import Printed
 from r2med.results.reproduction import (
     find_published,
     held_against,
@@ -47,9 +47,9 @@ def test_verdicts_by_distance(ours: float, expected: str) -> None:
     assert verdict(ours, 0.19188, 5) == expected
 
 
-def published(value: float, task: str = "Biology") -> PublishedSystem:
+def published(value: float, task: str = "Biology") -> Printed:
     figures = {task: {"ndcg@10": value, "recall@10": 1.0, "map@1000": 0.5}}
-    return PublishedSystem("bm25", "base", 5, figures=figures, origins={task: "here"})
+    return Printed("bm25", "base", (), 5, figures=figures, origins={task: "here"})
 
 
 def test_an_equal_figure_counts_the_metrics_that_are_equal_and_needs_no_reason() -> None:
@@ -111,7 +111,7 @@ def test_a_folder_of_a_contrast_collection_meets_its_published_figures() -> None
     ],
 )
 def test_a_text_finds_the_published_system_it_runs(text: str, suite: str, spec: str) -> None:
-    assert find_published(text, suite).spec == spec
+    assert find_published(text, suite).system == spec
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,17 @@ from r2med.engine.evaluate import evaluate
 from r2med.errors import R2MedError, UsageError
 from r2med.measure import parse_metric
 from r2med.results.reproduction import (
+    PUBLISHED_GENERATIONS,
     Reproduced,
     Reproduction,
-    check_names,
     find_published,
     held_against,
     runnable,
-    takes_published,
     tie_range,
 )
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Conditions
+from r2med.systems.registry import parts_of
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import resolve
 
@@ -49,20 +49,26 @@ def reproduce(
         )
     published = find_published(system, suites.pop())
     text = runnable(system)
+    parts = parts_of(text)
+    unknown = dict.fromkeys(unit.name for unit, entry in parts if entry is None)
+    generations = any(PUBLISHED_GENERATIONS in unit.options for unit, _ in parts)
     rows = []
     for item in tasks:
         place = item if isinstance(item, Path) else item.name
         begin(str(place))
         try:
-            check_names(text)
+            if unknown:
+                raise UsageError(
+                    f"{', '.join(unknown)}: not registered in this version, so it cannot be run. "
+                    "`r2med info systems` lists names."
+                )
             loaded = load_task(place, root=root)
             result = evaluate(text, loaded, results=results, conditions=conditions or Conditions())
             ties = tie_range(result, loaded.judgements, name)
             rows.append(held_against(result, published, name, ties=ties))
         except R2MedError as problem:
-            value = published.value(str(place), name)
-            fetch = f"`r2med fetch {place}`"
-            with_texts = f"{fetch[:-1]} --generations`" if takes_published(text) else fetch
-            missing = str(problem).replace(fetch, with_texts)
+            value, fetch = published.figures.get(str(place), {}).get(name), f"r2med fetch {place}"
+            wanted = f"`{fetch} --generations`" if generations else f"`{fetch}`"
+            missing = str(problem).replace(f"`{fetch}`", wanted)
             rows.append(Reproduced(str(place), value, missing=missing))
     return Reproduction(text, published, name, tuple(rows))

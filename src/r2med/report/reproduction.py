@@ -20,7 +20,7 @@ _STYLES = {"equal": "green", "close": "yellow", "different": "red"}
 def draw(reproduction: Reproduction, out: Paper) -> None:
     """Print the table, the reasons for differences, and what is missing."""
     system, published, rows = reproduction.system, reproduction.published, reproduction.tasks
-    renamed = "" if system == published.spec else f", published as {published.spec}"
+    renamed = "" if system == published.system else f", published as {published.system}"
     origins = ", ".join(dict.fromkeys(published.origins.values()))
     out.print(f"{system}{renamed} · {reproduction.metric} × 100", style="bold")
     out.print(f"published in {origins}")

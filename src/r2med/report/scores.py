@@ -9,7 +9,6 @@ from typing import Any, Literal
 from rich.console import Group
 from rich.text import Text
 
-from r2med.errors import R2MedError
 from r2med.measure.metrics import HEADLINE, parse_metric
 from r2med.measure.significance import SIGNIFICANT
 from r2med.report.table import (
@@ -33,7 +32,7 @@ from r2med.report.table import (
 from r2med.results.evaluation import Evaluation, Listing, size
 from r2med.results.protocols import works_beside
 from r2med.results.record import Result
-from r2med.tasks.registry import find_suite, find_task
+from r2med.tasks.registry import find_suite, registered_task
 from r2med.tasks.task import SAMPLE
 
 Grouping = Literal["task", "scenario", "family"]
@@ -225,9 +224,8 @@ def _groups(tasks: Sequence[str], by: Grouping) -> dict[str, list[str]]:
 
 def _group(task: str, by: Grouping) -> str:
     """The family or scenario of a registered task; none for data of the user's own."""
-    try:
-        entry = find_task(task)
-    except R2MedError:
+    entry = registered_task(task)
+    if entry is None:
         return ""
     return {"family": entry.family, "scenario": entry.scenario, "task": task}[by]
 

@@ -16,9 +16,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from r2med.errors import R2MedError
 from r2med.report.console import visible
-from r2med.tasks.registry import find_task
+from r2med.tasks.registry import registered_task
 
 if TYPE_CHECKING:
     from r2med.tasks.task import Task
@@ -283,11 +282,8 @@ def document_text(task: Task, document_id: str) -> str:
 
 def task_label(name: str) -> str:
     """The R2MED task that a registered task stands for; a folder's own name as it is."""
-    try:
-        entry = find_task(name)
-    except R2MedError:
-        return name
-    return entry.source if entry.name == name else name
+    entry = registered_task(name)
+    return entry.source if entry else name
 
 
 def explained(caption: str, labels: Iterable[str]) -> str:

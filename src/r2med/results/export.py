@@ -11,13 +11,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from r2med.atomic import atomic_file
-from r2med.errors import R2MedError
 from r2med.home import slug
 from r2med.results.lookup import leaves, newest_by_system
 from r2med.results.record import Result
 from r2med.retrieve.conditions import Tell, log
 from r2med.tabular import csv_text
-from r2med.tasks.registry import find_task
+from r2med.tasks.registry import registered_task
 
 
 def export_trec(results: Sequence[Result], out: Path, tell: Tell = log) -> list[Path]:
@@ -39,12 +38,18 @@ def export_csv(results: Sequence[Result], out: Path, tell: Tell = log) -> list[P
             for metric, value in result.metrics.items()
         ]
     )
-    queries = pa.concat_tables(map(_named_scores, results), promote_options="default")
-    written = []
-    for name, table in (("results.csv", means), ("scores.csv", queries)):
-        _write(out / name, csv_text(table))
-        written.append(out / name)
-    return written
+    scores = []
+    for result in results:
+        table = result.scores.to_arrow()
+        named = {name: pa.repeat(value, len(table)) for name, value in _named(result).items()}
+        scores.append(
+            pa.table({**named, **dict(zip(table.column_names, table.columns, strict=True))})
+        )
+    queries = pa.concat_tables(scores, promote_options="default")
+    written = {out / "results.csv": means, out / "scores.csv": queries}
+    for path, table in written.items():
+        _write(path, csv_text(table))
+    return [*written]
 
 
 def export_mteb(results: Sequence[Result], out: Path, tell: Tell = log) -> list[Path]:
@@ -61,18 +66,21 @@ def export_mteb(results: Sequence[Result], out: Path, tell: Tell = log) -> list[
             systems.setdefault(name, []).append(result)
     written = []
     for own in systems.values():
-        system, revision = own[0].name, _mteb_revision(own)
+        # What lies beside a task's data, such as its generations, differs from task to task; the
+        # revision is a hash of what decides the rankings on all of the tasks alike.
+        first, *others = ({*map(repr, leaves(each.record.system.identity))} for each in own)
+        alike = json.dumps(sorted(first.intersection(*others)))
+        revision, system = hashlib.sha256(alike.encode()).hexdigest()[:40], own[0].name
         name = slug(system)  # with a short hash where it lost something
         name += "" if name == system else f"-{hashlib.sha256(system.encode()).hexdigest()[:8]}"
         folder = out / "results" / f"r2med__{name}" / revision
         model: dict[str, object] = {"name": f"r2med/{name}", "revision": revision}
         model |= {"languages": ["eng-Latn"], "framework": [], **dict.fromkeys(_UNKNOWN)}
-        _write(folder / "model_meta.json", model)
+        _write(folder / "model_meta.json", json.dumps(model, indent=2) + "\n")
         for result in own:
-            data, task = _mteb_task(result)
-            path = folder / f"{task}.json"
-            _write(path, _mteb_record(result, task, data))
-            written.append(path)
+            record = _mteb_record(result)
+            written.append(folder / f"{record['task_name']}.json")
+            _write(written[-1], json.dumps(record, indent=2) + "\n")
     return written
 
 
@@ -83,16 +91,6 @@ EXPORTS: Mapping[str, Callable[[Sequence[Result], Path, Tell], list[Path]]] = {
 }
 
 
-def _mteb_revision(results: Sequence[Result]) -> str:
-    """A hash of what decides a system's rankings on all of the tasks alike.
-
-    What lies beside a task's data, such as its generations, differs from task to task.
-    """
-    first, *others = ({*map(repr, leaves(each.record.system.identity))} for each in results)
-    alike = sorted(first.intersection(*others))
-    return hashlib.sha256(json.dumps(alike).encode()).hexdigest()[:40]
-
-
 #: Fields of mteb's model_meta.json that it needs and nobody here knows.
 _UNKNOWN = (
     *("loader", "release_date", "n_parameters", "memory_usage_mb", "max_tokens", "embed_dim"),
@@ -101,7 +99,14 @@ _UNKNOWN = (
 )
 
 
-def _mteb_record(result: Result, name: str, revision: str) -> dict[str, object]:
+def _mteb_record(result: Result) -> dict[str, object]:
+    """A result under the revision and the name that mteb knows its task by, if it does."""
+    entry = registered_task(result.task) if result.suite else None
+    name, revision = slug(result.task), result.data
+    if entry:
+        revision = (entry.hub.revision if entry.hub else None) or revision
+        if entry.suite == "full":
+            name = f"R2MED{re.sub(r'[^A-Za-z]', '', entry.name)}Retrieval"
     scores: dict[str, object] = {
         metric.replace("hit@", "hit_rate@").replace("@", "_at_"): value
         for metric, value in result.metrics.items()
@@ -117,21 +122,7 @@ def _mteb_record(result: Result, name: str, revision: str) -> dict[str, object]:
     }
 
 
-def _mteb_task(result: Result) -> tuple[str, str]:
-    """The revision and the name mteb knows the task by; data of the user's own keeps its name."""
-    try:
-        entry = find_task(result.task)
-    except R2MedError:
-        return result.data, slug(result.task)
-    revision = (entry.hub.revision if entry.hub else None) or result.data
-    if entry.suite != "full":
-        return revision, slug(entry.name)
-    return revision, f"R2MED{re.sub(r'[^A-Za-z]', '', entry.name)}Retrieval"
-
-
-def _write(path: Path, content: str | dict[str, object]) -> None:
-    """A text as it is, anything else as JSON."""
-    text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
+def _write(path: Path, text: str) -> None:
     with atomic_file(path) as draft:
         draft.write_text(text, encoding="utf-8")
 
@@ -144,9 +135,3 @@ def _named(result: Result) -> dict[str, str]:
         "spec": result.system,
         "result": result.folder.name,
     }
-
-
-def _named_scores(result: Result) -> pa.Table:
-    scores = result.scores.to_arrow()
-    named = {name: pa.repeat(value, len(scores)) for name, value in _named(result).items()}
-    return pa.table({**named, **dict(zip(scores.column_names, scores.columns, strict=True))})

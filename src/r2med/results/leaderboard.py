@@ -25,14 +25,7 @@ from r2med.results.lookup import own_tasks, stored_results
 from r2med.results.overlap import StoredAudit, flags_of, stored_audits
 from r2med.results.published import METRIC, is_micro, later_rows, model_named, works
 from r2med.results.record import Result
-from r2med.results.standings import (
-    Frame,
-    Separation,
-    Standing,
-    ranked,
-    separated,
-    with_gains,
-)
+from r2med.results.standings import Frame, Separation, Standing, ranked, separated, with_gains
 from r2med.results.store import DEFAULT_FOLDER, LOCAL
 from r2med.retrieve.conditions import Tell, log
 from r2med.systems.registry import KIND_TITLES, KINDS, parts_of, registered
@@ -154,15 +147,11 @@ class Leaderboard(Tabular):
 
     @property
     def shown(self) -> tuple[Standing, ...]:
-        """The rows that tables and data show."""
-        return self.shown_of(self.top)
-
-    def shown_of(self, top: int | None) -> tuple[Standing, ...]:
-        """The first so many rows, and those measured here."""
-        if top is None:
+        """The rows that tables and data show: the first so many, and those measured here."""
+        if self.top is None:
             return self.rows
-        rest = [row for row in self.rows[top:] if row.origin == "measured"]
-        return (*self.rows[:top], *rest)
+        rest = [row for row in self.rows[self.top :] if row.origin == "measured"]
+        return (*self.rows[: self.top], *rest)
 
     @property
     def gains(self) -> tuple[Gains, ...]:
@@ -187,11 +176,6 @@ class Leaderboard(Tabular):
         return {task: tuple(names) for task, names in models.items()}
 
     @property
-    def is_micro(self) -> bool:
-        """Whether the figures are over all positives at once, not means over queries."""
-        return is_micro(self.suite.name, self.metric)
-
-    @property
     def mean_title(self) -> str:
         """Which mean ranks the rows."""
         whole, some = len(self.suite.entries), [task.name for task in self.tasks]
@@ -199,7 +183,7 @@ class Leaderboard(Tabular):
         many = some[0] if len(some) == 1 else many
         if self.averaging == "task":
             return f"task mean over {many} (each task counts once)"
-        if self.is_micro:
+        if is_micro(self.suite.name, self.metric):
             return (
                 f"micro mean over {many} (positives found / positives: each positive counts once)"
             )
@@ -208,7 +192,8 @@ class Leaderboard(Tabular):
     @property
     def weighted_name(self) -> str:
         """What data calls the mean that is not by task."""
-        return "micro_mean" if self.is_micro else "query_weighted_mean"
+        micro = is_micro(self.suite.name, self.metric)
+        return "micro_mean" if micro else "query_weighted_mean"
 
     def to_arrow(self) -> pa.Table:
         """One row per system: both means, family means and every task, values 0 to 1."""

@@ -20,7 +20,7 @@ from r2med.runs import Run
 from r2med.runs.run import ordered
 from r2med.systems.registry import parts_of, registered
 from r2med.systems.spec import parse
-from r2med.tasks.registry import find_task
+from r2med.tasks.registry import registered_task
 from r2med.tasks.task import SAMPLE, Task
 
 _RUN_ENDINGS = (".trec", ".run", ".txt", ".res", ".gz", ".parquet")
@@ -61,25 +61,25 @@ def _newest_first(results: Iterable[Result]) -> list[Result]:
 
 
 def own_tasks(results: str | Path | Sequence[Result]) -> dict[str, Path]:
-    """The user's own tasks among results: where their data lies, by the names of tables."""
+    """The user's own tasks among results: where their data lies, by the names of tables.
+
+    Of a folder only the records are read; damaged ones are passed over.
+    """
+    records: list[tuple[Path, Record]] = []
+    if isinstance(results, str | Path):
+        root = Path(results)
+        for folder in Store(root).folders(LOCAL) if root.is_dir() else ():
+            path = folder / RECORD_FILE
+            with suppress(R2MedError, OSError, UnicodeDecodeError):
+                records.append((root, Record.from_json(path.read_text(encoding="utf-8"), path)))
+    else:
+        records = [(result.root, result.record) for result in results]
     newest: dict[str, tuple[str, Path]] = {}
-    for root, record in _records(results):
+    for root, record in records:
         if record.task.suite is None and record.task.folder:
             place = (record.created, (root / record.task.folder).resolve())
             newest[record.task.name] = max(place, newest.get(record.task.name, place))
     return {name: path for name, (_, path) in newest.items()}
-
-
-def _records(results: str | Path | Sequence[Result]) -> Iterator[tuple[Path, Record]]:
-    """The records of results on data of the user's own; damaged ones are passed over."""
-    if not isinstance(results, str | Path):
-        yield from ((result.root, result.record) for result in results)
-        return
-    root = Path(results)
-    for place in Store(root).folders(LOCAL) if root.is_dir() else ():
-        path = place / RECORD_FILE
-        with suppress(R2MedError, OSError, UnicodeDecodeError):
-            yield root, Record.from_json(path.read_text(encoding="utf-8"), path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,10 +259,7 @@ def shared_names(results: Sequence[Result]) -> list[str]:
 def other_data(result: Result) -> str | None:
     """Why a result may not be held against published figures; None when its data is the task's."""
     record = result.record.task
-    try:
-        entry = find_task(result.task) if result.suite else None
-    except R2MedError:
-        entry = None
+    entry = registered_task(result.task) if result.suite else None
     if entry is None:
         return f"{result.task} is a folder of your own, not verified data"
     sizes = {"documents": record.documents, "queries": record.queries}
@@ -287,8 +284,13 @@ def difference(first: Result, other: Result) -> str:
 def _differing(first: Result, other: Result) -> dict[str, tuple[str, str]]:
     """The first settings in which two systems differ, with the value of each."""
     ours, theirs = (dict(leaves(each.record.system.identity)) for each in (first, other))
+
+    def value(own: Mapping[str, object], name: str) -> str:
+        text = json.dumps(own[name], ensure_ascii=False) if name in own else "none"
+        return text if len(text) <= 24 else f"{text[:20]}..."
+
     names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
-    return {name: (_value(ours, name), _value(theirs, name)) for name in names[:_LISTED]}
+    return {name: (value(ours, name), value(theirs, name)) for name in names[:_LISTED]}
 
 
 def leaves(value: object, name: str = "") -> Iterator[tuple[str, object]]:
@@ -301,8 +303,3 @@ def leaves(value: object, name: str = "") -> Iterator[tuple[str, object]]:
             yield from leaves(part, f"{name}[{place}]")
     else:
         yield name, value
-
-
-def _value(leaves: Mapping[str, object], name: str) -> str:
-    text = json.dumps(leaves[name], ensure_ascii=False) if name in leaves else "none"
-    return text if len(text) <= 24 else f"{text[:20]}..."

@@ -65,29 +65,14 @@ def stored_audits(results: Path, tell: Tell) -> list[StoredAudit]:
     audits = []
     for path in sorted((results / AUDITS).glob("*/*.json")):
         try:
-            audits.append(_read(path))
-        except DamagedError as problem:
-            tell(f"{problem} It is left out; audit again to rebuild it.")
+            record = {**unseal(path.read_bytes(), path), "path": path}
+            names = [field.name for field in fields(StoredAudit) if field.name in record]
+            audits.append(StoredAudit(**{name: record[name] for name in names}))
+        except (DamagedError, OSError, TypeError) as problem:
+            said = isinstance(problem, DamagedError)
+            why = str(problem) if said else f"{path}: not a readable audit ({problem})."
+            tell(f"{why} It is left out; audit again to rebuild it.")
     return sorted(audits, key=lambda audit: audit.created, reverse=True)
-
-
-def _read(path: Path) -> StoredAudit:
-    try:
-        record = unseal(path.read_bytes(), path)
-        record["path"] = path
-        known = [field.name for field in fields(StoredAudit) if field.name in record]
-        return StoredAudit(**{name: record[name] for name in known})
-    except (OSError, TypeError) as problem:
-        raise DamagedError(f"{path}: not a readable audit ({problem}).") from None
-
-
-@dataclass(frozen=True)
-class Training:
-    """A collection that a model was trained on, and who says so."""
-
-    model: str
-    collection: str
-    source: str
 
 
 @dataclass(frozen=True)
@@ -106,25 +91,13 @@ class Flag:
         return f"{self.model} declares {self.collection}, and {self.task} {self.why}"
 
 
-def declared_training(system: str) -> tuple[Training, ...]:
-    """What the models of a system declare, first stage to last; none for a text of no system."""
-    try:
-        known = [entry for _, entry in parts_of(system) if entry]
-    except UsageError:
-        return ()
-    return tuple(
-        Training(entry.name, collection, entry.trained_on_source)
-        for entry in known
-        for collection in entry.trained_on
-    )
-
-
 def flags_of(
     system: str, tasks: Sequence[TaskEntry], audits: Iterable[StoredAudit] = ()
 ) -> tuple[Flag, ...]:
-    """Where the tasks meet what the models of a system declare."""
-    declared = declared_training(system)
-    if not declared:
+    """Where the tasks meet what the models of a system declare; none for a text of no system."""
+    try:
+        models = [entry for _, entry in parts_of(system) if entry]
+    except UsageError:
         return ()
     names = {task.name for task in tasks}
     meetings = [(task.name, name, f"is {name}") for task in tasks for name in task.elsewhere]
@@ -134,10 +107,11 @@ def flags_of(
         if audit.verdict == "contaminated" and audit.task in names
     ]
     return tuple(
-        Flag(task, each.model, each.collection, each.source, why)
+        Flag(task, model.name, collection, model.trained_on_source, why)
         for task, name, why in meetings
-        for each in declared
-        if _same(name, each.collection)
+        for model in models
+        for collection in model.trained_on
+        if _same(name, collection)
     )
 
 

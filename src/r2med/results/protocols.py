@@ -16,11 +16,8 @@ from r2med.errors import UsageError
 from r2med.results.published import METRIC, Printed, printed_figures
 from r2med.systems.build import read_settings
 from r2med.systems.registry import Entry, configured, entries, parts_of, registered
-from r2med.systems.spec import Spec, Unit, parse, units_of
+from r2med.systems.spec import Unit, parse, units_of
 from r2med.tabular import Tabular, table_of
-
-Fields = Mapping[str, str]
-"""By setting its value in words."""
 
 _LENGTHS = ("query_max_length", "document_max_length")
 _NOT_PINNED = "not pinned"
@@ -69,22 +66,33 @@ def compare_protocols(*systems: str) -> ProtocolComparison:
     texts = [str(registered(parse(text))) for text in systems]
     specs = [parse(text) for text in texts]
     numbered = any(len(units_of(spec)) > 1 for spec in specs)
-    fields = [_fields_of_system(spec, numbered=numbered) for spec in specs]
-    compared = _compared(texts, fields, absent=ABSENT)
+    protocols: list[dict[str, str]] = []
+    for spec in specs:
+        protocols.append({})
+        for place, unit in enumerate(units_of(spec), start=1):
+            entry, prefix = configured(unit), f"{place}. " if numbered else ""
+            own = ({"name": entry.name} if numbered else {}) | _in_words(_settings(entry))
+            own |= {"depth": str(unit.depth)} if unit.depth is not None else {}
+            protocols[-1] |= {prefix + field: value for field, value in own.items()}
     beside = tuple(works_beside(text) for text in texts)
-    return replace(compared, beside=beside, unverified=_unverified(texts))
+    return replace(_compared(texts, protocols, texts, absent=ABSENT), beside=beside)
 
 
 def compare_figures(system: str) -> ProtocolComparison:
     """How the protocols of the figures printed for one system differ, and what is unknown."""
-    figures = printed_figures("full", METRIC).get(system, ())
-    names = [
-        "; ".join(work.name for work in figure.works)
-        + (f": {figure.variant}" if figure.variant else "")
-        for figure in figures
-    ]
-    compared = _compared(names, [_fields_of_figure(figure) for figure in figures])
-    return replace(compared, unverified=_unverified([system]))
+    names, protocols = [], []
+    for figure in printed_figures("full", METRIC).get(system, ()):
+        entry, named = _entry_of_figure(figure), entries().get(system)
+        said = {name: value for work in figure.works for name, value in work.protocol.items()}
+        fields = _in_words(_settings(entry) if entry else said)
+        if named is not None and named.fields.get("checkpoint"):
+            fields["checkpoint"] = str(named.fields["checkpoint"])
+        if figure.revision or fields.get("revision") == _NOT_PINNED:
+            fields["revision"] = figure.revision or UNKNOWN
+        name = "; ".join(work.name for work in figure.works)
+        names.append(f"{name}: {figure.variant}" if figure.variant else name)
+        protocols.append(fields)
+    return _compared(names, protocols, [system])
 
 
 def printed_beside(system: str) -> tuple[Printed, ...]:
@@ -97,11 +105,13 @@ def printed_beside(system: str) -> tuple[Printed, ...]:
     entry = entries().get(unit.name.lower())
     if entry is None or unit.argument is not None or unit.depth is not None:
         return ()
-    own = _compared_settings(configured(unit))
+    own = _settings(configured(unit))
     return tuple(
         figure
         for figure in figures.get(entry.name, ())
-        if (theirs := _entry_of_figure(figure)) is not None and _compared_settings(theirs) == own
+        if (theirs := _entry_of_figure(figure)) is not None
+        # A revision names files only.
+        and {**_settings(theirs), "revision": ""} == {**own, "revision": ""}
     )
 
 
@@ -110,21 +120,20 @@ def works_beside(system: str) -> tuple[str, ...]:
     return tuple(str(work) for figure in printed_beside(system) for work in figure.works)
 
 
-def _compared_settings(entry: Entry) -> dict[str, object]:
-    """The settings that decide whether two protocols are the same; a revision names files only."""
-    settings = _settings(entry)
-    settings.pop("revision", None)
-    return settings
-
-
 def _compared(
-    names: Sequence[str], protocols: Sequence[Fields], *, absent: str = UNKNOWN
+    names: Sequence[str],
+    protocols: Sequence[Mapping[str, str]],
+    systems: Sequence[str],
+    *,
+    absent: str = UNKNOWN,
 ) -> ProtocolComparison:
     fields = dict.fromkeys(field for protocol in protocols for field in protocol)
     values = {
         field: tuple(protocol.get(field, absent) for protocol in protocols) for field in fields
     }
     known = {field: set(row) - {UNKNOWN} for field, row in values.items()}
+    models = [entry for system in systems for _, entry in parts_of(system) if entry]
+    unverified = [f"{model.name}: {model.unverified}" for model in models if model.unverified]
     return ProtocolComparison(
         names=tuple(names),
         fields={field: row for field, row in values.items() if len(known[field]) > 1},
@@ -133,43 +142,8 @@ def _compared(
             name: tuple(field for field, row in values.items() if row[place] == UNKNOWN)
             for place, name in enumerate(names)
         },
+        unverified=tuple(dict.fromkeys(unverified)),
     )
-
-
-def _unverified(systems: Sequence[str]) -> tuple[str, ...]:
-    known = [entry for system in systems for _, entry in parts_of(system) if entry]
-    notes = [f"{entry.name}: {entry.unverified}" for entry in known if entry.unverified]
-    return tuple(dict.fromkeys(notes))
-
-
-def _fields_of_system(spec: Spec, *, numbered: bool) -> Fields:
-    """The settings of every stage; a field is prefixed by its stage where stages are numbered."""
-    every: dict[str, str] = {}
-    for place, unit in enumerate(units_of(spec), start=1):
-        entry = configured(unit)
-        fields = {"name": entry.name} if numbered else {}
-        fields |= _in_words(entry)
-        if unit.depth is not None:
-            fields["depth"] = str(unit.depth)
-        prefix = f"{place}. " if numbered else ""
-        every |= {prefix + field: value for field, value in fields.items()}
-    return every
-
-
-def _fields_of_figure(figure: Printed) -> Fields:
-    """What is known of a printed figure's protocol."""
-    entry = _entry_of_figure(figure)
-    if entry is not None:
-        fields = _in_words(entry)
-    else:
-        said = {name: value for work in figure.works for name, value in work.protocol.items()}
-        fields = {name: _worded(name, value) for name, value in said.items()}
-    named = entries().get(figure.system)
-    if named is not None and named.fields.get("checkpoint"):
-        fields["checkpoint"] = str(named.fields["checkpoint"])
-    if figure.revision or fields.get("revision") == _NOT_PINNED:
-        fields["revision"] = figure.revision or UNKNOWN
-    return fields
 
 
 def _entry_of_figure(figure: Printed) -> Entry | None:
@@ -194,8 +168,8 @@ def _settings(entry: Entry) -> dict[str, object]:
     return settings
 
 
-def _in_words(entry: Entry) -> dict[str, str]:
-    return {name: _worded(name, value) for name, value in _settings(entry).items()}
+def _in_words(settings: Mapping[str, object]) -> dict[str, str]:
+    return {name: _worded(name, value) for name, value in settings.items()}
 
 
 def _worded(name: str, value: object) -> str:

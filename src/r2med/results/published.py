@@ -14,12 +14,12 @@ from __future__ import annotations
 import csv
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from r2med.systems.registry import Kind
 from r2med.tasks.registry import find_suite
@@ -28,61 +28,12 @@ from r2med.tasks.registry import find_suite
 CONTRAST = ("NFCorpus",)
 #: All that later works report.
 METRIC = "ndcg@10"
-RerankerClass = Literal["classical", "reasoning", "prompted"]
 
-_NANO_ORIGIN = "hakari-bench/NanoR2MED"
 _NANO_RUNS_AS = {"bm25": ("bm25-nano",), "harrier_oss_v1_270m": ("harrier",)}
 _NANO_METRICS = {"ndcg_at_10": "ndcg@10", "hit_at_10": "hit@10", "recall_at_100": "recall@100"}
 _RERANKED = re.compile(r"rerank (?P<first>.+) top(?P<depth>\d+)")
 #: Half of the last digit that counts when two works are compared: two decimals of 100.
 _EQUAL = 0.5e-4 + 1e-9
-
-
-@dataclass(frozen=True)
-class PublishedSystem:
-    """One system's published figures: by task, then by metric, 0 to 1."""
-
-    spec: str
-    kind: Kind
-    decimals: int
-    """How many digits were published; ours are equal when they round to the same."""
-    runs_as: tuple[str, ...] = ()
-    """Further names under which the system can be run here."""
-    figures: dict[str, dict[str, float]] = field(default_factory=dict)
-    origins: dict[str, str] = field(default_factory=dict)
-
-    def value(self, task: str, metric: str) -> float | None:
-        """One figure; None when it was not published."""
-        return self.figures.get(task, {}).get(metric)
-
-
-@cache
-def published_systems(suite: str) -> Mapping[str, PublishedSystem]:
-    """The published systems of a suite by their text; none for the demo suite."""
-    systems: dict[str, PublishedSystem] = {}
-    if suite == "full":
-        for row in csv.DictReader(_text("figures.csv").splitlines()):
-            kind, spec = cast(Kind, row.pop("kind")), row.pop("system")
-            task, origin = row.pop("task"), row.pop("origin")
-            system = systems.setdefault(spec, PublishedSystem(spec, kind, decimals=5))
-            system.figures[task] = {metric: float(value) for metric, value in row.items() if value}
-            system.origins[task] = origin
-    elif suite == "nano":
-        for entry in find_suite("nano").entries:
-            for profile in entry.candidates.values():
-                config = str(profile["config"])
-                spec, others = f"candidates:{config}", _NANO_RUNS_AS.get(config, ())
-                system = systems.setdefault(spec, PublishedSystem(spec, "base", 10, others))
-                system.figures[entry.name] = {
-                    ours: float(profile[theirs]) for theirs, ours in _NANO_METRICS.items()
-                }
-                system.origins[entry.name] = _NANO_ORIGIN
-    return MappingProxyType(systems)
-
-
-def is_micro(suite: str | None, metric: str) -> bool:
-    """Whether a suite publishes this metric over all positives at once, not a mean over queries."""
-    return suite == "nano" and metric.startswith("recall@")
 
 
 @dataclass(frozen=True)
@@ -108,29 +59,84 @@ class Publication:
 
 @dataclass(frozen=True)
 class Printed:
-    """One system's figures, 0 to 1 by task, and the works that print them alike."""
+    """One system's figures, 0 to 1 by task and metric, and the works that print them alike."""
 
     system: str
     kind: Kind
     works: tuple[Publication, ...]
-    values: Mapping[str, float] = field(hash=False)
-    decimals: int = 4
+    decimals: int
+    """How many digits were printed; ours are equal when they round to the same."""
+    figures: dict[str, dict[str, float]] = field(default_factory=dict, hash=False)
+    origins: dict[str, str] = field(default_factory=dict, hash=False)
+    """By task where a figure stands."""
+    runs_as: tuple[str, ...] = ()
+    """Further names under which the system can be run here."""
     revision: str = ""
     """Of the checkpoint, where the work gives it."""
     variant: str = ""
     """How the model was run, where the work reports it in more than one way."""
 
+    def values(self, metric: str) -> dict[str, float]:
+        """By task of the suite the figures of one metric, as far as they were printed."""
+        own = {task: figures for task, figures in self.figures.items() if task not in CONTRAST}
+        return {task: figures[metric] for task, figures in own.items() if metric in figures}
+
+
+@cache
+def published_systems(suite: str) -> Mapping[str, Printed]:
+    """The systems that a suite was published with, by their text; none for the demo suite."""
+    systems: dict[str, Printed] = {}
+    if suite == "full":
+        for row in csv.DictReader(_text("figures.csv").splitlines()):
+            kind, spec = cast(Kind, row.pop("kind")), row.pop("system")
+            task, origin = row.pop("task"), row.pop("origin")
+            work = replace(works()["r2med"], revision=origin)
+            system = systems.setdefault(spec, Printed(spec, kind, (work,), decimals=5))
+            system.figures[task] = {metric: float(value) for metric, value in row.items() if value}
+            system.origins[task] = origin
+    elif suite == "nano":
+        work = works()["nano"]
+        for entry in find_suite("nano").entries:
+            for profile in entry.candidates.values():
+                config = str(profile["config"])
+                spec, others = f"candidates:{config}", _NANO_RUNS_AS.get(config, ())
+                system = Printed(spec, "base", (work,), decimals=10, runs_as=others)
+                system = systems.setdefault(spec, system)
+                system.figures[entry.name] = {
+                    ours: float(profile[theirs]) for theirs, ours in _NANO_METRICS.items()
+                }
+                system.origins[entry.name] = work.revision
+    return MappingProxyType(systems)
+
+
+def is_micro(suite: str | None, metric: str) -> bool:
+    """Whether a suite publishes this metric over all positives at once, not a mean over queries."""
+    return suite == "nano" and metric.startswith("recall@")
+
 
 @cache
 def printed_figures(suite: str, metric: str) -> Mapping[str, tuple[Printed, ...]]:
-    """By system the figures of a suite's tasks, the one that ranks first."""
-    rows = list(_published(suite, metric))
+    """By system the figures of a suite's tasks, the one that ranks first.
+
+    Figures that agree on every task are one, with the works of all.
+    """
+    rows = [each for each in published_systems(suite).values() if each.values(metric)]
     if suite == "full" and metric == METRIC:
         rows += later_rows()[0]
     grouped: dict[str, list[Printed]] = {}
     for row in rows:
-        grouped.setdefault(row.system, []).append(row)
-    return MappingProxyType({system: _merged(group) for system, group in grouped.items()})
+        merged, theirs = grouped.setdefault(row.system, []), row.values(metric)
+        for place, other in enumerate(merged):
+            ours = other.values(metric)
+            alike = ours.keys() == theirs.keys() and all(
+                abs(value - ours[task]) <= _EQUAL for task, value in theirs.items()
+            )
+            if alike and not row.variant and not other.variant:
+                merged[place] = replace(other, works=(*other.works, *row.works))
+                break
+        else:
+            merged.append(row)
+    return MappingProxyType({system: tuple(merged) for system, merged in grouped.items()})
 
 
 @cache
@@ -159,8 +165,20 @@ def read_rows(
         system = _system_of(row["stage"], row["system"], aliases)
         if work is None or system is None:
             unmapped.append(f"{row['system']} ({row['source']}, {row['stage']})")
-        else:
-            rows.append(_printed(row, work, *system))
+            continue
+        text, kind, variant = system
+        cells = {task.name: row[task.name.lower()] for task in find_suite("full").entries}
+        printed = Printed(
+            text,
+            kind,
+            (work,),
+            decimals=2 + max(len(cell.partition(".")[2]) for cell in cells.values()),
+            figures={task: {METRIC: float(cell) / 100} for task, cell in cells.items()},
+            origins=dict.fromkeys(cells, str(work)),
+            revision=row["system"].partition("@")[2],
+            variant=variant,
+        )
+        rows.append(printed)
     rows.sort(key=lambda printed: order.index(printed.works[0].id))
     return tuple(rows), tuple(unmapped)
 
@@ -179,50 +197,6 @@ def models() -> Mapping[str, Mapping[str, Any]]:
     """What models.toml says of each model, by name."""
     facts: dict[str, Mapping[str, Any]] = _toml("models.toml")["models"]
     return MappingProxyType(facts)
-
-
-def _merged(rows: list[Printed]) -> tuple[Printed, ...]:
-    """Rows that agree on every task become one, with the works of all."""
-    merged: list[Printed] = []
-    for row in rows:
-        for place, other in enumerate(merged):
-            alike = row.values.keys() == other.values.keys() and all(
-                abs(value - other.values[task]) <= _EQUAL for task, value in row.values.items()
-            )
-            if alike and not row.variant and not other.variant:
-                merged[place] = replace(other, works=(*other.works, *row.works))
-                break
-        else:
-            merged.append(row)
-    return tuple(merged)
-
-
-def _published(suite: str, metric: str) -> Iterator[Printed]:
-    tasks = [task.name for task in find_suite(suite).entries]
-    for system in published_systems(suite).values():
-        values = {
-            task: value for task in tasks if (value := system.value(task, metric)) is not None
-        }
-        if values:
-            origins = ", ".join(dict.fromkeys(system.origins[task] for task in values))
-            work = replace(works()["r2med" if suite == "full" else "nano"], revision=origins)
-            yield Printed(system.spec, system.kind, (work,), values, system.decimals)
-
-
-def _printed(
-    row: Mapping[str, str], work: Publication, system: str, kind: Kind, variant: str
-) -> Printed:
-    cells = {task.name: row[task.name.lower()] for task in find_suite("full").entries}
-    digits = max(len(cell.partition(".")[2]) for cell in cells.values())
-    return Printed(
-        system=system,
-        kind=kind,
-        works=(work,),
-        values={task: float(cell) / 100 for task, cell in cells.items()},
-        decimals=2 + digits,
-        revision=row["system"].partition("@")[2],
-        variant=variant,
-    )
 
 
 def _system_of(

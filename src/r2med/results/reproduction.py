@@ -16,7 +16,7 @@ from r2med.measure import parse_metric
 from r2med.measure.bounds import tie_bounds
 from r2med.results.lookup import other_data
 from r2med.results.protocols import printed_beside
-from r2med.results.published import METRIC, PublishedSystem, is_micro, published_systems
+from r2med.results.published import METRIC, Printed, is_micro, published_systems
 from r2med.results.record import Result
 from r2med.runs.run import TieOrder
 from r2med.systems.registry import entries, parts_of, registered
@@ -31,7 +31,7 @@ Bounds = tuple[float, float]
 CLOSE = 0.005
 _NOISE = 1e-9
 #: The option that says where a published system's inputs come from, and changes nothing else.
-_PUBLISHED_GENERATIONS = ("generations", "published")
+PUBLISHED_GENERATIONS = ("generations", "published")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Reproduction(Tabular):
 
     system: str
     """The text that ran."""
-    published: PublishedSystem
+    published: Printed
     metric: str
     tasks: tuple[Reproduced, ...]
 
@@ -54,13 +54,13 @@ class Reproduction(Tabular):
 
     def to_json(self) -> dict[str, Any]:
         """Everything, values 0 to 1."""
-        named = {"system": self.system, "published_as": self.published.spec, "metric": self.metric}
         origins = self.published.origins
         rows = [
             {**asdict(row), "difference": row.difference, "origin": origins.get(row.task)}
             for row in self.tasks
         ]
-        return {**named, "tasks": rows}
+        named = {"system": self.system, "published_as": self.published.system}
+        return {**named, "metric": self.metric, "tasks": rows}
 
 
 @dataclass(frozen=True)
@@ -89,22 +89,21 @@ class Reproduced:
         return self.ours - self.published if known else None  # type: ignore[operator]
 
 
-def find_published(text: str, suite: str) -> PublishedSystem:
+def find_published(text: str, suite: str) -> Printed:
     """The published system that a text runs; the error says why there is none."""
-    known = published_systems(suite)
-    spec = registered(parse(text))
-    name = str(mapped(spec, _without_published_generations))
+
+    def as_published(unit: Unit) -> Unit:
+        options = tuple(each for each in unit.options if each != PUBLISHED_GENERATIONS)
+        return replace(unit, options=options)
+
+    known, spec = published_systems(suite), registered(parse(text))
+    name = str(mapped(spec, as_published))
     if system := _running(name, suite):
         return system
     if suite == "full" and (printed := printed_beside(name)):
-        values = printed[0].values
-        return PublishedSystem(
-            name,
-            printed[0].kind,
-            printed[0].decimals,
-            figures={task: {METRIC: value} for task, value in values.items()},
-            origins=dict.fromkeys(values, "; ".join(map(str, printed[0].works))),
-        )
+        figures = {task: {METRIC: value} for task, value in printed[0].values(METRIC).items()}
+        origins = dict.fromkeys(figures, "; ".join(map(str, printed[0].works)))
+        return replace(printed[0], system=name, figures=figures, origins=origins)
     if not known:
         raise UsageError(
             f"Nothing is published for the {suite} suite, so there is nothing to meet."
@@ -126,56 +125,37 @@ def find_published(text: str, suite: str) -> PublishedSystem:
     )
 
 
-def _running(name: str, suite: str) -> PublishedSystem | None:
+def _running(name: str, suite: str) -> Printed | None:
     """The published system of a suite that a text without options runs."""
     known = published_systems(suite).values()
-    return next((each for each in known if name == each.spec or name in each.runs_as), None)
-
-
-def _without_published_generations(unit: Unit) -> Unit:
-    options = tuple(option for option in unit.options if option != _PUBLISHED_GENERATIONS)
-    return replace(unit, options=options)
+    return next((each for each in known if name == each.system or name in each.runs_as), None)
 
 
 def runnable(text: str) -> str:
     """The text that runs the published protocol: expanders take their published generations."""
-    return str(mapped(parse(text), _with_published_generations))
 
+    def reading_published(unit: Unit) -> Unit:
+        entry = entries().get(unit.name.lower())
+        takes = entry is not None and "generations" in entry.fields
+        if not takes or any(key == "generations" for key, _ in unit.options):
+            return unit
+        return replace(unit, options=tuple(sorted([*unit.options, PUBLISHED_GENERATIONS])))
 
-def takes_published(text: str) -> bool:
-    """Whether a system reads published generations."""
-    return any(_PUBLISHED_GENERATIONS in unit.options for unit, _ in parts_of(text))
-
-
-def _with_published_generations(unit: Unit) -> Unit:
-    entry = entries().get(unit.name.lower())
-    takes = entry is not None and "generations" in entry.fields
-    if not takes or any(key == "generations" for key, _ in unit.options):
-        return unit
-    return replace(unit, options=tuple(sorted([*unit.options, _PUBLISHED_GENERATIONS])))
-
-
-def check_names(text: str) -> None:
-    """Refuse a published system that this version cannot run, because a name is not registered."""
-    unknown = dict.fromkeys(unit.name for unit, entry in parts_of(text) if entry is None)
-    if unknown:
-        raise UsageError(
-            f"{', '.join(unknown)}: not registered in this version, so it cannot be run. "
-            "`r2med info systems` lists names."
-        )
+    return str(mapped(parse(text), reading_published))
 
 
 def held_against(
-    result: Result, published: PublishedSystem, metric: str, *, ties: Bounds | None
+    result: Result, published: Printed, metric: str, *, ties: Bounds | None
 ) -> Reproduced:
     """Hold a result against the published figures of its task."""
     names = {task.lower(): task for task in published.figures}
     task = result.task  # a folder of the user's own may hold a contrast collection, in any case
     task = task if result.suite else names.get(task.lower(), task)
-    wanted, ours = published.value(task, metric), measured_value(result, metric)
+    figures = published.figures.get(task, {})
+    wanted, ours = figures.get(metric), measured_value(result, metric)
     verdicts = {
         name: verdict(mine, theirs, published.decimals)
-        for name, theirs in published.figures.get(task, {}).items()
+        for name, theirs in figures.items()
         if (mine := measured_value(result, name)) is not None
     }
     judged = verdicts.get(metric)

@@ -26,7 +26,6 @@ from r2med.results.protocols import works_beside
 from r2med.results.published import (
     METRIC,
     Publication,
-    RerankerClass,
     is_micro,
     models,
     printed_figures,
@@ -44,7 +43,7 @@ Origin = Literal["published", "later", "measured"]
 #: Works of R2MED's and NanoR2MED's authors.
 _OWN_WORKS = ("r2med", "page", "nano")
 #: Classes of rerankers by their engine, for those of which models.toml says nothing.
-_CLASSES: Mapping[str, RerankerClass] = {
+_CLASSES: Mapping[str, str] = {
     "cross-encoder": "classical",
     "yes-no": "classical",
     "own-code": "classical",
@@ -144,11 +143,6 @@ class Frame:
     tasks: tuple[TaskEntry, ...]
     audits: tuple[StoredAudit, ...] = ()
 
-    @property
-    def is_micro(self) -> bool:
-        """Whether figures are over all positives at once, not means over queries."""
-        return is_micro(self.suite.name, self.metric)
-
     def printed(self) -> tuple[list[Standing], list[str]]:
         """The rows of all works, and a note on published systems without this metric."""
         known = published_systems(self.suite.name)
@@ -160,8 +154,8 @@ class Frame:
                 self._standing(
                     each.system,
                     each.kind,
-                    "; ".join(map(str, each.works)),
-                    each.values,
+                    each.values(self.metric),
+                    source="; ".join(map(str, each.works)),
                     origin="published" if each.works[0].id in _OWN_WORKS else "later",
                     sources=each.works,
                     variant=each.variant,
@@ -192,22 +186,23 @@ class Frame:
                 by_task = chosen.setdefault((result.system, result.alias), {})
                 older[result.system] += result.task in by_task
                 by_task.setdefault(result.task, result)
-        proper = _proper_data(each for by_task in chosen.values() for each in by_task.values())
+        hashes: dict[str, Counter[str]] = {}  # of data that conforms to its manifest, if it has one
+        for result in (each for by_task in chosen.values() for each in by_task.values()):
+            if result.suite is None or other_data(result) is None:
+                hashes.setdefault(result.task, Counter())[result.data] += 1
+        usual = {task: counts.most_common(1)[0][0] for task, counts in hashes.items()}
         rows, notes = [], []
         for by_task in chosen.values():
             own = {task: by_task[task] for task in tasks if task in by_task}
             try:
-                rows.append(self._measured(own, proper))
+                rows.append(self._measured(own, usual))
             except UsageError:
                 first = next(iter(own.values()))
                 notes.append(f"{first.folder}: {first.system!r} is no system's text; not shown.")
-        holders = Counter(row.label for row in rows)
-        rows = [
-            replace(row, label=f"{row.label}: {row.system}")
-            if row.label and holders[row.label] > 1
-            else row
-            for row in rows
-        ]
+        holders = Counter(row.label for row in rows if row.label)
+        for place, row in enumerate(rows):
+            if row.label and holders[row.label] > 1:
+                rows[place] = replace(row, label=f"{row.label}: {row.system}")
         notes += [
             f"{system}: older results of other data or settings are not shown ({count})."
             for system, count in older.items()
@@ -215,7 +210,7 @@ class Frame:
         ]
         return rows, notes
 
-    def _measured(self, own: Mapping[str, Result], proper: Mapping[str, str]) -> Standing:
+    def _measured(self, own: Mapping[str, Result], usual: Mapping[str, str]) -> Standing:
         """The row of one system's results by task, marked where their data is not the suite's."""
         first = next(iter(own.values()))
         values = {
@@ -223,22 +218,21 @@ class Frame:
             for task, result in own.items()
             if (value := measured_value(result, self.metric)) is not None
         }
-        marks = []
+        marks: dict[str, None] = {}
         for task, result in own.items():
-            mark = other_data(result) if result.suite else None
-            if mark is None and result.data != proper[task]:
-                mark = f"ran on other data of {task} than the other measured rows"
-            marks += [mark] if mark else []
+            if mark := other_data(result) if result.suite else None:
+                marks[mark] = None
+            elif result.data != usual[task]:
+                marks[f"ran on other data of {task} than the other measured rows"] = None
         labels = (each.name for each in own.values() if each.name != each.system)
         comparable = self.suite.name == "full" and self.metric == METRIC
         return self._standing(
             first.system,
             kind_of(parse(first.system)),
-            str(first.root),
             values,
-            _judged_queries(own),
+            source=str(first.root),
             origin="measured",
-            marks=tuple(dict.fromkeys(marks)),
+            marks=tuple(marks),
             cost=cost_of(own.values()),
             date=max(result.record.created for result in own.values())[:10],
             beside=works_beside(first.system) if comparable else (),
@@ -247,48 +241,43 @@ class Frame:
         )
 
     def _standing(
-        self,
-        system: str,
-        kind: Kind,
-        source: str,
-        values: Mapping[str, float],
-        queries: Mapping[str, int] | None = None,
-        **more: Any,
+        self, system: str, kind: Kind, values: Mapping[str, float], **more: Any
     ) -> Standing:
-        """A row with its means; `queries` are the counts of measured tasks, `more` fields of it."""
+        """A row with its means; `more` are further fields of it."""
         flags = flags_of(system, self.tasks, self.audits)
         flagged = {flag.task for flag in flags}
         left = replace(self, tasks=tuple(each for each in self.tasks if each.name not in flagged))
-        below = str(first_stage(parse(system), kind) or "") if kind != "base" else ""
         last = parse(system).stages[-1] if kind == "reranker" else None
+        results = more.get("results")
         return Standing(
             system=system,
             kind=kind,
-            source=source,
             values={task.name: values[task.name] for task in self.tasks if task.name in values},
-            aggregates=self._aggregates(values, queries),
-            mean=self._mean(values, queries),
-            first_stage=below,
+            aggregates=self._aggregates(values, results),
+            mean=self._mean(values, results),
+            first_stage=str(first_stage(parse(system), kind) or "") if kind != "base" else "",
             depth=last.depth if isinstance(last, Unit) else None,
             flags=flags,
-            clean=left._mean(values, queries) if flags and left.tasks else None,
+            clean=left._mean(values, results) if flags and left.tasks else None,
             **more,
         )
 
     def _aggregates(
-        self, values: Mapping[str, float], queries: Mapping[str, int] | None = None
+        self, values: Mapping[str, float], results: Mapping[str, Result] | None = None
     ) -> Aggregates:
+        """Means of values by task; where there are results, these say how many queries count."""
         asked = {task.name: task.counts.get("queries", 1) for task in self.tasks}
-        asked.update(queries or {})
+        asked |= {name: own.record.task.judged_queries for name, own in (results or {}).items()}
         positives = {task.name: task.counts.get("judgements", 1) for task in self.tasks}
         families = {task.name: task.family for task in self.tasks}
-        means = aggregate(values, positives if self.is_micro else asked, families)
+        weights = positives if is_micro(self.suite.name, self.metric) else asked
+        means = aggregate(values, weights, families)
         return replace(means, queries=sum(asked[task] for task in families if task in values))
 
     def _mean(
-        self, values: Mapping[str, float], queries: Mapping[str, int] | None = None
+        self, values: Mapping[str, float], results: Mapping[str, Result] | None = None
     ) -> float | None:
-        means = self._aggregates(values, queries)
+        means = self._aggregates(values, results)
         return means.task_mean if self.averaging == "task" else means.weighted_mean
 
     def with_doubt(self, row: Standing, ties: bool, root: str | Path | None) -> Standing:
@@ -298,20 +287,18 @@ class Frame:
         """
         if row.mean is None or row.origin != "measured":
             return row
-        if not self.is_micro:
+        if not is_micro(self.suite.name, self.metric):
             interval = pooled_interval(row.columns(self.metric), by=self.averaging)
             row = replace(row, interval=interval)
         if not ties:
             return row
-        bounds: tuple[dict[str, float], dict[str, float]] = {}, {}
+        worst, best = dict[str, float](), dict[str, float]()
         for name, result in row.results.items():
             with suppress(R2MedError):
                 task = load_task(own_tasks([result]).get(name, name), root=root)
                 if task.hash == result.data:
-                    bounds[0][name], bounds[1][name] = tie_range(
-                        result, task.judgements, self.metric
-                    )
-        low, high = (self._mean(values, _judged_queries(row.results)) for values in bounds)
+                    worst[name], best[name] = tie_range(result, task.judgements, self.metric)
+        low, high = (self._mean(values, row.results) for values in (worst, best))
         return row if low is None or high is None else replace(row, ties=(low, high))
 
     def on_fewer_tasks(self, row: Standing, rows: Iterable[Standing]) -> Standing:
@@ -332,55 +319,34 @@ class Frame:
         return replace(row, marks=(*row.marks, few))
 
 
-def _judged_queries(results: Mapping[str, Result]) -> dict[str, int]:
-    return {task: result.record.task.judged_queries for task, result in results.items()}
-
-
-def _proper_data(results: Iterable[Result]) -> Mapping[str, str]:
-    """By task the hash of the data that conforms to its manifest, if it has one; the usual one."""
-    hashes: dict[str, Counter[str]] = {}
-    for result in results:
-        if result.suite is None or other_data(result) is None:
-            hashes.setdefault(result.task, Counter())[result.data] += 1
-    return {task: counts.most_common(1)[0][0] for task, counts in hashes.items()}
-
-
 def with_gains(rows: Sequence[Standing]) -> list[Standing]:
-    """Rows with their gains over their own first stages, never across works unless said."""
+    """Rows with their gains over their own first stages, never across works unless said.
+
+    Of a printed row: over the figure that one of its works prints for the first stage. Of a
+    measured row: over its measured first stage, else over the published one, with a mark.
+    """
     printed = {row.system: row for row in rows if row.origin != "measured"}
     measured = {row.system: row for row in reversed(rows) if row.origin == "measured"}
-    return [
-        replace(
-            _with_gain(row, measured, printed),
-            others=tuple(_with_gain(other, measured, printed) for other in row.others),
-        )
-        for row in rows
-    ]
 
+    def gaining(row: Standing) -> Standing:
+        below, own = printed.get(row.first_stage), measured.get(row.first_stage)
+        if row.mean is None or not row.first_stage:
+            return row
+        if row.origin != "measured":
+            works = {work.id for work in row.sources}
+            for figure in (below, *below.others) if below else ():
+                if figure.mean is not None and works & {work.id for work in figure.sources}:
+                    return replace(row, gain=row.mean - figure.mean, gain_over=figure.system)
+            return row
+        if own is not None and own.mean is not None and own.marks == row.marks:
+            return replace(row, gain=row.mean - own.mean, gain_over=own.system)
+        if row.marks or below is None or below.mean is None or below.origin != "published":
+            return row
+        mark = f"Δ is against the published figure of {below.system}, which is not measured here"
+        over = f"{below.system} (published)"
+        return replace(row, gain=row.mean - below.mean, gain_over=over, marks=(mark,))
 
-def _with_gain(
-    row: Standing, measured: Mapping[str, Standing], printed: Mapping[str, Standing]
-) -> Standing:
-    """The gain over the figure that a work of the row prints for its first stage.
-
-    Of a measured row: over its measured first stage, else over the published one, with a mark.
-    """
-    below, own = printed.get(row.first_stage), measured.get(row.first_stage)
-    if row.mean is None or not row.first_stage:
-        return row
-    if row.origin != "measured":
-        works = {work.id for work in row.sources}
-        for figure in (below, *below.others) if below else ():
-            if figure.mean is not None and works & {work.id for work in figure.sources}:
-                return replace(row, gain=row.mean - figure.mean, gain_over=figure.system)
-        return row
-    if own is not None and own.mean is not None and own.marks == row.marks:
-        return replace(row, gain=row.mean - own.mean, gain_over=own.system)
-    if row.marks or below is None or below.mean is None or below.origin != "published":
-        return row
-    mark = f"Δ is against the published figure of {below.system}, which is not measured here"
-    over = f"{below.system} (published)"
-    return replace(row, gain=row.mean - below.mean, gain_over=over, marks=(mark,))
+    return [replace(gaining(row), others=tuple(map(gaining, row.others))) for row in rows]
 
 
 def ranked(rows: Sequence[Standing]) -> list[Standing]:
@@ -416,7 +382,12 @@ def separated(
         if row.interval is not None:
             data = tuple((task, result.data) for task, result in row.results.items())
             groups.setdefault(data, []).append(place)
-    tested = max(groups.values(), key=lambda group: _weight(rows, group), default=[])
+
+    def weight(group: Sequence[int]) -> tuple[bool, int]:
+        results = rows[group[0]].results.values()
+        return all(other_data(result) is None for result in results), len(group)
+
+    tested = max(groups.values(), key=weight, default=[])
     if len(tested) < 2:
         return list(rows), None
     columns = [rows[place].columns(metric) for place in tested]
@@ -428,9 +399,3 @@ def separated(
     names = dict(zip(tested, letters(different | different.T), strict=True))
     lettered = [replace(row, letters=names.get(place, "")) for place, row in enumerate(rows)]
     return lettered, Separation(len(tested), len(upper[0]), int(different.sum()))
-
-
-def _weight(rows: Sequence[Standing], group: Sequence[int]) -> tuple[bool, int]:
-    """Whether the data of a group conforms to the manifest, and how many share it."""
-    results = rows[group[0]].results.values()
-    return all(other_data(result) is None for result in results), len(group)

@@ -117,6 +117,11 @@ def find_task(name: str) -> TaskEntry:
     return entry
 
 
+def registered_task(name: str) -> TaskEntry | None:
+    """The task of exactly this name; None for data of the user's own."""
+    return next((entry for entry in all_entries() if entry.name == name), None)
+
+
 def resolve(text: str, own: Mapping[str, Path] | None = None) -> list[TaskEntry | Path]:
     """The tasks that a comma-separated list names: tasks, suites, `All`, FOLDER or FOLDER#SPLIT.
 

@@ -142,7 +142,7 @@ def table_of(board: Leaderboard, view: View) -> dict[str, Any]:
     """What the table of a view is drawn from, by the names that `board.html` uses."""
     matching = shown_rows(board, view)
     few = view.rows or len(matching) <= _FIRST + _FEW
-    rows = matching if few else replace(board, rows=tuple(matching)).shown_of(_FIRST)
+    rows = matching if few else replace(board, rows=tuple(matching), top=_FIRST).shown
     highest = max((v for row in board.rows for v in row.values.values()), default=1.0)
     brackets = _brackets(rows) if view.sort == "mean" else []
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import altair as alt
@@ -54,7 +55,7 @@ _Point = dict[str, Any]
 
 def _ranked(board: Leaderboard, top: int) -> tuple[list[Standing], list[str]]:
     """The rows that have a mean, best first, and a line on systems below the last one shown."""
-    rows = [row for row in board.shown_of(top) if row.mean is not None]
+    rows = [row for row in replace(board, top=top).shown if row.mean is not None]
     ranked = sum(row.mean is not None for row in board.rows)
     return rows, [f"{len(rows)} of {ranked} systems"] if ranked > len(rows) else []
 
