@@ -48,6 +48,16 @@ def test_generate_writes_the_reference_layout_and_eval_reads_it(server: LLMServe
     assert Path(json.loads(scored.out)[0]["result"]).parent.name == file.parts[1]
 
 
+def test_eval_finds_what_was_generated_under_another_spelling_of_the_model(
+    server: LLMServer,
+) -> None:
+    run("generate", "hyde", "--llm", "Qwen-7B", "--task", TASK, "--out", "made")
+
+    scored = run("eval", "hyde:Qwen-7B[generations=made] | bm25", "--task", TASK)
+
+    assert scored.code == 0, scored.err
+
+
 def test_the_help_shows_brackets_as_they_are_typed() -> None:
     assert "when [generations=OUT] follows" in " ".join(run("generate", "--help").out.split())
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import r2med
-from r2med.engine.estimating import Paid, estimates
-from r2med.remote.budget import Limits
+from r2med.engine.estimating import estimates
+from r2med.remote.budget import Estimate, Limits
 from r2med.results.cost import cost_of
 from r2med.retrieve.conditions import Conditions
 from r2med.systems.build import System
@@ -34,8 +34,8 @@ def system(text: str, server: LLMServer) -> System:
     return System.from_spec(text, Conditions(llm_url=server.url, limits=quick))
 
 
-def paid(text: str, server: LLMServer) -> dict[str, Paid]:
-    return {each.part: each for each in estimates(system(text, server).part, r2med.load_task(TASK))}
+def paid(text: str, server: LLMServer) -> dict[str, Estimate]:
+    return dict(estimates(system(text, server).part, r2med.load_task(TASK)))
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_every_part_that_asks_a_model_is_counted(
 ) -> None:
     found = paid(text, server)
 
-    assert {part: each.estimate.calls for part, each in found.items()} == calls
-    assert all(each.estimate.most_money for each in found.values())
+    assert {part: each.calls for part, each in found.items()} == calls
+    assert all(each.most_money for each in found.values())
     assert server.seen == []
 
 
@@ -75,7 +75,7 @@ def test_an_api_encoder_after_an_expander_encodes_what_was_generated_too(
         "hyde:gpt4 | openai",
         "hyde:gpt4 | openai (generated texts)",
     ]
-    assert found["hyde:gpt4 | openai (generated texts)"].estimate.prompt_tokens > 0
+    assert found["hyde:gpt4 | openai (generated texts)"].prompt_tokens > 0
 
 
 def wordy(body: dict[str, Any]) -> str:
@@ -96,7 +96,7 @@ def wordy(body: dict[str, Any]) -> str:
 )
 def test_no_run_uses_more_than_was_said(server: LLMServer, text: str) -> None:
     server.reply = wordy
-    [most] = [each.estimate.most_tokens for each in paid(text, server).values()]
+    [most] = [each.most_tokens for each in paid(text, server).values()]
 
     spent = cost_of([r2med.evaluate(system(text, server), TASK)])
 
@@ -113,4 +113,4 @@ def test_a_model_whose_answers_have_no_limit_has_no_upper_bound(
 
     found = paid("bm25 | pointwise:endless@2", server)
 
-    assert [each.estimate.most_tokens for each in found.values()] == [None]
+    assert [each.most_tokens for each in found.values()] == [None]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,14 +13,17 @@ from r2med.expand.agents import (
     SEARCH_O1,
     SEARCH_R1,
     Loop,
-    Outing,
     Passage,
     Tags,
     Trace,
     Turn,
 )
+from r2med.expand.answers import Sample
+from r2med.expand.method import Method
 from r2med.expand.prompts import read_prompt
 from r2med.remote.completions import ChatAnswer, ChatRequest
+from r2med.settings import read
+from r2med.systems.registry import find_entry
 
 BEGIN, END = "<|begin_search_query|>", "<|end_search_query|>"
 LIBRARY = {"ferritin": [Passage("iron", "one two three four five"), Passage("copper", "six")]}
@@ -55,12 +59,13 @@ class Model:
 
 
 def loop(tags: Tags, library: Library | None = None, *, turns: int = 3, tokens: int = 0) -> Loop:
-    method = "search-r1" if tags is SEARCH_R1 else "search-o1"
-    prompt = read_prompt(method, "exam")
-    return Loop(tags, prompt, library or Library(), turns, tokens, passages=2, words=3)
+    name = "search-r1" if tags is SEARCH_R1 else "search-o1"
+    method = read(Method, find_entry(name).fields)
+    method = replace(method, turns=turns, tokens=tokens, passages=2, words=3)
+    return Loop(method, read_prompt(name, "exam"), library or Library())
 
 
-def run(agents: Loop, *lines: str, tokens: int = 10) -> Outing:
+def run(agents: Loop, *lines: str, tokens: int = 10) -> tuple[Sample, Trace]:
     [outing] = agents.run([("q", 0)], Model({"q": lines}, tokens), strip=lambda text: text)
     return outing
 
@@ -70,16 +75,18 @@ def kinds(trace: Trace) -> list[str]:
 
 
 def test_an_agent_searches_reads_trimmed_passages_and_answers() -> None:
-    outing = run(loop(SEARCH_R1), "Hm. <search>ferritin", "<answer> iron deficiency </answer>")
+    sample, trace = run(
+        loop(SEARCH_R1), "Hm. <search>ferritin", "<answer> iron deficiency </answer>"
+    )
 
-    assert outing.sample.raw == "<answer>iron deficiency</answer>"
-    assert kinds(outing.trace) == ["thought", "search", "passages", "answer"]
-    assert outing.trace.searches == ("ferritin",)
-    passages = outing.trace.steps[2]
+    assert sample.raw == "<answer>iron deficiency</answer>"
+    assert kinds(trace) == ["thought", "search", "passages", "answer"]
+    assert trace.searches == ("ferritin",)
+    passages = trace.steps[2]
     assert passages.documents == ("iron", "copper")
     assert "Doc 1: one two three ..." in passages.text
-    assert outing.trace.stop == "answer"
-    assert outing.trace.tokens == 20
+    assert trace.stop == "answer"
+    assert trace.tokens == 20
 
 
 def test_the_model_sees_its_own_request_closed_and_then_the_result() -> None:
@@ -97,10 +104,10 @@ def test_the_model_sees_its_own_request_closed_and_then_the_result() -> None:
 def test_an_agent_without_tags_in_its_last_words_has_answered() -> None:
     begin, end = SEARCH_O1.written
 
-    outing = run(loop(SEARCH_O1), f"{begin} ferritin {end}", "It is iron deficiency.")
+    sample, trace = run(loop(SEARCH_O1), f"{begin} ferritin {end}", "It is iron deficiency.")
 
-    assert outing.sample.answer == "It is iron deficiency."
-    assert kinds(outing.trace) == ["search", "passages", "answer"]
+    assert sample.answer == "It is iron deficiency."
+    assert kinds(trace) == ["search", "passages", "answer"]
 
 
 def test_many_agents_go_in_step_and_search_together() -> None:
@@ -117,7 +124,7 @@ def test_many_agents_go_in_step_and_search_together() -> None:
         [("a", 0), ("b", 0), ("c", 0)], model, strip=lambda text: text
     )
 
-    assert [outing.trace.steps[-1].text for outing in outings] == [
+    assert [trace.steps[-1].text for _, trace in outings] == [
         f"<answer>{letter}</answer>" for letter in "ABC"
     ]
     assert [len(batch) for batch in model.batches] == [3, 2]
@@ -125,9 +132,9 @@ def test_many_agents_go_in_step_and_search_together() -> None:
 
 
 def test_a_search_that_finds_nothing_is_told_so() -> None:
-    outing = run(loop(SEARCH_R1), "<search>unheard of</search>", "<answer>x</answer>")
+    _, trace = run(loop(SEARCH_R1), "<search>unheard of</search>", "<answer>x</answer>")
 
-    passages = outing.trace.steps[1]
+    passages = trace.steps[1]
     assert passages.documents == ()
     assert "No document holds any of these words" in passages.text
 
@@ -135,36 +142,36 @@ def test_a_search_that_finds_nothing_is_told_so() -> None:
 def test_when_its_searches_are_used_up_an_agent_has_to_answer() -> None:
     again = "<search>ferritin</search>"
 
-    outing = run(loop(SEARCH_R1, turns=2), again, again, "<think>well</think> iron, I guess")
+    sample, trace = run(loop(SEARCH_R1, turns=2), again, again, "<think>well</think> iron, I guess")
 
-    assert outing.sample.answer == "iron, I guess"
-    assert len(outing.trace.searches) == 2
-    assert outing.trace.steps[-2].kind == "reminder"
-    assert outing.trace.stop == "turns"
+    assert sample.answer == "iron, I guess"
+    assert len(trace.searches) == 2
+    assert trace.steps[-2].kind == "reminder"
+    assert trace.stop == "turns"
 
 
 def test_an_agent_stops_when_its_tokens_are_used_up() -> None:
     again = "<search>ferritin</search>"
 
-    outing = run(loop(SEARCH_R1, turns=9, tokens=25), *[again] * 9, tokens=10)
+    _, trace = run(loop(SEARCH_R1, turns=9, tokens=25), *[again] * 9, tokens=10)
 
-    assert outing.trace.stop == "tokens"
-    assert outing.trace.tokens == 30
+    assert trace.stop == "tokens"
+    assert trace.tokens == 30
 
 
 def test_unreadable_tags_are_pointed_out_once_then_an_answer_is_wanted() -> None:
     broken = "<search aspirin </serach>"
 
-    outing = run(loop(SEARCH_R1), broken, broken, "<answer>aspirin</answer>")
+    _, trace = run(loop(SEARCH_R1), broken, broken, "<answer>aspirin</answer>")
 
-    assert outing.trace.malformed == 2
-    assert outing.trace.steps[-1].text == "<answer>aspirin</answer>"
+    assert trace.malformed == 2
+    assert trace.steps[-1].text == "<answer>aspirin</answer>"
 
 
 def test_a_silent_model_ends_its_agent() -> None:
-    outing = run(loop(SEARCH_R1), "")
+    sample, trace = run(loop(SEARCH_R1), "")
 
-    assert (outing.sample.answer, outing.trace.stop) == ("", "silence")
+    assert (sample.answer, trace.stop) == ("", "silence")
 
 
 @pytest.mark.parametrize("tags", [SEARCH_O1, SEARCH_R1])
@@ -179,7 +186,7 @@ def test_no_agent_takes_more_turns_than_announced(tags: Tags) -> None:
 
 
 def test_a_trace_is_read_back_as_it_was_stored() -> None:
-    trace = run(loop(SEARCH_R1), "<search>ferritin", "<answer>iron</answer>").trace
+    trace = run(loop(SEARCH_R1), "<search>ferritin", "<answer>iron</answer>")[1]
 
     assert Trace.from_json(json.loads(json.dumps(trace.to_json())), "here") == trace
 
@@ -263,7 +270,7 @@ def test_no_text_breaks_the_reading(text: str) -> None:
     ],
 )
 def test_a_damaged_trace_is_named(change: dict[str, object], complaint: str) -> None:
-    trace = run(loop(SEARCH_R1), "<answer>iron</answer>").trace
+    trace = run(loop(SEARCH_R1), "<answer>iron</answer>")[1]
 
     with pytest.raises(DataError, match=f"here: .*{complaint}"):
         Trace.from_json(trace.to_json() | change, "here")

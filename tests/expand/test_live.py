@@ -47,12 +47,12 @@ def finder(task: Task, text: str) -> Finder:
 
 def expander(method: str, conditions: Conditions, **options: str) -> Expander:
     entry = find_entry(method).overridden({"llm": "qwen-7b", **options})
-    return Expander(read(Method, entry.fields), conditions)
+    return Expander(read(Method, entry.fields), conditions, finder)
 
 
 def bound(task: Task, server: LLMServer, method: str, **options: str) -> FromFile | FromModel:
     conditions = Conditions(llm_url=server.url, limits=QUICK)
-    return expander(method, conditions, **options).on(task, finder)
+    return expander(method, conditions, **options).on(task)
 
 
 def expand(task: Task, server: LLMServer, method: str = "hyde", **options: str) -> Expansion:
@@ -173,7 +173,7 @@ def test_other_prompts_are_another_system(task: Task, server: LLMServer, tmp_pat
     ours = bound(task, server, "hyde")
     conditions = Conditions(llm_url=server.url, limits=QUICK, prompts=tmp_path)
 
-    theirs = expander("hyde", conditions).on(task, finder)
+    theirs = expander("hyde", conditions).on(task)
     theirs.expand()
 
     assert theirs.identity != ours.identity
@@ -232,7 +232,7 @@ def test_an_agent_that_was_interrupted_goes_on_where_it_was(task: Task, server: 
     short = Conditions(llm_url=server.url, limits=Limits(tokens=1_100, concurrency=1))
 
     with pytest.raises(LimitError, match="Everything that arrived is kept"):
-        expander("search-r1", short, max_tokens="100").on(task, finder).expand()
+        expander("search-r1", short, max_tokens="100").on(task).expand()
     before = len(server.seen)
     expand(task, server, "search-r1", max_tokens="100")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,7 @@ import pytest
 
 from r2med.errors import MissingError, UsageError
 from r2med.remote.budget import Limits
-from r2med.remote.chat import Chat, ChatProgress
+from r2med.remote.chat import Chat
 from r2med.remote.completions import ChatRequest, Message
 from r2med.remote.requests import Session
 from tests.llm_server import (
@@ -298,7 +299,7 @@ def test_an_estimate_asks_nobody_and_leaves_out_what_is_on_disk(server: LLMServe
         estimate = chat.estimate([ask("a" * 40), ask("b" * 40)])
 
     assert len(server.seen) == asked
-    assert (estimate.calls, estimate.cached) == (1, 1)
+    assert (estimate.calls, estimate.already_here) == (1, 1)
     assert estimate.prompt_tokens == 14
     assert estimate.money == pytest.approx((14 + 2 * estimate.completion_tokens) / 1e6)
 
@@ -313,15 +314,14 @@ def test_a_fixed_concurrency_is_never_passed(server: LLMServer) -> None:
 
 
 def test_progress_says_how_far_how_fast_and_how_dear(server: LLMServer) -> None:
-    told: list[ChatProgress] = []
+    told: list[tuple[str, int, int, float]] = []
 
     with chat_at(server.url, price_in="1", price_out="1") as chat:
         chat.complete([ask("a")])
-        chat.complete([ask("a"), ask("b"), ask("c")], tell=told.append)
+        chat.complete([ask("a"), ask("b"), ask("c")], show=lambda *now: told.append(now))
 
-    assert [(p.done, p.total) for p in told] == [(2, 3), (3, 3)]
-    assert told[-1].tokens_per_second > 0
-    assert told[-1].money is not None
+    assert [(done, total) for _, done, total, _ in told] == [(2, 3), (3, 3)]
+    assert re.fullmatch(r"asking qwen-7b · [\d,]*[1-9][\d,]* tokens/s · \$[\d.]+", told[-1][0])
 
 
 def test_it_works_inside_a_running_event_loop(server: LLMServer) -> None:

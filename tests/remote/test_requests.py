@@ -150,8 +150,8 @@ def test_a_defect_is_raised_and_what_else_was_asked_is_kept(server: LLMServer) -
     jobs = [Job({"model": "m", "messages": [{"content": text}]}) for text in "abc"]
     arrived = []
     with pytest.raises(ZeroDivisionError, match="a defect"):
-        for outcome in session.each("chat/completions", jobs, read):
-            arrived.append(outcome.place)
+        for place, _ in session.each("chat/completions", jobs, read):
+            arrived.append(place)
     session.close()
 
     assert sorted(arrived) == [0, 2]
@@ -266,7 +266,7 @@ def test_an_interrupted_run_keeps_every_answer_that_arrived(server: LLMServer, w
     answered = len(server.seen) - 4
 
     with chat_at(server.url) as chat:
-        kept = chat.estimate([ask(str(i)) for i in range(60)]).cached
+        kept = chat.estimate([ask(str(i)) for i in range(60)]).already_here
 
     assert "KeyboardInterrupt" in error
     assert kept >= answered

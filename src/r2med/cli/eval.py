@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from r2med.engine.estimating import Sizes
-    from r2med.report.estimates import Pace
     from r2med.results.record import Result
     from r2med.systems.build import System
     from r2med.tasks.registry import TaskEntry
@@ -70,7 +69,6 @@ def evaluate(
         evaluate(**with_sweep(context, sweep, evaluate, locals()))
         return
     from r2med.measure.metrics import parse_metrics
-    from r2med.report.estimates import Pace
     from r2med.report.scores import reused_notes, truncation_notes
     from r2med.results.evaluation import Evaluation
     from r2med.results.lookup import own_tasks, written_out
@@ -105,8 +103,8 @@ def evaluate(
         tasks = resolve(task, own)
         if tokens_per_second:
             sizes = list(_sizes(tasks, data_root, passages))
-            pace = Pace(tokens_per_second, price)
-            _reckon(built, sizes, vector_width, pace, as_json=shown == "json")
+            pace = (tokens_per_second, price)
+            _reckon(built, sizes, vector_width, *pace, as_json=shown == "json")
             return
         if dry_run:
             loaded = load_tasks(task, root=data_root, own=own)
@@ -190,8 +188,9 @@ def _estimate(systems: Sequence[System], tasks: Iterable[Task], *, as_json: bool
     parts: dict[str, dict[str, dict[str, object]]] = {}
     for task in tasks:
         for system in systems:
-            for paid in estimates(system.part, task):
-                parts.setdefault(paid.part, {})[task.name] = estimate_row(task.name, paid)
+            for part, estimate in estimates(system.part, task):
+                row = estimate_row(part, task.name, estimate)
+                parts.setdefault(part, {})[task.name] = row
     tables = [estimate_table([*rows.values()], part) for part, rows in parts.items()]
     every = [row for rows in parts.values() for row in rows.values()]
     answer(every, *tables or ["No part of these systems asks a paid model."], as_json=as_json)
@@ -201,26 +200,26 @@ def _reckon(
     systems: Sequence[System],
     sizes: Sequence[Sizes],
     width: int | None,
-    pace: Pace,
+    speed: float,
+    price: float | None,
     *,
     as_json: bool,
 ) -> None:
     """Show the work of all models as the sizes of the tasks suggest; nothing is run."""
     from r2med.engine.estimating import loads
-    from r2med.report.estimates import load_rows, load_table
+    from r2med.report.estimates import load_row, load_table
 
     every = {
-        (load.part, load.stage, load.task): load
+        (load.part, load.stage, load.task): load_row(load, speed, price)
         for each in sizes
         for system in systems
         for load in loads(system.part, each, width)
     }
     counted = [each.task for each in sizes if not (each.entry and each.entry.counts)]
-    unique = list(every.values())
-    table = (
-        load_table(unique, pace, counted) if unique else "No part of these systems runs a model."
-    )
-    answer(load_rows(unique, pace), table, as_json=as_json)
+    rows = list(every.values())
+    nothing = "No part of these systems runs a model."
+    table = load_table(rows, counted, speed, price) if rows else nothing
+    answer(rows, table, as_json=as_json)
 
 
 def _sizes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,10 +11,6 @@ from r2med.cli import options
 from r2med.cli.options import refuse_unread
 from r2med.errors import LimitError
 from r2med.report.console import answer, echo, progress
-
-if TYPE_CHECKING:
-    from r2med.engine.generating import Generating
-    from r2med.tasks.task import Task
 
 
 def generate(
@@ -55,7 +51,7 @@ def generate(
     where it was. Files are OUT/<task>/<method>/<llm>/query_with_hydoc.jsonl;
     eval reads them when [generations=OUT] follows the model's name.
     """
-    from r2med.engine.generating import Generating
+    from r2med.engine.generating import generating, written
     from r2med.report.estimates import estimate_row, estimate_table, generation_table
     from r2med.tasks.load import load_tasks
 
@@ -68,24 +64,26 @@ def generate(
         refuse_unread(context, "with --dry-run", "folder", *limits, *where)
     with progress() as bar:
         allowed = options.conditions(context.params, bar)
-        generating = Generating.of(method, llm, samples=n, conditions=allowed)
-        if not generating.stage.expander.method.search:
-            mode = f"on {generating.name}: it searches nothing, and the language model is asked "
+        stage = generating(method, llm, samples=n, conditions=allowed)
+        writer = stage.expander.method
+        if not writer.search:
+            mode = f"on {writer.prompts}: it searches nothing, and the language model is asked "
             refuse_unread(context, f"{mode}from this process", *where)
         rows, tasks = [], list(load_tasks(task, root=data_root))
         stopped: LimitError | None = None
         try:
             for each in tasks:
                 if dry_run:
-                    rows.append(estimate_row(each.name, generating.estimate(each)))
+                    estimate = stage.expander.live(each).estimate()
+                    rows.append(estimate_row(stage.name, each.name, estimate))
                 else:
-                    rows.append(_written(generating, each, folder))
+                    rows.append(written(stage, each, folder))
         except LimitError as limit:
             stopped = LimitError(f"{limit}\n{len(rows)} of {len(tasks)} tasks are finished.")
         finally:
             allowed.close()
     table = estimate_table if dry_run else generation_table
-    shown = [table(rows, f"{generating.name} by {generating.llm}")] if rows else []
+    shown = [table(rows, f"{writer.prompts} by {writer.llm}")] if rows else []
     answer(rows, *shown, as_json=as_json)
     if stopped is not None:
         raise stopped
@@ -99,11 +97,3 @@ def _write_prompts(context: typer.Context, method: str, folder: Path, *unread: s
     refuse_unread(context, "with --write-prompts", *unread)
     written = write_prompts(name, folder)
     echo(f"{len(written)} prompts written to {folder / name}; what was there is untouched.")
-
-
-def _written(generating: Generating, task: Task, folder: Path) -> dict[str, object]:
-    expansion, path = generating.write(task, folder)
-    facts = expansion.facts()
-    counts = ("generations", "truncated", "empty", "refused", "calls", "cached")
-    used = ("prompt_tokens", "completion_tokens", "money")
-    return {"task": task.name, **{n: facts[n] for n in (*counts, *used)}, "file": str(path)}

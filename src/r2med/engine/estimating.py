@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,25 +26,13 @@ from r2med.systems.work import NamedStage, Stage
 from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Corpus, Judgements, Queries, Task, counts, statistics
 
-
-class Paid(NamedTuple):
-    """A part of a system that asks a model, and what it would use."""
-
-    part: str
-    """The text of all that decides what is asked, so that equal work has one name."""
-    estimate: Estimate
-    turns: int = 1
-    """Requests that an agent may take per text; the estimate expects one of them."""
+#: The text of all that decides what is asked, so that equal work has one name, and its estimate.
+Paid = tuple[str, Estimate]
 
 
 def estimates(part: NamedStage, task: Task) -> Iterator[Paid]:
     """Every part of a system that asks a model on a task."""
     yield from _estimates(bind(part, task).stage, task)
-
-
-def of_generating(bound: FromModel, name: str) -> Paid:
-    """What a method's generations would use."""
-    return Paid(name, bound.estimate(), bound.most_turns)
 
 
 def _estimates(stage: Stage, task: Task, expansion: Bound | None = None) -> Iterator[Paid]:
@@ -57,14 +45,14 @@ def _estimates(stage: Stage, task: Task, expansion: Bound | None = None) -> Iter
         case Expanding(name=name, first=first):
             bound = stage.bound(task)
             if isinstance(bound, FromModel):
-                yield of_generating(bound, name)
-            for paid in _estimates(first.stage, task, bound):
-                yield paid._replace(part=f"{name} | {paid.part}")
+                yield name, bound.estimate()
+            for part, estimate in _estimates(first.stage, task, bound):
+                yield f"{name} | {part}", estimate
         case Reranking(name=name, first=first, reranker=reranker):
             yield from _estimates(first.stage, task)
             if isinstance(reranker, LlmReranker):
                 depth = min(stage.reranked, first.stage.depth)
-                yield Paid(f"{first.text} | {name}", reranker.estimate(task, depth))
+                yield f"{first.text} | {name}", reranker.estimate(task, depth)
 
 
 def _encoding(
@@ -73,16 +61,16 @@ def _encoding(
     """Documents and queries, and what an expander makes of these."""
     if isinstance(expansion, FromFile):
         forms = [form for variant in expansion.expand().variants for form in variant]
-        yield Paid(name, retriever.estimate(task, [part.text for f in forms for part in f.dense]))
+        yield name, retriever.estimate(task, [part.text for f in forms for part in f.dense])
         return
-    yield Paid(name, retriever.estimate(task))
+    yield name, retriever.estimate(task)
     if expansion is not None:
         llm, method = expansion.chat.llm, expansion.method
         most = method.max_tokens or llm.longest_answer
         expected = min(llm.expected_tokens, most or llm.expected_tokens)
         count = len(task.queries) * method.n
         texts = retriever.estimate_generated(count, expected, most)
-        yield Paid(f"{name} (generated texts)", texts)
+        yield f"{name} (generated texts)", texts
 
 
 LoadStage = Literal["documents", "queries", "generate", "rerank"]
@@ -133,18 +121,12 @@ class Sizes:
     def stand_in(self) -> Task:
         """A small collection of texts of the mean lengths, with as many queries."""
         count = min(self.documents, _STAND_IN)
-        documents, queries = (
-            ([str(row) for row in range(number)], _texts(number, tokens))
-            for number, tokens in (
-                (count, self.document_tokens),
-                (self.queries, self.query_tokens),
-            )
-        )
+        documents = _texts(count, self.document_tokens)
         return Task(
             name=self.task,
             suite=None,
             corpus=Corpus(*(pa.array(column, pa.large_string()) for column in documents)),
-            queries=Queries.of(*queries),
+            queries=Queries.of(*_texts(self.queries, self.query_tokens)),
             judgements=Judgements.none(),
             source=Path(),
             entry=self.entry,
@@ -184,7 +166,7 @@ def loads(
                 yield from loads(member, sizes, width, written=written)
         case Expanding(name=name, expander=expander, first=first):
             method = expander.method
-            bound = expander.live(sizes.stand_in, stage.finders)
+            bound = expander.live(sizes.stand_in)
             if method.generations in ("auto", "live"):
                 yield _asked("generate", name, bound.estimate(), sizes)
             expected = bound.chat.llm.expected_tokens
@@ -212,13 +194,12 @@ def _encoded(stage: Retrieval, sizes: Sizes, width: int | None, written: float) 
     vector: int | None = None
     if numbers and engine in _ONE_VECTOR:
         vector = numbers * (2 if settings.get("storage") == "float16" else 4)
-    query = sizes.query_tokens + written
     price = None
     if isinstance(stage.retriever, ApiRetriever):
         price = cast("ApiEncoder", stage.retriever.encoders["query"]).settings.known_price()
     sides: tuple[tuple[LoadStage, Side, int, float], ...] = (
         ("documents", "document", sizes.documents, sizes.document_tokens),
-        ("queries", "query", sizes.queries, query),
+        ("queries", "query", sizes.queries, sizes.query_tokens + written),
     )
     for name, side, count, length in sides:
         tokens = round(count * min(length, limits[side]))
@@ -232,7 +213,7 @@ def _asked(stage: LoadStage, part: str, estimate: Estimate, sizes: Sizes) -> Loa
     return Load(sizes.task, part, stage, estimate.calls, tokens, bill=estimate.money)
 
 
-def _texts(count: int, tokens: float) -> list[str]:
-    """Texts of a mean length, each of its own: equal requests would be asked once."""
+def _texts(count: int, tokens: float) -> tuple[list[str], list[str]]:
+    """Ids, and texts of a mean length, each of its own: equal requests would be asked once."""
     rest = " vivit" * max(0, round(tokens * CHARACTERS_PER_TOKEN / 6) - 1)
-    return [f"{row:05d}{rest}" for row in range(count)]
+    return [str(row) for row in range(count)], [f"{row:05d}{rest}" for row in range(count)]

@@ -281,7 +281,7 @@ def _prompt(result: Result, stage: Expanding, alone: Task, conditions: Condition
     """What the model was asked about a query, where the prompt's words are still the same."""
     if result.record.facts.get(stage.name, {}).get("generations_from") != "live":
         return None
-    live = replace(stage.expander, conditions=conditions).live(alone, stage.finders)
+    live = replace(stage.expander, conditions=conditions).live(alone)
     recorded = {value for _, value in leaves(result.record.system.identity)}
     return live.openings[0] if live.prompt.hash in recorded else None
 

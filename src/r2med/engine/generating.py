@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from r2med.engine.estimating import Paid, of_generating
 from r2med.errors import UsageError, nearest
 from r2med.expand.generations import place, write_generations
-from r2med.expand.method import Expansion
-from r2med.expand.writing import FromModel
 from r2med.home import slug
 from r2med.retrieve.conditions import Conditions
 from r2med.systems.build import System
@@ -18,38 +15,30 @@ from r2med.systems.spec import Spec, Unit, parse
 from r2med.systems.stages import Expanding
 from r2med.tasks.task import Task
 
+#: What is told of the generations of a task.
+_TOLD = (
+    *("generations", "truncated", "empty", "refused", "calls", "cached"),
+    *("prompt_tokens", "completion_tokens", "money"),
+)
 
-@dataclass(frozen=True)
-class Generating:
-    """A method and a model, ready to write for any task."""
 
-    name: str
-    llm: str
-    stage: Expanding
+def generating(
+    method: str, llm: str | None, *, samples: int | None, conditions: Conditions
+) -> Expanding:
+    """The expander of a method's text, such as `hyde`, `hyde:gpt4` or `lamer[passages=5]`."""
+    unit = _unit(method, llm, samples)
+    stage = System.from_spec(Spec((unit,), (Unit("bm25"),)), conditions).stage
+    assert isinstance(stage, Expanding)
+    return stage
 
-    @classmethod
-    def of(
-        cls, method: str, llm: str | None, *, samples: int | None, conditions: Conditions
-    ) -> Generating:
-        """From a method's text, such as `hyde`, `hyde:gpt4` or `lamer[passages=5]`."""
-        unit = _unit(method, llm, samples)
-        system = System.from_spec(Spec((unit,), (Unit("bm25"),)), conditions)
-        assert isinstance(system.stage, Expanding)
-        return cls(unit.name, str(unit.argument), system.stage)
 
-    def estimate(self, task: Task) -> Paid:
-        """What generating would use."""
-        return of_generating(self._live(task), self.stage.name)
-
-    def write(self, task: Task, out: Path) -> tuple[Expansion, Path]:
-        """Generate, and write `<out>/<task>/<method>/<llm>/query_with_hydoc.jsonl`."""
-        expansion = self._live(task).expand()
-        path = place(out / slug(task.name), self.name, self.llm)
-        write_generations(expansion.queries, path)
-        return expansion, path
-
-    def _live(self, task: Task) -> FromModel:
-        return self.stage.expander.live(task, self.stage.finders)
+def written(stage: Expanding, task: Task, out: Path) -> dict[str, object]:
+    """What it took to write `<out>/<task>/<method>/<llm>/query_with_hydoc.jsonl`."""
+    method, expansion = stage.expander.method, stage.expander.live(task).expand()
+    path = place(out / slug(task.name), method.prompts, method.llm)
+    write_generations(expansion.queries, path)
+    facts = expansion.facts()
+    return {"task": task.name, **{name: facts[name] for name in _TOLD}, "file": str(path)}
 
 
 def find_method(text: str) -> Unit:

@@ -101,10 +101,10 @@ def _unkept(part: NamedStage) -> NamedStage:
 
 
 def _refuse_paid(part: NamedStage, task: Task) -> None:
-    for each in estimates(part, task):
-        if each.estimate.money != 0.0:
+    for name, estimate in estimates(part, task):
+        if estimate.money != 0.0:
             raise LimitError(
-                f"{each.part} asks a model that may cost money.\n"
+                f"{name} asks a model that may cost money.\n"
                 "Start with a limit to allow it: r2med explore --max-cost 1"
             )
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from r2med.errors import DataError
 from r2med.expand.answers import Sample, judge
 from r2med.expand.prompts import Prompt, longest
 from r2med.remote.budget import most_tokens_of
 from r2med.remote.completions import MOST_FRAME, ChatAnswer, ChatRequest, Message, in_step
+
+if TYPE_CHECKING:
+    from r2med.expand.method import Method
 
 StepKind = Literal["thought", "search", "passages", "reminder", "answer"]
 Stop = Literal["answer", "turns", "tokens", "silence"]
@@ -186,66 +189,56 @@ SEARCH_R1 = Tags(
 TAGS: Mapping[str, Tags] = {"search-o1": SEARCH_O1, "search-r1": SEARCH_R1}
 
 
-class Outing(NamedTuple):
-    """An agent's end: its last words with the answer in them, and how it got there."""
-
-    sample: Sample
-    trace: Trace
-
-
 @dataclass(frozen=True)
 class Loop:
-    """The rules of one method: its tags, its words, and what its agents may use.
+    """The agents of one method: its tags and limits, its words, and what it searches.
 
     Every call of a model is kept by the chat's own cache, so a killed loop that starts again
     walks through its answered turns and goes on where it was.
     """
 
-    tags: Tags
+    method: Method
     prompt: Prompt
     find: Find
-    turns: int
-    """Searches."""
-    tokens: int
-    """Completion tokens over all turns; 0 is no limit."""
-    passages: int
-    """Passages per search."""
-    words: int
-    """Words per passage."""
-    max_tokens: int | None = None
+
+    @property
+    def tags(self) -> Tags:
+        """How its agents search and answer."""
+        return TAGS[self.method.style]
 
     @property
     def most_turns(self) -> int:
         """Requests that an agent may take at most: its searches, reminders and last words."""
-        return self.turns + _PATIENCE + 1
+        return self.method.turns + _PATIENCE + 1
 
     def longest_results(self, texts: Iterable[str]) -> int:
         """The most tokens that one turn's results, reminders and frames add to a conversation."""
-        passages = longest(texts, self.passages, words=self.words)
-        shown = self.prompt.passages(passages, words=self.words)
+        words = self.method.words
+        passages = longest(texts, self.method.passages, words=words)
+        shown = self.prompt.passages(passages, words=words)
         said = [self.prompt.says("results", passages=shown), *self.prompt.texts.values()]
         return sum(map(most_tokens_of, said)) + 2 * MOST_FRAME
 
     def run(
         self, openings: Sequence[tuple[str, int]], ask: Ask, *, strip: Callable[[str], str]
-    ) -> list[Outing]:
+    ) -> list[tuple[Sample, Trace]]:
         """Run an agent for each opening request and sample number, in step.
 
-        `strip` takes the answer out of a model's last words.
+        Each leaves its last words, out of which `strip` takes the answer, and its trace.
         """
 
         def serve(wishes: list[ChatRequest | str]) -> list[Any]:
             requests = [wish for wish in wishes if isinstance(wish, ChatRequest)]
             searches = [wish for wish in wishes if isinstance(wish, str)]
             answers = iter(ask(requests) if requests else ())
-            lists = iter(self.find(searches, self.passages) if searches else ())
+            lists = iter(self.find(searches, self.method.passages) if searches else ())
             return [next(lists if isinstance(wish, str) else answers) for wish in wishes]
 
         return in_step([self._agent(text, sample, strip) for text, sample in openings], serve)
 
     def _agent(
         self, opening: str, sample: int, strip: Callable[[str], str]
-    ) -> Generator[list[ChatRequest | str], list[Any], Outing]:
+    ) -> Generator[list[ChatRequest | str], list[Any], tuple[Sample, Trace]]:
         """One agent: yields a request for its answer, or words to search for their passages."""
         answer: ChatAnswer
         passages: Sequence[Passage]
@@ -256,7 +249,8 @@ class Loop:
         while True:
             may_stop = self.tags.answer is not None or not last_call
             ends = self.tags.stop if may_stop else ()
-            [answer] = yield [ChatRequest(tuple(messages), sample, ends, self.max_tokens)]
+            most = self.method.max_tokens or None
+            [answer] = yield [ChatRequest(tuple(messages), sample, ends, most)]
             tokens += answer.completion_tokens
             turn = self.tags.read(answer.text)
             stop = self._stop(answer, turn, tokens, last_call)
@@ -267,17 +261,17 @@ class Loop:
                 if answered := strip(raw):
                     steps.append(Step("answer", answered))
                 trace = Trace(tuple(steps), stop, malformed, tokens)
-                return Outing(judge(raw, answered, answer.finish), trace)
+                return judge(raw, answered, answer.finish), trace
             if turn.wish == "search":
                 messages.append(Message("assistant", self.tags.closed(turn)))
                 steps.append(Step("search", turn.text))
                 searches += 1
                 [passages] = yield [turn.text]
-                listed = self.prompt.passages([p.text for p in passages], words=self.words)
+                listed = self.prompt.passages([p.text for p in passages], words=self.method.words)
                 listed = listed or self.prompt.says("nothing")
                 reply = self.prompt.says("results", passages=listed)
                 steps.append(Step("passages", reply, tuple(p.document_id for p in passages)))
-                last_call = searches >= self.turns
+                last_call = searches >= self.method.turns
             else:
                 messages.append(Message("assistant", answer.text))
                 malformed += 1
@@ -294,7 +288,7 @@ class Loop:
     def _stop(self, answer: ChatAnswer, turn: Turn, tokens: int, last_call: bool) -> Stop | None:
         if turn.wish == "answer":
             return "answer"
-        if self.tokens and tokens >= self.tokens:
+        if self.method.tokens and tokens >= self.method.tokens:
             return "tokens"
         if not answer.text.strip():
             return "silence"

@@ -2,8 +2,8 @@
 
 A pipeline calls, in this order:
 
-    expander = Expander(method, conditions)
-    bound = expander.on(task, finders)       decides where the generations come from
+    expander = Expander(method, conditions, finders)
+    bound = expander.on(task)                decides where the generations come from
     bound.identity                           part of the result's key; no model is asked
     expansion = bound.expand()               generates what is not on disk yet
     runs = [search_forms(searcher, task.queries, forms, depth=d) for forms in expansion.variants]
@@ -16,22 +16,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
 
-from r2med.expand.agents import TAGS, Loop, Passage, Trace
+from r2med.expand.agents import Loop, Passage, Trace
 from r2med.expand.answers import judge
 from r2med.expand.generations import FromFile, find_file, place, write_generations
 from r2med.expand.method import Expanded, Expansion, Method
 from r2med.expand.prompts import Prompt, called, kind_of, read_prompt
 from r2med.home import shelf
 from r2med.remote.budget import Estimate, Tokens
-from r2med.remote.chat import Chat, ChatProgress
+from r2med.remote.chat import Chat
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message
-from r2med.retrieve.conditions import Conditions, Progress
+from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.interface import Retriever, Searcher
 from r2med.settings import identity_of
 from r2med.tasks.task import Queries, Task
@@ -69,23 +69,19 @@ class Expander:
 
     method: Method
     conditions: Conditions
+    finders: Finders
 
     def __post_init__(self) -> None:
         self.method.check()
 
-    def on(self, task: Task, finders: Finders) -> Bound:
+    def on(self, task: Task) -> Bound:
         """Take the file that the method's `generations` names, or the model."""
-        return find_file(task, self.method) or self.live(task, finders)
+        return find_file(task, self.method) or self.live(task)
 
-    def live(self, task: Task, finders: Finders) -> FromModel:
+    def live(self, task: Task) -> FromModel:
         """Bind to the model, whatever files there are."""
-        finder = finders(task, self.method.search) if self.method.search else None
+        finder = self.finders(task, self.method.search) if self.method.search else None
         return FromModel(task, self.method, finder, self.conditions)
-
-
-def build(method: Method, conditions: Conditions) -> Expander:
-    """An expander as an entry describes it."""
-    return Expander(method, conditions)
 
 
 @dataclass(frozen=True)
@@ -146,21 +142,7 @@ class FromModel:
         method = self.method
         if self.finder is None or not method.agent:
             return None
-        return Loop(
-            TAGS[method.style],
-            self.prompt,
-            self.finder,
-            turns=method.turns,
-            tokens=method.tokens,
-            passages=method.passages,
-            words=method.words,
-            max_tokens=method.max_tokens or None,
-        )
-
-    @property
-    def most_turns(self) -> int:
-        """Requests that one sample may take at most."""
-        return self.loop.most_turns if self.loop else 1
+        return Loop(method, self.prompt, self.finder)
 
     @property
     def requests(self) -> tuple[ChatRequest, ...]:
@@ -184,16 +166,18 @@ class FromModel:
         """
         chat, requests = self.chat, self.requests
         estimate, first = chat.estimate(requests), chat.most(requests)
-        if self.loop is None or first is None:
+        if self.loop is None:
             return estimate
-        count, turns, tokens = len(requests), self.most_turns, self.method.tokens
+        if first is None:
+            return replace(estimate, most_turns=self.loop.most_turns)
+        count, turns, tokens = len(requests), self.loop.most_turns, self.method.tokens
         answer = first.completion // max(1, count)
         answers = min(turns * answer, tokens + answer) if tokens else turns * answer
         texts = self.task.corpus.texts.take(pa.array(self.task.corpus.last_rows)).to_pylist()
         shown = self.loop.longest_results(texts)
         before = sum(min(turn * answer, answers) + turn * shown for turn in range(turns))
         most = Tokens(turns * first.prompt + count * before, count * answers)
-        return estimate.at_most(most, chat.price)
+        return replace(estimate, most_turns=turns).at_most(most, chat.price)
 
     def expand(self) -> Expansion:
         """Ask for what is not on disk yet; the texts and traces are also kept for reading."""
@@ -203,8 +187,8 @@ class FromModel:
             samples = [judge(a.text, strip(a.text), a.finish) for a in answers]
         else:
             starts = [(text, sample) for sample in range(self.method.n) for text in self.openings]
-            outings = self.loop.run(starts, self._ask, strip=strip)
-            samples, traces = [each.sample for each in outings], [each.trace for each in outings]
+            outcomes = self.loop.run(starts, self._ask, strip=strip)
+            samples, traces = [each[0] for each in outcomes], [each[1] for each in outcomes]
         count = len(self.openings)
         queries = tuple(
             Expanded(query_id, query, tuple(samples[place::count]), tuple(traces[place::count]))
@@ -226,12 +210,7 @@ class FromModel:
         return place(folder, self.method.prompts, self.method.llm)
 
     def _ask(self, requests: Sequence[ChatRequest]) -> Sequence[ChatAnswer]:
-        return self.chat.complete(requests, tell=self._progress)
-
-    def _progress(self, now: ChatProgress) -> None:
-        cost = "" if not now.money else f" · ${now.money:,.2f}"
-        what = f"asking {self.method.llm} · {now.tokens_per_second:,.0f} tokens/s{cost}"
-        self.conditions.progress(Progress(what, now.done, now.total, now.seconds))
+        return self.chat.complete(requests, show=self.conditions.show)
 
 
 Bound = FromFile | FromModel

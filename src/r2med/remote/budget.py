@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from r2med.errors import LimitError, UsageError
 from r2med.settings import read, setting
@@ -82,6 +82,12 @@ class Cost:
         """The cost of so many tokens at a price."""
         return cls(sum(tokens), price.of(*tokens) if price else 0.0)
 
+    @property
+    def dollars(self) -> str:
+        """Its money to three digits, rounded up, so that it suffices as a limit."""
+        decimals = max(2, 2 - math.floor(math.log10(self.money))) if self.money > 0 else 2
+        return f"{math.ceil(self.money * 10**decimals) / 10**decimals:.{decimals}f}"
+
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.tokens + other.tokens, self.money + other.money)
 
@@ -90,8 +96,9 @@ class Cost:
 class Estimate:
     """What a run would use, before it runs; `basis` says what the figures rest on."""
 
+    already_here: int
+    """Answers or texts that are on disk, and free."""
     calls: int
-    cached: int
     prompt_tokens: int
     completion_tokens: int
     money: float | None
@@ -99,6 +106,8 @@ class Estimate:
     most_tokens: int | None = None
     """The most tokens it can come to, prompts included; None where answers have no known limit."""
     most_money: float | None = None
+    most_turns: int = 1
+    """Requests that an agent may take per text; the figures above the most expect one of them."""
 
     def at_most(self, most: Tokens | None, price: Price | None) -> Estimate:
         """With the most tokens that it can come to."""
@@ -108,23 +117,11 @@ class Estimate:
 
     def __add__(self, other: Estimate) -> Estimate:
         """Both together; a sum with an unknown part is unknown, and the basis is the first's."""
-        return Estimate(
-            self.calls + other.calls,
-            self.cached + other.cached,
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            _sum(self.money, other.money),
-            self.basis,
-            _sum(self.most_tokens, other.most_tokens),
-            _sum(self.most_money, other.most_money),
-        )
-
-
-Number = TypeVar("Number", int, float)
-
-
-def _sum(one: Number | None, other: Number | None) -> Number | None:
-    return None if one is None or other is None else one + other
+        sums: dict[str, Any] = {}
+        for name in {field.name for field in fields(self)} - {"basis", "most_turns"}:
+            one, two = getattr(self, name), getattr(other, name)
+            sums[name] = None if one is None or two is None else one + two
+        return replace(self, **sums)
 
 
 def tokens_of(text: str) -> int:
@@ -181,12 +178,11 @@ class Budget:
         )
         if self._within(needed):
             return
-        options = f"--max-tokens {needed.tokens}", f"--max-cost {_dollars(needed.money)}"
+        enough = self._limited(f"--max-tokens {needed.tokens}", f"--max-cost {needed.dollars}")
         error = LimitError if self.spent.tokens else UsageError
         raise error(
-            f"{name}: one request may use up to {self._figures(needed, ' or ')}, more than the "
-            f"limit of {self._limit()}; used: {self._used()}.\nGive at least "
-            f"{self._of_limits(*options)}, or let {smaller}. Everything that arrived is kept."
+            f"{name}: one request may use up to {self._figures(needed)}, more than {self._used()}."
+            f"\nGive at least {enough}, or let {smaller}. Everything that arrived is kept."
         )
 
     def claim(self, claim: object, most: Cost) -> Future[None] | bool:
@@ -215,9 +211,9 @@ class Budget:
     def reached(self, name: str, most: Cost) -> LimitError:
         """The error that says why a request was not sent."""
         return LimitError(
-            f"{name}: the next request may use up to {self._figures(most, ' or ')} and could pass "
-            f"the limit of {self._limit()}; used: {self._used()}.\n"
-            "Everything that arrived is kept. Raise the limit and run again to go on."
+            f"{name}: the next request may use up to {self._figures(most)} and could pass "
+            f"{self._used()}.\nEverything that arrived is kept. Raise the limit and run again to "
+            "go on."
         )
 
     def _within(self, cost: Cost) -> bool:
@@ -225,22 +221,17 @@ class Budget:
         tokens = limits.tokens is None or cost.tokens <= limits.tokens
         return tokens and (limits.money is None or cost.money <= limits.money)
 
-    def _limit(self) -> str:
-        tokens, money = self.limits.tokens, self.limits.money
-        return self._of_limits(f"{tokens or 0:,} tokens", f"${_dollars(money or 0)}")
-
-    def _of_limits(self, tokens: str, money: str) -> str:
-        """Words about the limits that are set."""
+    def _limited(self, tokens: str, money: str) -> str:
+        """Words about tokens, about money or about both, as there are limits of them."""
         limits = ((self.limits.tokens, tokens), (self.limits.money, money))
         return " and ".join(words for limit, words in limits if limit is not None)
 
-    def _figures(self, cost: Cost, joint: str) -> str:
-        """A cost in words; money only where it has a limit."""
-        money = "" if self.limits.money is None else f"{joint}${_dollars(cost.money)}"
-        return f"{cost.tokens:,} tokens{money}"
+    def _figures(self, cost: Cost) -> str:
+        return self._limited(f"{cost.tokens:,} tokens", f"${cost.dollars}")
 
     def _used(self) -> str:
-        used = self._figures(self.spent, ", ")
+        limit = self._figures(Cost(self.limits.tokens or 0, self.limits.money or 0.0))
+        used = f"the limit of {limit}; used: {self._figures(self.spent)}"
         if self.unanswered.tokens:
             used += f" ({self.unanswered.tokens:,} tokens of it by requests without an answer)"
         return used
@@ -251,9 +242,3 @@ def _unsettled() -> Future[None]:
     future: Future[None] = Future()
     future.set_running_or_notify_cancel()
     return future
-
-
-def _dollars(money: float) -> str:
-    """Dollars to three digits, rounded up, so that a figure that is offered as a limit suffices."""
-    decimals = max(2, 2 - math.floor(math.log10(money))) if money > 0 else 2
-    return f"{math.ceil(money * 10**decimals) / 10**decimals:.{decimals}f}"

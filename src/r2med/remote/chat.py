@@ -25,7 +25,7 @@ from r2med.remote.completions import (
     to_job,
 )
 from r2med.remote.registry import LLM, find_llm
-from r2med.remote.requests import Failure, Job, Reply, Session
+from r2med.remote.requests import Failure, Job, Session
 from r2med.remote.server import LocalServer, Server, find_server
 
 _ENVIRONMENT = "R2MED_LLM"
@@ -33,6 +33,8 @@ _ENVIRONMENT = "R2MED_LLM"
 _LOOK_AGAIN = 0.1
 
 Tell = Callable[[str], None]
+#: Hears what is under way, how many requests are done, of how many, and the seconds so far.
+Show = Callable[[str, int, int, float], None]
 
 
 @dataclass(frozen=True)
@@ -95,22 +97,6 @@ class Usage:
         return Usage(**values)
 
 
-@dataclass(frozen=True)
-class ChatProgress:
-    """How far a batch of requests has come."""
-
-    done: int
-    total: int
-    seconds: float
-    completion_tokens: int
-    money: float | None
-
-    @property
-    def tokens_per_second(self) -> float:
-        """New tokens per second over the whole batch."""
-        return self.completion_tokens / self.seconds if self.seconds > 0 else 0.0
-
-
 class Chat:
     """A configured model: registry entry, server, parameters and budget.
 
@@ -154,10 +140,7 @@ class Chat:
         }
 
     def complete(
-        self,
-        requests: Sequence[ChatRequest],
-        *,
-        tell: Callable[[ChatProgress], None] | None = None,
+        self, requests: Sequence[ChatRequest], *, show: Show = lambda *_: None
     ) -> list[ChatAnswer]:
         """Answers in the order of the requests; each is on disk the moment it arrives.
 
@@ -167,7 +150,7 @@ class Chat:
         fails for good MissingError; both after everything under way has arrived and is kept.
         """
         wanted = {request.key: request for request in requests}
-        batch = _Batch(self, wanted, self._stored(wanted), tell)
+        batch = _Batch(self, wanted, self._stored(wanted), show)
         try:
             if len(batch.answers) < len(wanted):
                 batch.run(self._connected())
@@ -195,7 +178,7 @@ class Chat:
         new = sum(min(mean, request.max_tokens or mean) for request in todo)
         estimate = Estimate(
             calls=len(todo),
-            cached=len(answers),
+            already_here=len(answers),
             prompt_tokens=prompts,
             completion_tokens=new,
             money=self.price.of(prompts, new) if self.price else None,
@@ -239,7 +222,7 @@ class _Batch:
     chat: Chat
     wanted: Mapping[str, ChatRequest]
     answers: dict[str, ChatAnswer]
-    tell: Callable[[ChatProgress], None] | None
+    show: Show
     new_tokens: int = 0
     money: float = 0.0
     failures: list[Failure] = field(default_factory=list)
@@ -274,12 +257,24 @@ class _Batch:
             self._release(key)
             return answer
 
-        def start(place: int) -> bool:
-            return self._reserve(keys[place])
-
-        path = self.wanted[keys[0]].path
-        for outcome in session.each(path, jobs, read, start=start):
-            self._take(keys[outcome.place], outcome)
+        path, reserve = self.wanted[keys[0]].path, lambda place: self._reserve(keys[place])
+        for place, outcome in session.each(path, jobs, read, start=reserve):
+            key = keys[place]
+            if not isinstance(outcome, Failure):
+                self.answers[key] = outcome
+                self.new_tokens += outcome.completion_tokens
+                self.money += outcome.money or 0.0
+            else:
+                self._release(key)
+                if (answered := declined(outcome)) is not None:
+                    self.answers[key] = answered
+                else:
+                    self.failures.append(outcome)
+            seconds = time.monotonic() - self.started
+            speed = f"{self.new_tokens / max(seconds, 1e-9):,.0f} tokens/s"
+            cost = f" · ${self.money:,.2f}" if self.money else ""
+            what = f"asking {self.chat.llm.name} · {speed}{cost}"
+            self.show(what, len(self.answers), len(self.wanted), seconds)
             self.chat._answers.sync()
 
     def _reserve(self, key: str) -> bool:
@@ -297,23 +292,6 @@ class _Batch:
     def _release(self, key: str) -> None:
         self.chat._answers.release(key)
         self.reserved.discard(key)
-
-    def _take(self, key: str, outcome: Reply[ChatAnswer] | Failure) -> None:
-        if isinstance(outcome, Reply):
-            self.answers[key] = outcome.value
-            self.new_tokens += outcome.value.completion_tokens
-            self.money += outcome.value.money or 0.0
-        else:
-            self._release(key)
-            if (answered := declined(outcome)) is not None:
-                self.answers[key] = answered
-            else:
-                self.failures.append(outcome)
-        if self.tell is not None:
-            seconds = time.monotonic() - self.started
-            money = self.money if self.chat.price else None
-            done, total = len(self.answers), len(self.wanted)
-            self.tell(ChatProgress(done, total, seconds, self.new_tokens, money))
 
     def _failed(self, session: Session) -> str:
         llm, first = self.chat.llm, self.failures[0]

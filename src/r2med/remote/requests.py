@@ -20,7 +20,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from r2med.errors import MissingError
 from r2med.remote.budget import Budget, Cost, Limits, Price, Tokens
@@ -54,18 +55,9 @@ class Job(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reply(Generic[T]):
-    """A server's answer to one request, as it was read."""
-
-    place: int
-    value: T
-
-
-@dataclass(frozen=True)
 class Failure:
     """A request without an answer: the server refused it, or it failed once too often."""
 
-    place: int
     status: int | None
     """None where no whole answer came at all."""
     why: str
@@ -73,6 +65,10 @@ class Failure:
     """The server's own word for it, such as `context_length_exceeded`."""
     hopeless: bool = False
     """Whether every other request would meet the same: a wrong key, an unknown model."""
+    passing: bool = False
+    """Whether another try may succeed."""
+    wait: float | None = None
+    """Seconds before it that the server asks for."""
 
     def advice(self, *, unknown: str) -> str:
         """What to do; `unknown` is said where the server knows no such address or model."""
@@ -81,21 +77,9 @@ class Failure:
         return unknown if self.status == 404 else "run again to ask for the rest."
 
 
-@dataclass(frozen=True)
-class _Attempt(Generic[T]):
-    """How one try ended."""
-
-    outcome: Reply[T] | Failure
-    cost: Cost | None = None
-    """What it used; None where nobody knows."""
-    passing: bool = False
-    """Whether another try may succeed."""
-    wait: float | None = None
-    """Seconds before it that the server asks for."""
-
-
-#: What arrives from the thread that asks: an outcome, a defect, a signal, or None at the end.
-_Item = Reply[T] | Failure | BaseException | signal.Signals | None
+#: What arrives from the thread that asks: a place and its outcome, a defect, a signal, or None at
+#: the end.
+_Item = tuple[int, T | Failure] | BaseException | signal.Signals | None
 
 
 class Session:
@@ -135,8 +119,8 @@ class Session:
         read: Read[T],
         *,
         start: Callable[[int], bool] = lambda place: True,
-    ) -> Iterator[Reply[T] | Failure]:
-        """Every answer as it arrives, in whatever order.
+    ) -> Iterator[tuple[int, T | Failure]]:
+        """Every answer with the place of its job as it arrives, in whatever order.
 
         No more answers are under way or wait for the caller than requests may run at once, so that
         a kill loses no more. `read` turns the JSON of an answer into a value, on the session's own
@@ -192,7 +176,7 @@ class Session:
         async def ask(place: int) -> None:
             nonlocal given_up, stopped
             try:
-                outcome = await self._send(path, place, jobs[place], read)
+                outcome = await self._send(path, jobs[place], partial(read, place))
             except Exception as problem:
                 stopped = True
                 untaken.release()
@@ -200,12 +184,12 @@ class Session:
                 return
             finally:
                 self._slots.release()
-            if isinstance(outcome, Reply):
-                given_up = 0
-            else:
+            if isinstance(outcome, Failure):
                 given_up += outcome.status is None or outcome.status in _PASSING
                 stopped = stopped or outcome.hopeless or given_up >= _GIVEN_UP
-            hand_over(outcome)
+            else:
+                given_up = 0
+            hand_over((place, outcome))
 
         try:
             for place in range(len(jobs)):
@@ -224,38 +208,38 @@ class Session:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _send(self, path: str, place: int, job: Job, read: Read[T]) -> Reply[T] | Failure:
+    async def _send(
+        self, path: str, job: Job, read: Callable[[dict[str, Any], float], T]
+    ) -> T | Failure:
         """Try until there is an answer, each try within the budget."""
         data = json.dumps(job.body, ensure_ascii=False).encode("utf-8", "replace")
         most = Cost.of(job.most, self.price)
         claim, attempt = object(), 0
         while True:
             attempt += 1
-            await self._admitted(claim, most)
+            while (pause := self._held_until - time.monotonic()) > 0:
+                await asyncio.sleep(pause)
+            while (room := self.budget.claim(claim, most)) is not True:
+                if room is False:
+                    raise self.budget.reached(self.name, most)
+                await asyncio.wrap_future(room)
+            cost = None
             try:
-                tried = await self._attempt(path, place, data, read)
-            except BaseException:
-                self.budget.settle(claim, None)
-                raise
-            self.budget.settle(claim, tried.cost)
-            if isinstance(tried.outcome, Reply) or not tried.passing:
-                return tried.outcome
+                outcome, cost = await self._attempt(path, data, read)
+            finally:
+                self.budget.settle(claim, cost)
+            if not isinstance(outcome, Failure) or not outcome.passing:
+                return outcome
             if attempt >= self.limits.attempts:
                 tries = f" (tried {attempt} times)" if attempt > 1 else ""
-                return replace(tried.outcome, why=tried.outcome.why + tries)
+                return replace(outcome, why=outcome.why + tries)
             backoff = _backoff(attempt, self.limits.backoff)
-            await asyncio.sleep(backoff if tried.wait is None else tried.wait)
+            await asyncio.sleep(backoff if outcome.wait is None else outcome.wait)
 
-    async def _admitted(self, claim: object, most: Cost) -> None:
-        """Wait until the server wants requests again and the budget has room, or never will."""
-        while (pause := self._held_until - time.monotonic()) > 0:
-            await asyncio.sleep(pause)
-        while (room := self.budget.claim(claim, most)) is not True:
-            if room is False:
-                raise self.budget.reached(self.name, most)
-            await asyncio.wrap_future(room)
-
-    async def _attempt(self, path: str, place: int, data: bytes, read: Read[T]) -> _Attempt[T]:
+    async def _attempt(
+        self, path: str, data: bytes, read: Callable[[dict[str, Any], float], T]
+    ) -> tuple[T | Failure, Cost | None]:
+        """How one try ended, and what it used; None where nobody knows."""
         import aiohttp
 
         began = time.monotonic()
@@ -270,27 +254,26 @@ class Session:
             if isinstance(problem, TimeoutError) and not isinstance(problem, unsent):
                 why = f"no answer within {self.limits.timeout:g} s"
             cost = Cost() if isinstance(problem, unsent) else None
-            return _Attempt(Failure(place, None, why), cost, passing=True)
+            return Failure(None, why, passing=True), cost
         if content is None:
             why = (
                 f"the answer is larger than {self.limits.answer_bytes:,} bytes, which is the most "
                 "that is read (R2MED_LLM_ANSWER_BYTES)"
             )
-            return _Attempt(Failure(place, response.status, why))
+            return Failure(response.status, why), None
         if response.status != 200:
-            return self._refused(place, response.status, response.headers, content)
+            return self._refused(response.status, response.headers, content)
         seconds = time.monotonic() - began
         value = _object(content)
         try:
             if value is None:
                 raise ValueError("it is not a JSON object")
-            answer = read(place, value, seconds)
+            answer = read(value, seconds)
         except (ValueError, RecursionError) as problem:
             why = f"the server's answer cannot be read: {self.server.shown(str(problem))}"
-            return _Attempt(Failure(place, None, why), None, passing=True)
+            return Failure(None, why, passing=True), None
         tokens = _used(value)
-        cost = None if tokens is None else Cost.of(tokens, self.price)
-        return _Attempt(Reply(place, answer), cost)
+        return answer, None if tokens is None else Cost.of(tokens, self.price)
 
     async def _content(self, response: aiohttp.ClientResponse) -> bytes | None:
         """The answer's bytes, unpacked where a server packs unasked; None where it is too large."""
@@ -305,21 +288,21 @@ class Session:
         return bytes(content)
 
     def _refused(
-        self, place: int, status: int, headers: Mapping[str, str], content: bytes
-    ) -> _Attempt[T]:
+        self, status: int, headers: Mapping[str, str], content: bytes
+    ) -> tuple[Failure, Cost | None]:
         words, code = _complaint(content)
         words = self.server.shown(words)
         why = f"HTTP {status}{': ' + words if words else ''}"
         cost = Cost() if 400 <= status < 500 or status in _UNDONE else None
         if status not in _PASSING or code == "insufficient_quota":
             hopeless = status in (401, 402, 403, 404, 405) or code == "insufficient_quota"
-            return _Attempt(Failure(place, status, why, code, hopeless), cost)
+            return Failure(status, why, code, hopeless), cost
         asked = asked_wait(headers)
         if asked is not None and asked > _LONGEST_WAIT:
             longer = f"{why}; the server asks to wait {asked:,.0f} s"
-            return _Attempt(Failure(place, status, longer, code, hopeless=True), cost)
+            return Failure(status, longer, code, hopeless=True), cost
         self._held_until = max(self._held_until, time.monotonic() + (asked or 0.0))
-        return _Attempt(Failure(place, status, why, code), cost, passing=True, wait=asked)
+        return Failure(status, why, code, passing=True, wait=asked), cost
 
 
 async def _open(server: Server, limits: Limits) -> aiohttp.ClientSession:

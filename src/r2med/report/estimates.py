@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from r2med.engine.estimating import Load, Paid
+from r2med.engine.estimating import Load
+from r2med.remote.budget import Estimate
 from r2med.report.table import Cell, Column, Grid, columns_of, dollars, scaled
 
 Row = Mapping[str, Any]
@@ -56,11 +57,9 @@ def generation_table(rows: Sequence[Row], title: str) -> RenderableType:
     return Group(_by_task(rows, title, _WRITTEN), Text("written to", style="dim"), *files)
 
 
-def estimate_row(task: str, paid: Paid) -> dict[str, object]:
+def estimate_row(part: str, task: str, estimate: Estimate) -> dict[str, object]:
     """What one part would use on one task, for the table and as JSON."""
-    used = asdict(paid.estimate)
-    here = {"part": paid.part, "task": task, "already_here": used.pop("cached")}
-    return {**here, **used, "most_turns": paid.turns}
+    return {"part": part, "task": task, **asdict(estimate)}
 
 
 def estimate_table(rows: Sequence[Row], title: str) -> RenderableType:
@@ -98,44 +97,28 @@ def _used(name: str, values: Sequence[float | None]) -> str:
     return dollars(total) if name.endswith("money") else f"{total:,.0f}"
 
 
-@dataclass(frozen=True)
-class Pace:
-    """How fast models run on the reader's hardware, and what an hour of it costs."""
+def load_row(load: Load, speed: float, price: float | None) -> dict[str, Any]:
+    """What a stage takes of hardware of so many tokens per second, or of a server.
 
-    tokens_per_second: float
-    price: float | None = None
-    """US dollars per hour."""
-
-    def hours(self, load: Load) -> float | None:
-        """Of the hardware; None where somebody else's server does the work for money."""
-        return None if load.bill is not None else load.tokens / self.tokens_per_second / 3600
-
-    def money(self, load: Load) -> float | None:
-        """A server's bill, or that of the hours; None where no price is known."""
-        hours = self.hours(load)
-        if hours is None:
-            return load.bill
-        return None if self.price is None else hours * self.price
+    Hours are those of the hardware: none where a server does the work for money.
+    """
+    hours = None if load.bill is not None else load.tokens / speed / 3600
+    money = load.bill if hours is None else None if price is None else hours * price
+    return {**asdict(load), "hours": hours, "money": money, "estimated": True}
 
 
-def load_rows(loads: Sequence[Load], pace: Pace) -> list[dict[str, Any]]:
-    """One record per task and stage, marked as estimates."""
-    return [
-        {**asdict(load), "hours": pace.hours(load), "money": pace.money(load), "estimated": True}
-        for load in loads
-    ]
-
-
-def load_table(loads: Sequence[Load], pace: Pace, counted: Collection[str] = ()) -> RenderableType:
+def load_table(
+    loads: Sequence[Row], counted: Collection[str], speed: float, price: float | None
+) -> RenderableType:
     """One row per part and stage over all tasks, then the sum; `counted` tasks are data here."""
-    groups: dict[tuple[str, str], list[Load]] = {}
+    groups: dict[tuple[str, str], list[Row]] = {}
     for load in loads:
-        groups.setdefault((load.part, load.stage), []).append(load)
+        groups.setdefault((load["part"], load["stage"]), []).append(load)
     rows: list[list[Cell]] = [
-        [f"{part}: {_DONE[stage]}", *_work(group, pace)] for (part, stage), group in groups.items()
+        [f"{part}: {_DONE[stage]}", *_work(group)] for (part, stage), group in groups.items()
     ]
-    rows.append([Text(cell, style="bold") for cell in ("in all", *_work(loads, pace))])
-    tasks = list(dict.fromkeys(load.task for load in loads))
+    rows.append([Text(cell, style="bold") for cell in ("in all", *_work(loads))])
+    tasks = list(dict.fromkeys(load["task"] for load in loads))
     over = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
     table = Grid(
         columns_of("stage", ">texts", ">tokens", ">hours", ">cost", ">vectors"),
@@ -144,14 +127,14 @@ def load_table(loads: Sequence[Load], pace: Pace, counted: Collection[str] = ())
         ends=frozenset([len(rows) - 2]),
         title=f"{over}: an estimate, nothing is run",
     )
-    price = "" if pace.price is None else f", an hour at {dollars(pace.price)}"
     basis = [] if set(tasks) <= set(counted) else [_PUBLISHED]
     basis += [_COUNTED.format(tasks=", ".join(counted))] if counted else []
+    priced = "" if price is None else f", an hour at {dollars(price)}"
     notes = [" ".join([*basis, _BASIS])]
-    notes += [f"Hours: {pace.tokens_per_second:,.0f} tokens per second, read or new{price}."]
-    if any(load.stage == "generate" for load in loads):
+    notes += [f"Hours: {speed:,.0f} tokens per second, read or new{priced}."]
+    if any(load["stage"] == "generate" for load in loads):
         notes.append("New tokens take longer than tokens that are read: reckon them apart.")
-    if any(load.vector_bytes is None for load in loads):
+    if any(load["vector_bytes"] is None for load in loads):
         notes.append(
             "Vectors: --vector-width says how many dimensions the model has; unknown for models "
             "that keep several vectors or weights per text."
@@ -159,16 +142,16 @@ def load_table(loads: Sequence[Load], pace: Pace, counted: Collection[str] = ())
     return _noted(table, notes)
 
 
-def _work(loads: Sequence[Load], pace: Pace) -> list[str]:
+def _work(loads: Sequence[Row]) -> list[str]:
     """The sums of some loads; a sum with an unknown part is unknown, hours of servers are none."""
-    hours = [value for load in loads if (value := pace.hours(load)) is not None]
-    held = [load.vector_bytes for load in loads]
+    hours = [load["hours"] for load in loads if load["hours"] is not None]
+    held = [load["vector_bytes"] for load in loads]
     size = sum(value or 0 for value in held)
     return [
-        f"{sum(load.texts for load in loads):,}",
-        scaled(sum(load.tokens for load in loads)),
+        f"{sum(load['texts'] for load in loads):,}",
+        scaled(sum(load["tokens"] for load in loads)),
         f"{sum(hours):,.1f}" if hours else "-",
-        _used("money", [pace.money(load) for load in loads]),
+        _used("money", [load["money"] for load in loads]),
         "unknown" if None in held else scaled(size, "B") if size else "-",
     ]
 

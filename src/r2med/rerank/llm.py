@@ -26,12 +26,12 @@ from r2med.errors import UsageError, nearest
 from r2med.expand.prompts import Prompt, longest, prompt_of, trimmed
 from r2med.home import shelf
 from r2med.remote.budget import Estimate
-from r2med.remote.chat import Chat, ChatProgress
+from r2med.remote.chat import Chat
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message, in_step
 from r2med.remote.registry import find_llm
 from r2med.rerank.llm_answers import Order, Parted, parted
 from r2med.rerank.scores import Candidates, ListScores, in_order
-from r2med.retrieve.conditions import Conditions, Progress
+from r2med.retrieve.conditions import Conditions
 from r2med.settings import setting
 from r2med.tasks.task import Task
 
@@ -273,11 +273,7 @@ class LlmReranker:
         return [by_value(np.mean(group, axis=0)) for group in groups]
 
     def _ask(self, requests: Sequence[ChatRequest]) -> list[ChatAnswer]:
-        return self.chat.complete(requests, tell=self._progress)
-
-    def _progress(self, now: ChatProgress) -> None:
-        what = f"reranking with {self.name}"
-        self.conditions.progress(Progress(what, now.done, now.total, now.seconds))
+        return self.chat.complete(requests, show=self.conditions.show)
 
     def _traced(self, rows: Sequence[Mapping[str, object]]) -> str:
         """Write what the model thought and answered about every list; the path below the home."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.models.vectors import Storage
 from r2med.remote.budget import Budget, Cost, Estimate, Price, Tokens, most_tokens_of, tokens_of
-from r2med.remote.requests import Failure, Job, Reply, Session
+from r2med.remote.requests import Failure, Job, Session
 from r2med.remote.server import Server, find_server
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import (
@@ -103,7 +103,7 @@ class ApiSettings:
         """What so many requests and tokens would cost; `most` tokens bound it, where known."""
         price = self.known_price()
         money = price.of(tokens) if price else None
-        expected = Estimate(calls, cached, tokens, 0, money, basis)
+        expected = Estimate(cached, calls, tokens, 0, money, basis)
         return expected.at_most(None if most is None else Tokens(most), price)
 
     def server(self) -> Server:
@@ -239,21 +239,21 @@ class ApiEncoder:
             self.budget.check_one(most, settings.model, smaller=smaller)
             while batches:
                 too_large: list[Rows] = []
-                failures: list[Failure] = []
+                failures: list[tuple[Rows, Failure]] = []
                 jobs = [self._job(ready, batch) for batch in batches]
-                for outcome in session.each(_PATH, jobs, partial(_read, jobs)):
-                    batch = batches[outcome.place]
-                    if isinstance(outcome, Reply):
-                        vectors, tokens = outcome.value
+                for place, outcome in session.each(_PATH, jobs, partial(_read, jobs)):
+                    batch = batches[place]
+                    if not isinstance(outcome, Failure):
+                        vectors, tokens = outcome
                         self.calls += 1
                         self.tokens += tokens
                         yield batch, vectors
                     elif outcome.status in _UNFIT and len(batch) > 1:
                         too_large += np.array_split(batch, 2)
                     else:
-                        failures.append(outcome)
+                        failures.append((batch, outcome))
                 if failures:
-                    raise self._error(failures, ready, batches)
+                    raise self._error(failures, ready, len(batches))
                 batches = too_large
         finally:
             session.close()
@@ -289,18 +289,18 @@ class ApiEncoder:
         return Job(body(self.settings, self.side, texts), Tokens(most))
 
     def _error(
-        self, failures: Sequence[Failure], inputs: TextInputs, batches: Sequence[Rows]
+        self, failures: Sequence[tuple[Rows, Failure]], inputs: TextInputs, requests: int
     ) -> Exception:
-        first = failures[0]
+        batch, first = failures[0]
         where = f"{self.settings.model} at {self.server.url}"
         if first.status in _UNFIT:
-            begins = inputs.texts[batches[first.place][0]][:80]
+            begins = inputs.texts[batch[0]][:80]
             return DataError(
                 f"{where} does not take a text: {first.why}.\nThe text begins {begins!r}. "
                 "Every vector that arrived is kept."
             )
         return MissingError(
-            f"{where}: {len(failures):,} of {len(batches):,} requests failed. "
+            f"{where}: {len(failures):,} of {requests:,} requests failed. "
             f"The first: {first.why}.\nEvery vector that arrived is kept; "
             + first.advice(unknown=_UNKNOWN)
         )

@@ -136,6 +136,10 @@ class Conditions:
             self.shared.setdefault(key, made)
         return self.shared[key]
 
+    def show(self, what: str, done: int, total: int, seconds: float) -> None:
+        """Tell `progress` how far a long piece of work has come."""
+        self.progress(Progress(what, done, total, seconds))
+
     def building(self, module: str, settings: object, name: str | None = None) -> Conditions:
         """These conditions for one stage, which workers can then build for themselves."""
         bare = Conditions(

@@ -156,11 +156,11 @@ class Builder:
                 f"system {str(part)!r}: {searching} expands queries that {unit} expanded already. "
                 f"Choose one, or fuse two systems: '({unit} | bm25) + ({searching} | bm25)'."
             )
+        from r2med.expand.writing import Expander
+
         first = self.system(searching)
-        entry = configured(unit)
-        settings = read_settings(entry)
-        expander = _module(entry).build(settings, self.conditions)
-        stage = Expanding(str(unit), expander, first, self._finder, identity_of(settings))
+        expander = Expander(read_settings(configured(unit)), self.conditions, self._finder)
+        stage = Expanding(str(unit), expander, first)
         text = str(Spec(part.fused, (searching,)))
         published = dict(unit.options) == {"generations": "published"} and first.published_as
         name = f"{unit.name}:{unit.argument} | {first.published_as}" if published else None

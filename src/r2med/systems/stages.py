@@ -25,7 +25,7 @@ from r2med.systems.work import NamedStage, Stage, Work
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
-    from r2med.expand.writing import Bound, Expander, Finders
+    from r2med.expand.writing import Bound, Expander
     from r2med.rerank.scores import Reranker, Tail
 
 #: Queries in one form or more, each form a whole set of queries.
@@ -217,9 +217,6 @@ class Expanding:
     name: str
     expander: Expander
     first: NamedStage
-    finders: Finders
-    settings: Mapping[str, object] = field(default_factory=dict)
-    """Of the expander's entry, as far as they may change a ranking."""
     on_task: Bound | None = None
     """The expander on the task of this evaluation: see `bind`."""
 
@@ -240,7 +237,10 @@ class Expanding:
         """The expander's, on this task, and that of what searches."""
         return {
             "version": _EXPANSION_VERSION,
-            "expander": {"settings": dict(self.settings), **self.bound(task).identity},
+            "expander": {
+                "settings": identity_of(self.expander.method),
+                **self.bound(task).identity,
+            },
             "first": dict(self.first.stage.identity(task)),
         }
 
@@ -250,7 +250,7 @@ class Expanding:
 
     def bound(self, task: Task) -> Bound:
         """The expander on one task."""
-        return self.on_task or self.expander.on(task, self.finders)
+        return self.on_task or self.expander.on(task)
 
     def run(self, work: Work) -> Run:
         """Expand, search with every variant, and fuse where there are several."""
@@ -334,7 +334,7 @@ def bind(part: NamedStage, task: Task) -> NamedStage:
         case GivenRun():
             stage = replace(stage)
         case Expanding():
-            stage = replace(stage, on_task=stage.expander.on(task, stage.finders))
+            stage = replace(stage, on_task=stage.expander.on(task))
         case Reranking():
             stage = replace(stage, first=bind(stage.first, task))
         case Fused():
