@@ -119,7 +119,7 @@ def _in_folder(folder: Path) -> Iterator[tuple[Path, str]]:
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     try:
         source = find_source(folder)
-        files = [*source.corpus, *source.queries]
+        files = [*source.parts["corpus"], *source.parts["queries"]]
     except R2MedError:
         pass
     known = [file for file in files if _plain_suffix(file) in ENDINGS]

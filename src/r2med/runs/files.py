@@ -123,7 +123,7 @@ class _Listing:
     ranks: NDArray[np.float64]
     """Places in the file where it has no ranks."""
     scores: NDArray[np.float64] | None
-    place: Callable[[int], str]
+    place: Callable[[int], object]
 
     def take(self, rows: NDArray[np.int64]) -> _Listing:
         return replace(
@@ -209,7 +209,7 @@ def _parquet_listing(path: Path, content: bytes | None) -> _Listing:
         documents=documents.indices.to_numpy(zero_copy_only=False),
         ranks=np.arange(len(rows), dtype=np.float64) if ranks.null_count else ranks.to_numpy(),
         scores=None if scores.null_count else scores.to_numpy(),
-        place=rows.place,
+        place=rows.where,
     )
     return listing.take(np.argsort(listing.ranks, kind="stable"))
 

@@ -8,20 +8,23 @@ by their usual names, or as the user maps them; where anything is wrong, nothing
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
+import pyarrow.compute as pc
+
 from r2med.atomic import atomic_folder
 from r2med.errors import DataError, R2MedError, UsageError, nearest
 from r2med.tasks.load import load_task
-from r2med.tasks.reading.collection import PARTS, read_part
-from r2med.tasks.reading.fields import NUMBER_WORDS, Rows, Where
+from r2med.tasks.reading.collection import contradictions, read_part, repeated_ids, unknown
+from r2med.tasks.reading.fields import NUMBER_WORDS, Rows, Where, many
 from r2med.tasks.reading.jsonl import decoded, write_jsonl
 from r2med.tasks.reading.judgements import DOCUMENT_NAMES, QUERY_NAMES, SCORE_NAMES, score_of
 from r2med.tasks.reading.lines import MAX_LINE, blocks, limit
-from r2med.tasks.reading.source import Source, find_source, split_selection
+from r2med.tasks.reading.source import PARTS, Source, find_source, split_selection
 from r2med.tasks.task import Task
 
 
@@ -40,30 +43,21 @@ class Problem:
 class Checked:
     """What a check of one folder found; `task` is None where the data cannot be loaded."""
 
-    folder: Path
     problems: tuple[Problem, ...]
-    task: Task | None
+    task: Task | None = None
 
 
 def check(place: str | Path) -> Checked:
     """All problems of the task in a folder (`FOLDER#SPLIT` where it holds several)."""
     folder, split = split_selection(place)
+    problems: list[Problem] = []
     try:
-        source = find_source(folder, split)
+        problems = _problems(find_source(folder, split))
+        return Checked(tuple(problems), load_task(place, use_copy=False))
     except R2MedError as problem:
         if not folder.is_dir():
             raise
-        return Checked(folder, (Problem(str(folder), None, None, str(problem)),), None)
-    problems = _problems(source)
-    try:
-        return Checked(folder, tuple(problems), load_task(place, use_copy=False))
-    except R2MedError as problem:
-        problems = problems or [Problem(str(folder), None, None, str(problem))]
-        return Checked(folder, tuple(problems), None)
-
-
-_Note = Callable[[object, Where, object], None]
-"""Takes what is wrong, where it stands, and the id there."""
+        return Checked(tuple(problems) or (Problem(str(folder), None, None, str(problem)),))
 
 
 def _problems(source: Source) -> list[Problem]:
@@ -76,7 +70,7 @@ def _problems(source: Source) -> list[Problem]:
 
     parts: dict[str, Rows] = {}
     for part in PARTS:
-        file, before = Where(getattr(source, part)[0]), len(problems)
+        file, before = Where(source.parts[part][0]), len(problems)
         try:
             parts[part] = read_part(source, part, note)
             if not len(parts[part]) and len(problems) == before:
@@ -84,55 +78,29 @@ def _problems(source: Source) -> list[Problem]:
         except DataError as error:
             note(error, file, None)
     for part, what in (("corpus", "document"), ("queries", "query")):
-        if part in parts:
-            _check_texts(parts[part], what, note)
+        if rows := parts.get(part):
+            blank = pc.equal(pc.utf8_trim_whitespace(rows.columns["text"]), "")
+            wrong = [(row, f"this {what} id {problem}") for row, problem in repeated_ids(rows)]
+            wrong += [(r, f"the {what} has no text") for r in pc.indices_nonzero(blank).to_pylist()]
+            for row, problem in wrong:
+                note(problem, rows.where(row), rows.columns["id"][row])
     if all(each.line is not None for each in problems):
-        _check_pairs(parts["judgements"], _ids(parts["corpus"]), _ids(parts["queries"]), note)
+        judged, documents, queries = (parts[part] for part in ("judgements", "corpus", "queries"))
+        wrong = list(contradictions(judged))
+        for what, known in (("query", queries), ("document", documents)):
+            strange = unknown(judged, what, known.columns["id"], np.arange(len(judged))).tolist()
+            wrong += [(row, f'there is no {what} "{judged.columns[what][row]}"') for row in strange]
+        for row, problem in wrong:
+            pair = " ".join(str(judged.columns[name][row]) for name in ("query", "document"))
+            note(problem, judged.where(row), pair)
+        ids = judged.columns["query"]
+        answered = ids.filter(pc.greater(judged.columns["score"], 0)).to_pylist()
+        asked = {*ids.to_pylist()} & {*queries.columns["id"].to_pylist()}
+        for query in sorted(asked.difference(answered)):
+            where = judged.where(ids.index(query).as_py())
+            note("the query is judged, but has no positive document", where, query)
     files = [str(file) for file in source.files]
     return sorted(problems, key=lambda each: (files.index(each.file), each.line or 0))
-
-
-def _ids(rows: Rows) -> set[str]:
-    return set(rows.columns["id"].to_pylist())
-
-
-def _check_texts(rows: Rows, what: str, note: _Note) -> None:
-    """Ids that were used before, and rows without text."""
-    first: dict[str, int] = {}
-    texts = rows.columns["text"].to_pylist()
-    for row, (name, text) in enumerate(zip(rows.columns["id"].to_pylist(), texts, strict=True)):
-        earlier = first.setdefault(name, row)
-        if earlier != row:
-            before = _seen_from(rows.where(row), rows.where(earlier))
-            note(f"this {what} id was already used in {before}", rows.where(row), name)
-        if not text.strip():
-            note(f"the {what} has no text", rows.where(row), name)
-
-
-def _seen_from(here: Where, place: Where) -> str:
-    """A place as another names it: without the file where they share it."""
-    return f"{place.unit} {place.number}" if place.file == here.file else str(place)
-
-
-def _check_pairs(rows: Rows, documents: set[str], queries: set[str], note: _Note) -> None:
-    """Unknown ids, contradictions, and queries without a positive."""
-    first: dict[tuple[str, str], int] = {}
-    columns = [rows.columns[name].to_pylist() for name in ("query", "document", "score")]
-    for row, (query, document, score) in enumerate(zip(*columns, strict=True)):
-        pair, where = f"{query} {document}", rows.where(row)
-        if query not in queries:
-            note(f'there is no query "{query}"', where, pair)
-        if document not in documents:
-            note(f'there is no document "{document}"', where, pair)
-        earlier = first.setdefault((query, document), row)
-        if score != columns[2][earlier]:
-            before = f"{columns[2][earlier]} in {_seen_from(where, rows.where(earlier))}"
-            note(f"judged {score} here, but {before}", where, pair)
-    positive = {query for query, score in zip(columns[0], columns[2], strict=True) if score > 0}
-    judged = {query: row for row, query in reversed(list(enumerate(columns[0])))}
-    for query in sorted(queries & judged.keys() - positive):
-        where = rows.where(judged[query])
-        note("the query is judged, but has no positive document", where, query)
 
 
 #: The names under which a column is looked for when it is not mapped, the most usual first.
@@ -157,6 +125,13 @@ KNOWN: Mapping[str, Mapping[str, Sequence[str]]] = {
         "score": sorted(SCORE_NAMES),
     },
 }
+#: What --column may name: each field of a task, also by a usual name of its column.
+_FIELDS = {
+    f"{role}.{name}": (role, field)
+    for role, fields in KNOWN.items()
+    for field, names in fields.items()
+    for name in (field, *names)
+}
 _OPTIONAL = ("title", "answer", "body_system", "reasoning", "score")
 _SHOWN = 20
 #: Stands after the last line of a table; no text that was decoded can hold it.
@@ -171,7 +146,7 @@ def import_tables(
     out: Path,
     columns: Mapping[str, str] | None = None,
     force: bool = False,
-    tell: Callable[[str], None] | None = None,
+    tell: Callable[[str], None] = lambda message: None,
 ) -> tuple[int, int, int]:
     """Write a task's folder from three tables; `columns` maps `corpus.text` to a column's name.
 
@@ -181,10 +156,13 @@ def import_tables(
     """
     if out.exists() and not force:
         raise UsageError(f"{out} exists, and nothing in it was touched. --force replaces it.")
-    mapped = {_field(name): column for name, column in (columns or {}).items()}
-    problems: list[str] = []
+    for name in columns or {}:
+        if name not in _FIELDS:
+            raise UsageError(f"--column {name}: not a field of a task. {nearest(name, _FIELDS)}")
+    mapped = {_FIELDS[name]: column for name, column in (columns or {}).items()}
     files = {"corpus": corpus, "queries": queries, "qrels": qrels}
-    headers = {role: _header(path) for role, path in files.items()}
+    tables = {role: _cells(path) for role, path in files.items()}
+    headers = {role: [name.strip() for name in next(tables[role])[1]] for role in files}
     places = {role: _places(files[role], role, headers[role], mapped) for role in files}
     missing = [
         (role, name)
@@ -200,54 +178,50 @@ def import_tables(
         ]
         options = " ".join(f"--column {role}.{name}=NAME" for role, name in missing)
         raise UsageError("\n".join([*lines, f"Say which they are: {options}"]))
-    if "score" not in places["qrels"] and tell is not None:
+    if "score" not in places["qrels"]:
         used = places["qrels"].values()
         unread = [name for place, name in enumerate(headers["qrels"]) if place not in used]
         tell(
             f"{qrels} has no column for qrels.score: every judgement counts as 1. "
             f"Not read: {', '.join(unread) or 'none'}; --column qrels.score=NAME maps one."
         )
-    documents, asked, judged = (_table(files[role], places[role], problems) for role in files)
-    scores = [score_of(row.get("score", "1")) for _, row in judged]
-    problems.extend(
-        f"{qrels}, line {line}: the score is {row['score']!r}, expected {NUMBER_WORDS}."
-        for (line, row), score in zip(judged, scores, strict=True)
-        if score is None
+    problems: list[str] = []
+    documents, asked, judged = (
+        [*_rows(files[role], tables[role], headers[role], places[role], problems)] for role in files
     )
     if problems:
         more = f"\nand {len(problems) - _SHOWN:,} more." if len(problems) > _SHOWN else ""
         raise DataError("\n".join(problems[:_SHOWN]) + more)
+    for row in documents:
+        row["text"] = " ".join(row.pop(name) for name in ("title", "text") if name in row)
+    pairs = (
+        {"q_id": row["query"], "p_id": row["document"], "score": score_of(row.get("score", "1"))}
+        for row in judged
+    )
     with atomic_folder(out) as draft:
-        texts = (
-            {"id": row["id"], "text": " ".join(row[n] for n in ("title", "text") if n in row)}
-            for _, row in documents
-        )
-        write_jsonl(draft / "corpus.jsonl", texts)
-        write_jsonl(draft / "query.jsonl", ({"id": "", "text": "", **row} for _, row in asked))
-        pairs = (
-            {"q_id": row["query"], "p_id": row["document"], "score": score}
-            for (_, row), score in zip(judged, scores, strict=True)
-        )
+        write_jsonl(draft / "corpus.jsonl", documents)
+        write_jsonl(draft / "query.jsonl", ({"id": "", "text": "", **row} for row in asked))
         write_jsonl(draft / "qrels.jsonl", pairs)
     return len(documents), len(asked), len(judged)
 
 
-def _field(name: str) -> str:
-    """The field of a task that `corpus.text`, or a usual name as in `qrels.query-id`, means."""
-    known = [f"{role}.{field}" for role, fields in KNOWN.items() for field in fields]
-    if name in known:
-        return name
-    role, _, usual = name.partition(".")
-    for field, names in KNOWN.get(role, {}).items():
-        if usual in names:
-            return f"{role}.{field}"
-    raise UsageError(f"--column {name}: not a field of a task. {nearest(name, known)}")
-
-
 def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file, each with the line it begins in; a quote that stays open is refused."""
+    """The rows of a file, each with the line it begins in; a quote that stays open is refused.
+
+    The name says what separates cells: .csv or .tsv, gzipped or not; in a .csv a header with ';'
+    alone says so.
+    """
+    names = [suffix.lower() for suffix in path.suffixes]
+    if not {".csv", ".tsv", ".tab"} & {*names}:
+        raise UsageError(f"{path}: expected a file whose name ends in .csv or .tsv (or .gz).")
+    lines = _lines(path)
+    first = next(lines, "")
+    if not first.strip():
+        raise DataError(f"{path} is empty, expected a line of column names and rows.")
+    separator = ";" if ";" in first and "," not in first else ","
     csv.field_size_limit(limit(MAX_LINE))
-    reader = csv.reader(chain(_lines(path), [_END]), delimiter=_delimiter(path))
+    delimiter = separator if ".csv" in names else "\t"
+    reader = csv.reader(chain([first], lines, [_END]), delimiter=delimiter)
     line = 1
     try:
         for row in reader:
@@ -264,74 +238,57 @@ def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
         ) from None
 
 
-def _header(path: Path) -> list[str]:
-    _, header = next(_cells(path), (0, []))
-    if not header:
-        raise DataError(f"{path} is empty, expected a line of column names and rows.")
-    return [name.strip() for name in header]
-
-
-def _table(
-    path: Path, places: Mapping[str, int], problems: list[str]
-) -> list[tuple[int, dict[str, str]]]:
-    """The wanted columns of a file, row by row with the line each begins in.
-
-    A wrong row is noted among the problems.
-    """
-    cells = _cells(path)
-    _, header = next(cells)
-    rows = []
-    for where, row in cells:
-        if not any(row):
-            continue
-        if len(row) != len(header):
-            found = "1 cell" if len(row) == 1 else f"{len(row)} cells"
-            problems.append(f"{path}, line {where}: {found}, expected {len(header)}.")
-            continue
-        values = {name: row[place] for name, place in places.items() if row[place]}
-        rows.append((where, values))
-        problems.extend(
-            f'{path}, line {where}: column "{header[places[name]]}" is empty.'
-            for name in places
-            if name not in values and name not in _OPTIONAL and name != "text"
-        )
-    return rows
-
-
-def _places(
-    path: Path, role: str, header: Sequence[str], mapped: Mapping[str, str]
-) -> dict[str, int]:
-    """Where each known column stands, by its mapping or a usual name."""
-    lowered = [name.lower() for name in header]
-    places: dict[str, int] = {}
-    for name, usual in KNOWN[role].items():
-        chosen = mapped.get(f"{role}.{name}")
-        if chosen is not None and chosen not in header:
-            raise UsageError(
-                f"{path} has no column {chosen!r} ({role}.{name}). {nearest(chosen, header)}"
-            )
-        candidates = [lowered.index(each) for each in usual if each in lowered]
-        if chosen is not None:
-            places[name] = header.index(chosen)
-        elif candidates:
-            places[name] = candidates[0]
-    return places
-
-
-def _delimiter(path: Path) -> str:
-    """By the name: .csv or .tsv, gzipped or not; in a .csv a header with ';' alone says so."""
-    names = [suffix.lower() for suffix in path.suffixes]
-    if ".tsv" in names or ".tab" in names:
-        return "\t"
-    if ".csv" not in names:
-        raise UsageError(f"{path}: expected a file whose name ends in .csv or .tsv (or .gz).")
-    first = next(_lines(path), "")
-    return ";" if ";" in first and "," not in first else ","
-
-
 def _lines(path: Path) -> Iterator[str]:
     number = 0
     for block in blocks(path):
         for line in block.removesuffix(b"\n").split(b"\n"):
             number += 1
             yield decoded(line, f"{path}, line {number}") + "\n"
+
+
+def _places(
+    path: Path, role: str, header: Sequence[str], mapped: Mapping[tuple[str, str], str]
+) -> dict[str, int]:
+    """Where each known column stands, by its mapping or a usual name."""
+    lowered = [name.lower() for name in header]
+    places: dict[str, int] = {}
+    for name, usual in KNOWN[role].items():
+        chosen = mapped.get((role, name))
+        candidates = [lowered.index(each) for each in usual if each in lowered]
+        if chosen is not None and chosen not in header:
+            raise UsageError(
+                f"{path} has no column {chosen!r} ({role}.{name}). {nearest(chosen, header)}"
+            )
+        if chosen is not None or candidates:
+            places[name] = candidates[0] if chosen is None else header.index(chosen)
+    return places
+
+
+def _rows(
+    path: Path,
+    cells: Iterable[tuple[int, list[str]]],
+    header: Sequence[str],
+    places: Mapping[str, int],
+    problems: list[str],
+) -> Iterator[dict[str, str]]:
+    """The wanted columns of a file, row by row; what is wrong is noted among the problems."""
+    for line, row in cells:
+        if not any(row):
+            continue
+        if len(row) != len(header):
+            problems.append(
+                f"{path}, line {line}: {many(len(row), 'cell')}, expected {len(header)}."
+            )
+            continue
+        values = {name: row[place] for name, place in places.items() if row[place]}
+        yield values
+        problems.extend(
+            f'{path}, line {line}: column "{header[places[name]]}" is empty.'
+            for name in places
+            if name not in values and name not in _OPTIONAL and name != "text"
+        )
+        if score_of(values.get("score", "1")) is None:
+            score = values["score"]
+            problems.append(
+                f"{path}, line {line}: the score is {score!r}, expected {NUMBER_WORDS}."
+            )

@@ -38,7 +38,7 @@ def test_both_ways_agree_on_any_valid_file(rows: list[dict[str, object]], ascii_
         assert {name: column.to_pylist() for name, column in fast.columns.items()} == {
             name: column.to_pylist() for name, column in exact.columns.items()
         }
-        assert [fast.place(row) for row in range(len(fast))] == [
+        assert [str(fast.where(row)) for row in range(len(fast))] == [
             f"{file}, line {row + 1}" for row in range(len(rows))
         ]
 

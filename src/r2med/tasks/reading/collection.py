@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +18,11 @@ from r2med.tasks.reading import fields
 from r2med.tasks.reading.fields import Complain, Field, Rows, many, stop
 from r2med.tasks.reading.jsonl import read_jsonl
 from r2med.tasks.reading.judgements import read_judgements
-from r2med.tasks.reading.source import Source
+from r2med.tasks.reading.source import PARTS, Source
 from r2med.tasks.task import Corpus, Judgements, Queries
 
 #: Letters by which texts are told apart before they are compared as a whole.
 _COMPARED = 64
-#: The parts of a task, as `Source` names their files.
-PARTS = ("corpus", "queries", "judgements")
 _JSONL: dict[tuple[str, str], Sequence[Field]] = {
     ("r2med", "corpus"): fields.DOCUMENT,
     ("r2med", "queries"): fields.QUERY,
@@ -54,17 +51,17 @@ class Collection:
 
 def read_collection(source: Source) -> Collection:
     """The task in its files, checked; every error names file, line or row, and field."""
-    documents, queries, judgements = (read_part(source, part) for part in PARTS)
-    for rows, part in ((documents, "corpus"), (queries, "queries"), (judgements, "judgements")):
+    parts = [read_part(source, part) for part in PARTS]
+    for rows, part in zip(parts, PARTS, strict=True):
         if not len(rows):
             what = "documents" if part == "corpus" else part
-            raise DataError(f"{getattr(source, part)[0]} holds no {what}.")
-    return _collect(documents, queries, judgements, only_judged=source.layout == "beir")
+            raise DataError(f"{source.parts[part][0]} holds no {what}.")
+    return _collect(*parts, only_judged=source.layout == "beir")
 
 
 def read_part(source: Source, part: str, complain: Complain = stop) -> Rows:
     """The documents, queries or judgements of a task, each in the way of its layout."""
-    files: tuple[Path, ...] = getattr(source, part)
+    files = source.parts[part]
     if source.layout == "parquet":
         from r2med.tasks.reading.parquet import read_parquet
 
@@ -74,28 +71,36 @@ def read_part(source: Source, part: str, complain: Complain = stop) -> Rows:
     rows = read_jsonl(files[0], _JSONL[source.layout, part], complain)
     if "title" not in rows.columns:
         return rows
-    return replace(rows, columns={"id": rows.columns["id"], "text": _titled(rows)})
-
-
-def _titled(documents: Rows) -> pa.LargeStringArray:
-    """Title, a space and the text, as BEIR's own tools join them; either may be empty."""
-    title, text = documents.columns["title"], documents.columns["text"]
+    # Title, a space and the text, as BEIR's own tools join them; either may be empty.
+    title, text = rows.columns["title"], rows.columns["text"]
     alone = pc.or_(pc.is_null(title), pc.equal(text, ""))
     gaps = pc.if_else(alone, "", " ").cast(pa.large_string())
     nothing = pa.scalar("", pa.large_string())
-    return pc.binary_join_element_wise(pc.fill_null(title, ""), gaps, text, nothing)
+    joined = pc.binary_join_element_wise(pc.fill_null(title, ""), gaps, text, nothing)
+    return replace(rows, columns={"id": rows.columns["id"], "text": joined})
 
 
 def _collect(documents: Rows, queries: Rows, judgements: Rows, *, only_judged: bool) -> Collection:
     """Check the three against each other; `only_judged` leaves out queries of other splits."""
     corpus = Corpus(documents.columns["id"], documents.columns["text"])
-    _check_unique_queries(queries)
-    kept, repeated = _without_repeats(judgements)
-    strange = _unknown(judgements, "query", queries.columns["id"], kept)
-    kept = kept[~np.isin(kept, strange)]
+    for row, problem in repeated_ids(queries):
+        raise DataError(
+            f'{queries.where(row)}: query id "{queries.columns["id"][row]}" {problem}.\n'
+            "Every query needs an id of its own."
+        )
+    for row, problem in contradictions(judgements):
+        query, document = (judgements.columns[name][row] for name in ("query", "document"))
+        raise DataError(
+            f'{judgements.where(row)}: query "{query}" and document "{document}" are {problem}.\n'
+            "Keep one of the two judgements."
+        )
+    first = np.unique(_first_rows(judgements, "query", "document"))
+    repeated = len(judgements) - len(first)
+    strange = unknown(judgements, "query", queries.columns["id"], first)
+    kept = np.setdiff1d(first, strange)
     if not len(kept):
-        raise DataError(f"{judgements.place(0)}: no judgement is for a query of this task.")
-    missing = _unknown(judgements, "document", corpus.document_ids, kept)
+        raise DataError(f"{judgements.where(0)}: no judgement is for a query of this task.")
+    missing = unknown(judgements, "document", corpus.document_ids, kept)
     judged = Judgements(
         query_ids=judgements.columns["query"].take(pa.array(kept)),
         document_ids=judgements.columns["document"].take(pa.array(kept)),
@@ -144,7 +149,7 @@ def _stray(judgements: Rows, column: str, rows: NDArray[np.int64], fate: str) ->
     if not len(rows):
         return []
     row = int(rows[0])
-    first = f'{judgements.place(row)}: {column} "{judgements.columns[column][row]}"'
+    first = f'{judgements.where(row)}: {column} "{judgements.columns[column][row]}"'
     return _told(
         len(rows), "judgement", f"with an unknown {column} id, {fate}; the first is {first}."
     )
@@ -154,49 +159,41 @@ def _told(count: int, noun: str, rest: str) -> list[str]:
     return [f"{many(count, noun)} {rest}"] if count else []
 
 
-def _check_unique_queries(queries: Rows) -> None:
-    encoded = queries.columns["id"].dictionary_encode()
-    if len(encoded.dictionary) == len(queries):
-        return
-    codes = encoded.indices.to_numpy(zero_copy_only=False)
-    _, first = np.unique(codes, return_index=True)
-    again = int(np.setdiff1d(np.arange(len(codes)), first)[0])
-    earlier = int(np.flatnonzero(codes == codes[again])[0])
-    raise DataError(
-        f'{queries.place(again)}: query id "{queries.columns["id"][again]}" was already used '
-        f"({queries.place(earlier)}).\nEvery query needs an id of its own."
-    )
+def repeated_ids(rows: Rows) -> Iterator[tuple[int, str]]:
+    """Rows whose id an earlier one has, each with what is wrong in words."""
+    first = _first_rows(rows, "id")
+    for row in np.flatnonzero(first != np.arange(len(first))).tolist():
+        yield row, f"was already used in {rows.seen_from(row, int(first[row]))}"
 
 
-def _without_repeats(judgements: Rows) -> tuple[NDArray[np.int64], int]:
-    """The first row of every pair, in file order, and how many rows said the same again."""
-    columns = judgements.columns
-    queries, documents = (columns[name].dictionary_encode() for name in ("query", "document"))
-    pairs = queries.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    pairs = pairs * len(documents.dictionary) + documents.indices.to_numpy(zero_copy_only=False)
-    _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
-    scores = columns["score"].to_numpy()
-    conflicts = np.flatnonzero(scores != scores[first[inverse]])
-    if conflicts.size:
-        row = int(conflicts[0])
-        earlier = int(first[inverse[row]])
-        raise DataError(
-            f'{judgements.place(row)}: query "{columns["query"][row]}" and document '
-            f'"{columns["document"][row]}" are judged {scores[row]} here, '
-            f"but {scores[earlier]} before ({judgements.place(earlier)}).\n"
-            "Keep one of the two judgements."
-        )
-    return np.sort(first), len(pairs) - len(first)
+def contradictions(judgements: Rows) -> Iterator[tuple[int, str]]:
+    """Rows that judge a pair as an earlier one does not, each with what is wrong in words."""
+    first, scores = _first_rows(judgements, "query", "document"), judgements.columns["score"]
+    values = scores.to_numpy()
+    for row in np.flatnonzero(values != values[first]).tolist():
+        earlier = int(first[row])
+        before = f"{values[earlier]} in {judgements.seen_from(row, earlier)}"
+        yield row, f"judged {values[row]} here, but {before}"
 
 
-def _unknown(
+def _first_rows(rows: Rows, *names: str) -> NDArray[np.int64]:
+    """For every row, the first one that has the same values in these columns."""
+    keys = np.zeros(len(rows), dtype=np.int64)
+    for name in names:
+        encoded = rows.columns[name].dictionary_encode()
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        keys = keys * len(encoded.dictionary) + codes
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    return np.asarray(first[inverse], dtype=np.int64)
+
+
+def unknown(
     judgements: Rows, column: str, known: pa.Array, rows: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The rows whose id is not among the known ones."""
+    """Those of the rows whose id is not among the known ones."""
     values = judgements.columns[column].take(pa.array(rows))
-    unknown = pc.invert(pc.is_in(values, value_set=known)).to_numpy(zero_copy_only=False)
-    chosen: NDArray[np.int64] = rows[unknown]
-    return chosen
+    strange = pc.invert(pc.is_in(values, value_set=known)).to_numpy(zero_copy_only=False)
+    return np.asarray(rows[strange])
 
 
 def _count_empty(texts: pa.Array) -> int:

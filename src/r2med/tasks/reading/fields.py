@@ -71,9 +71,10 @@ class Rows:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
-    def place(self, row: int) -> str:
-        """Where a row came from, in words."""
-        return str(self.where(row))
+    def seen_from(self, row: int, other: int) -> str:
+        """Where another row came from, without the file where a row shares it."""
+        place = self.where(other)
+        return f"{place.unit} {place.number}" if place.file == self.where(row).file else str(place)
 
 
 _NOTES = tuple(Field(name, name, "note") for name in ("answer", "body_system", "reasoning"))

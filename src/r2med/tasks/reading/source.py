@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,6 +11,8 @@ from r2med.errors import MissingError, UsageError, nearest
 from r2med.home import user_path
 
 Layout = Literal["r2med", "beir", "parquet"]
+#: The files of each split.
+Splits = dict[str, tuple[Path, ...]]
 
 #: What a task in the R2MED layout consists of; of each row the first file that exists is read.
 R2MED_FILES: dict[str, tuple[str, ...]] = {
@@ -20,6 +22,8 @@ R2MED_FILES: dict[str, tuple[str, ...]] = {
         f"qrels.{form}{zipped}" for form in ("jsonl", "txt", "tsv") for zipped in ("", ".gz")
     ),
 }
+#: The parts of a task.
+PARTS = ("corpus", "queries", "judgements")
 _BEIR_QUERIES = ("queries.jsonl", "queries.jsonl.gz")
 _EXPECTED = """\
 A task is one of
@@ -32,19 +36,17 @@ CSV and TSV files become one with `r2med tasks import`."""
 
 @dataclass(frozen=True)
 class Source:
-    """The files of one task; `split` is set where the folder holds a choice."""
+    """The files of one task by its `PARTS`; `split` is set where the folder holds a choice."""
 
     folder: Path
     layout: Layout
-    corpus: tuple[Path, ...]
-    queries: tuple[Path, ...]
-    judgements: tuple[Path, ...]
+    parts: Mapping[str, tuple[Path, ...]]
     split: str | None = None
 
     @property
-    def files(self) -> tuple[Path, ...]:
+    def files(self) -> list[Path]:
         """All of them, corpus first."""
-        return (*self.corpus, *self.queries, *self.judgements)
+        return [file for files in self.parts.values() for file in files]
 
 
 def split_selection(text: str | Path) -> tuple[Path, str | None]:
@@ -66,12 +68,31 @@ def find_source(folder: Path, split: str | None = None) -> Source:
             "CSV or TSV files become one with `r2med tasks import`; an archive is taken in with "
             "`r2med fetch --from FILE`."
         )
-    source = _r2med(folder) or _beir(folder, split) or _parquet(folder, split)
-    if source is None:
-        raise MissingError(f"{folder} does not hold a task: {_missing(folder)}.\n{_EXPECTED}")
-    if split is not None and source.split is None:
+    layouts = _layouts(folder)
+    whole = next((name for name, parts in layouts.items() if all(parts)), None)
+    if whole is None:
+        names = ("corpus.jsonl", "query.jsonl", "qrels.jsonl")
+        there = [any(files) for files in zip(*layouts.values(), strict=True)]
+        lacking = [name for name, here in zip(names, there, strict=True) if not here]
+        problem = f"there is no {' and no '.join(lacking)}"
+        if not any(there):
+            problem = "none of the files of a known layout is there"
+        elif not lacking:
+            problem = "its files belong to different layouts"
+        raise MissingError(f"{folder} does not hold a task: {problem}.\n{_EXPECTED}")
+    parts = layouts[whole]
+    if split is None and all(len(part) == 1 for part in parts):
+        only = {name: next(iter(part.values())) for name, part in zip(PARTS, parts, strict=True)}
+        return Source(folder, whole, only, next(iter(parts[0])) or None)
+    if whole == "r2med":
         raise UsageError(f"{folder} has no splits, so #{split} cannot be chosen; leave it out.")
-    return source
+    shared = sorted(set(parts[0]).intersection(*parts[1:]))
+    if split is None:
+        split = "test" if whole == "beir" and "test" in shared else _only(folder, shared)
+    if split not in shared:
+        raise UsageError(f"{folder} has no split {split!r}. {nearest(split, shared)}")
+    chosen = {name: part[split] for name, part in zip(PARTS, parts, strict=True)}
+    return Source(folder, whole, chosen, split)
 
 
 def task_folders(folder: Path) -> list[Path]:
@@ -84,55 +105,36 @@ def task_folders(folder: Path) -> list[Path]:
 
 def holds_task(folder: Path) -> bool:
     """Whether the files of a task are there, or of several as splits."""
-    try:
-        return bool(_r2med(folder) or _beir(folder, None) or _parquet(folder, None))
-    except (MissingError, UsageError):  # several splits, of which one must be chosen
-        return True
+    return any(all(parts) for parts in _layouts(folder).values())
 
 
-def _r2med(folder: Path) -> Source | None:
+def _layouts(folder: Path) -> dict[Layout, list[Splits]]:
+    """The files of corpus, queries and judgements in each layout; none where a part is not there.
+
+    R2MED has no splits: its files stand under an empty name. In BEIR they are of the judgements.
+    """
     corpus, queries, judgements = (_first(folder, names) for names in R2MED_FILES.values())
-    if not (corpus and queries and judgements):
-        return None
-    return Source(folder, "r2med", (corpus,), (queries,), (judgements,))
-
-
-def _beir(folder: Path, split: str | None) -> Source | None:
-    corpus, queries = _first(folder, R2MED_FILES["corpus"]), _first(folder, _BEIR_QUERIES)
-    splits = _beir_splits(folder)
-    if not (corpus and queries and splits):
-        return None
-    chosen = split or ("test" if "test" in splits else _only(folder, sorted(splits)))
-    if chosen not in splits:
-        raise _no_such_split(folder, chosen, splits)
-    return Source(folder, "beir", (corpus,), (queries,), (splits[chosen],), chosen)
-
-
-def _beir_splits(folder: Path) -> dict[str, Path]:
-    files = [*folder.glob("qrels/*.tsv.gz"), *folder.glob("qrels/*.tsv")]
+    tables = sorted((*folder.glob("qrels/*.tsv.gz"), *folder.glob("qrels/*.tsv")), reverse=True)
+    judged: Splits = {
+        file.name.removesuffix(".gz").removesuffix(".tsv"): (file,) for file in tables
+    }
+    asked = _first(folder, _BEIR_QUERIES)
     return {
-        file.name.removesuffix(".gz").removesuffix(".tsv"): file for file in sorted(files)[::-1]
+        "r2med": [{"": files} if files else {} for files in (corpus, queries, judgements)],
+        "beir": [
+            *(dict.fromkeys(judged or [""], files) if files else {} for files in (corpus, asked)),
+            judged,
+        ],
+        "parquet": [
+            _parquet_splits(folder / "corpus"),
+            _parquet_splits(folder / "queries") or _parquet_splits(folder / "query"),
+            _parquet_splits(folder / "qrels"),
+        ],
     }
 
 
-def _parquet(folder: Path, split: str | None) -> Source | None:
-    configs = [
-        _parquet_splits(folder / "corpus"),
-        _parquet_splits(folder / "queries") or _parquet_splits(folder / "query"),
-        _parquet_splits(folder / "qrels"),
-    ]
-    if not all(configs):
-        return None
-    if split is None and all(len(splits) == 1 for splits in configs):
-        corpus, queries, judgements = (next(iter(splits.values())) for splits in configs)
-        only = next(iter(configs[0]))
-        return Source(folder, "parquet", corpus, queries, judgements, only)
-    shared = set(configs[0]).intersection(*configs[1:])
-    chosen = split or _only(folder, sorted(shared))
-    if chosen not in shared:
-        raise _no_such_split(folder, chosen, shared)
-    corpus, queries, judgements = (splits[chosen] for splits in configs)
-    return Source(folder, "parquet", corpus, queries, judgements, chosen)
+def _first(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
+    return next(((folder / name,) for name in names if (folder / name).exists()), ())
 
 
 def split_files(folder: Path, config: str, split: str) -> tuple[Path, ...]:
@@ -140,14 +142,15 @@ def split_files(folder: Path, config: str, split: str) -> tuple[Path, ...]:
     return _parquet_splits(folder / config).get(split, ())
 
 
-def _parquet_splits(config: Path) -> dict[str, tuple[Path, ...]]:
+def _parquet_splits(config: Path) -> Splits:
     """Split to shards: `<split>.parquet`, `<split>-00000-of-00002.parquet`, `<split>/*.parquet`."""
-    shards: dict[str, list[Path]] = {}
+    shards: Splits = {}
     for file in sorted(config.glob("*.parquet")):
-        shards.setdefault(split_of_shard(file.stem), []).append(file)
+        split = split_of_shard(file.stem)
+        shards[split] = (*shards.get(split, ()), file)
     for file in sorted(config.glob("*/*.parquet")):
-        shards.setdefault(file.parent.name, []).append(file)
-    return {split: tuple(files) for split, files in shards.items()}
+        shards[file.parent.name] = (*shards.get(file.parent.name, ()), file)
+    return shards
 
 
 def split_of_shard(stem: str) -> str:
@@ -166,30 +169,3 @@ def _only(folder: Path, splits: Sequence[str]) -> str:
         f"{folder} holds {len(splits)} tasks as splits; choose one, "
         f"e.g. '{folder}#{splits[0]}'.\nSplits: {', '.join(splits)}."
     )
-
-
-def _no_such_split(folder: Path, split: str, splits: Iterable[str]) -> UsageError:
-    return UsageError(f"{folder} has no split {split!r}. {nearest(split, splits)}")
-
-
-def _missing(folder: Path) -> str:
-    """What the layout that is nearest to complete still lacks."""
-    needs = {
-        "corpus.jsonl": _first(folder, R2MED_FILES["corpus"]) or _parquet_splits(folder / "corpus"),
-        "query.jsonl": _first(folder, (*R2MED_FILES["queries"], *_BEIR_QUERIES))
-        or _parquet_splits(folder / "queries")
-        or _parquet_splits(folder / "query"),
-        "qrels.jsonl": _first(folder, R2MED_FILES["judgements"])
-        or _beir_splits(folder)
-        or _parquet_splits(folder / "qrels"),
-    }
-    lacking = [name for name, files in needs.items() if not files]
-    if len(lacking) == len(needs):
-        return "none of the files of a known layout is there"
-    if lacking:
-        return f"there is no {' and no '.join(lacking)}"
-    return "its files belong to different layouts"
-
-
-def _first(folder: Path, names: Iterable[str]) -> Path | None:
-    return next((folder / name for name in names if (folder / name).exists()), None)
