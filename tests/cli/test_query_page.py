@@ -47,6 +47,16 @@ def test_the_page_tells_the_query_the_generation_and_what_moved_and_why() -> Non
     assert max(map(len, shown.splitlines())) <= 80
 
 
+def test_an_expander_before_a_fusion_is_run_too() -> None:
+    system = given_system().replace("| bm25", "| (bm25 + bm25-lucene)")
+
+    told = json.loads(page(system, "--run", "--json"))
+
+    assert all(each["first_stage_rank"] for each in told["positives"])
+    assert told["expansion"]["samples"][0]["answer"].startswith("torpor")
+    assert told["changes"] == {}
+
+
 def test_a_stored_label_is_run_as_its_system() -> None:
     run("eval", f"think={given_system()}", "--task", TASK)
 
@@ -117,7 +127,7 @@ def test_the_page_as_json_holds_both_ranks_and_the_terms() -> None:
     ("arguments", "complaint"),
     [
         (["hyde:qwen-7b | bm25", "--query", "99", "--run"], "--query '99': no such query"),
-        (["bm25", "--query", "1", "--run"], "--run explains an expander and one retriever"),
+        (["bm25", "--query", "1", "--run"], "--run explains an expander and what it searches with"),
         (["bm25", "--run"], "without --query"),
     ],
 )

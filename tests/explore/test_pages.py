@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from r2med.errors import LimitError, UsageError
 from r2med.explore.library import Kept, Library, Shelf
 from r2med.explore.pages.compare import compare_page
 from r2med.explore.pages.leaderboard import View, leaderboard_page
-from r2med.explore.pages.query import Lists, answer, query_data, query_lists
+from r2med.explore.pages.query import Lists, QueryData, answer, query_lists
 from r2med.explore.pages.system import system_page
 from r2med.explore.pages.task import task_page
 from r2med.explore.render import Axis, server_link
@@ -51,7 +52,7 @@ def test_a_new_result_is_seen_and_an_old_one_is_not_read_again(library: Library)
 
 def test_a_new_result_renews_what_shows_it_and_nothing_else(library: Library) -> None:
     def lists(shelf: Shelf, *systems: str) -> Lists:
-        data = query_data(shelf, TASK, "8", systems=systems)
+        data = QueryData(shelf, TASK, "8", systems=systems)
         return library.lists.get(data.origin, lambda: query_lists(data, server_link))
 
     before = library.shelf()
@@ -72,7 +73,7 @@ def test_the_lists_of_a_query_change_with_a_result_of_a_stage_or_a_label(library
     system, store = "bm25 + bm25-nano", Store(library.folder)
 
     def origin() -> object:
-        return query_data(library.shelf(), TASK, "8", systems=[system]).origin
+        return QueryData(library.shelf(), TASK, "8", systems=[system]).origin
 
     r2med.evaluate([system, "bm25[k1=2]"], TASK)
     results = library.shelf().of_task(TASK)
@@ -90,22 +91,34 @@ def test_the_lists_of_a_query_change_with_a_result_of_a_stage_or_a_label(library
 def test_an_index_is_prepared_once_for_all_documents_of_a_task(library: Library) -> None:
     shelf = library.shelf()
     task, result = library.task(TASK), shelf.of_task(TASK)["bm25"]
-    positives = [name for name, _ in query_data(shelf, TASK, "8").positives]
+    positives = [name for name, _ in QueryData(shelf, TASK, "8").positives]
     prepared: list[object] = []
 
     def prepare(retriever: Bm25Retriever, task: Task) -> Bm25Searcher:
         prepared.append(searcher := library.prepared(retriever, task))
         return searcher
 
-    terms = term_changes(result, task, "8", positives, prepare)
+    part, terms = term_changes(result, task, "8", positives, prepare)
     term_changes(result, task, "9", positives, prepare)
 
     assert len(positives) > 1 and len(prepared) == 2
     assert prepared[0] is prepared[1]
+    assert part == "bm25"
     ranked = dict(library.ranked(result).ranking("8"))
     for name in positives:
         if name in ranked:
             assert sum(each.after for each in terms[name]) == pytest.approx(ranked[name], rel=1e-5)
+
+
+def test_terms_of_a_reranked_system_are_those_of_what_it_reranks(library: Library) -> None:
+    shelf = library.shelf()
+    first = shelf.of_task(TASK)["bm25"].record
+    system = replace(first.system, spec="bm25 | monobert@20")
+    reranked = replace(shelf.of_task(TASK)["bm25"], record=replace(first, system=system))
+
+    part, terms = term_changes(reranked, library.task(TASK), "8", ["medqa-diag-001"])
+
+    assert part == "bm25" and terms["medqa-diag-001"]
 
 
 def test_the_first_page_waits_for_no_library_that_it_does_not_need(library: Library) -> None:
@@ -171,20 +184,26 @@ def test_an_arrow_says_how_far_a_document_stands_from_its_place_in_the_other_sys
     library: Library,
 ) -> None:
     shelf = library.shelf()
-    data = query_data(shelf, TASK, "8", systems=["bm25", "bm25-lucene"])
-    other = library.ranked(shelf.of_task(TASK)["bm25-lucene"]).listed("8")
+    here, other = (
+        library.ranked(shelf.of_task(TASK)[system]).ranks_of("8")
+        for system in ("bm25", "bm25-lucene")
+    )
 
-    for entry in data.columns[0].entries:
-        assert entry.move is not None
-        assert other.index(entry.document_id) + 1 == entry.rank + entry.move
+    _, html = query_lists(QueryData(shelf, TASK, "8", systems=["bm25", "bm25-lucene"]), server_link)
+
+    moves = {name: other[name] - rank for name, rank in list(here.items())[:10]}
+    signs = [f"{'↑' if move > 0 else '↓'}{abs(move)}" if move else "=" for move in moves.values()]
+    assert re.findall(r'class="move"[^>]*>([^<]*)<', html)[:10] == signs
 
 
 def test_the_ranks_of_missed_positives_are_said_where_they_belong(library: Library) -> None:
     shelf = library.shelf()
     texts = []
     for query_id in r2med.load_task(TASK).queries.ids.to_pylist():
-        data = query_data(shelf, TASK, query_id, systems=["bm25-lucene"])
-        ranks = [each.rank for each, _ in data.columns[0].missed]
+        data = QueryData(shelf, TASK, query_id, systems=["bm25-lucene"])
+        finding = data.columns[0].finding
+        assert finding is not None
+        ranks = [each.rank for each in finding.missed]
         texts.append(answer(data))
         if len(ranks) == 1 and ranks[0]:
             assert f"1 is in the list, but low (rank {ranks[0]})." in texts[-1]
@@ -276,7 +295,7 @@ def test_the_next_query_is_the_next_of_the_list_of_hardest_queries(library: Libr
     page = task_page(shelf, server_link, TASK, metric="ndcg@10")
     listed = re.findall(r'/query/(\d+)"', page)[:8]
 
-    places = [query_data(shelf, TASK, name) for name in listed]
+    places = [QueryData(shelf, TASK, name) for name in listed]
 
     assert [each.place for each in places] == list(range(1, len(listed) + 1))
     assert [each.next for each in places[:-1]] == listed[1:]

@@ -10,33 +10,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from r2med.errors import MissingError, R2MedError, UsageError, nearest
 from r2med.expand.generations import FromFile
-from r2med.expand.method import Expanded, Expansion
+from r2med.expand.method import Expansion
 from r2med.expand.writing import FromModel
 from r2med.results.diagnosis.diagnose import diagnose_ranking
 from r2med.results.diagnosis.findings import Diagnosis, QueryFinding, TaskDiagnosis
 from r2med.results.lookup import Ranking, find_ranking, leaves, written_out
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
-from r2med.retrieve.bm25.retriever import Bm25Retriever
+from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.interface import (
-    QueryForm,
-    Searcher,
-    TermSearcher,
-    search_forms,
-)
 from r2med.runs import Run
-from r2med.runs.run import ordered
 from r2med.systems.build import System
-from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval
-from r2med.systems.work import Stage
+from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, in_tie_order
+from r2med.systems.work import Ledger, NamedStage, Work, run_member
 from r2med.tabular import Tabular
 from r2med.tasks.task import Task
 
@@ -58,6 +51,10 @@ class Change:
         return self.after - self.before
 
 
+Changes = Mapping[str, Sequence[Change]]
+"""By document, term by term."""
+
+
 @dataclass(frozen=True, eq=False)
 class Explained(Tabular):
     """All there is to say of one query under one system."""
@@ -65,14 +62,12 @@ class Explained(Tabular):
     task: Task
     diagnosis: TaskDiagnosis
     """Of this query alone."""
-    expanded: Expanded | None = None
+    expansion: Expansion | None = None
     """What was generated for it; None where nothing was, or where it is not kept."""
-    source: str = ""
-    """Where the generation comes from."""
-    changes: Mapping[str, tuple[Change, ...]] = field(default_factory=dict)
-    """By positive, term by term, the largest difference first, where scores are sums of terms."""
     prompt: str | None = None
     """What the model was asked first; None where nobody was asked, or in other words than now."""
+    changes: Changes = field(default_factory=dict)
+    """Of the positives, the largest difference first, where scores are sums of terms."""
     members: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Of a fusion: by member the rank of each document that it lists, where it is stored."""
 
@@ -89,22 +84,24 @@ class Explained(Tabular):
 
     def to_json(self) -> dict[str, Any]:
         """Everything on the page."""
+        positives = [each.document_id for each in self.query.positives]
+        expansion = None
+        if self.expansion is not None:
+            [generated] = self.expansion.queries
+            expansion = {
+                "source": self.expansion.source,
+                "prompt": self.prompt,
+                "samples": [asdict(sample) for sample in generated.samples],
+                "traces": [asdict(trace) for trace in generated.traces],
+            }
         return {
             "system": self.diagnosis.system,
             "task": self.diagnosis.task,
             **self.query.to_json(),
             "open": list(self.diagnosis.open),
-            "expansion": self.expanded
-            and {
-                "source": self.source,
-                "prompt": self.prompt,
-                "samples": [asdict(sample) for sample in self.expanded.samples],
-                "traces": [asdict(trace) for trace in self.expanded.traces],
-            },
+            "expansion": expansion,
             "members": {
-                name: {
-                    each.document_id: ranks.get(each.document_id) for each in self.query.positives
-                }
+                name: {document: ranks.get(document) for document in positives}
                 for name, ranks in self.members.items()
             },
             "changes": {
@@ -125,8 +122,7 @@ def explain(
     run: bool = False,
 ) -> Explained:
     """Explain one query from stored results, or by running it."""
-    alone = _alone(task, query_id)
-    terms = conditions or Conditions()
+    alone, terms = _alone(task, query_id), conditions or Conditions()
     if run:
         return _run(System.from_spec(written_out(system, folder), terms), task, alone)
     try:
@@ -134,41 +130,36 @@ def explain(
     except MissingError as problem:
         raise MissingError(f"{problem}\nOr run this query alone with --run.") from None
     diagnosis = diagnose_ranking(ranking, task, results=results, only=query_id)
-    whole = _stage(ranking.result)
-    stage = _expanding(whole)
-    members = _members(whole, query_id, task, results, folder)
-    expansion = _kept(ranking.result, stage, alone) if ranking.result and stage else None
-    if ranking.result is None or stage is None or expansion is None:
+    if ranking.result is None:
+        return Explained(task, diagnosis)
+    part, stage, expansion = _kept(ranking.result, alone)
+    members: dict[str, dict[str, int]] = {}
+    for member in part.stage.members if part and isinstance(part.stage, Fused) else ():
+        with suppress(R2MedError):
+            found = find_ranking(member.text, results, task, folder, lambda message: None)
+            members[member.text] = found.run.ranks_of(query_id)
+    if stage is None or expansion is None:
         gone = "generated: the texts are no longer kept; --run asks the model."
-        note = (gone,) if stage else ()
-        open_to = replace(diagnosis, open=(*diagnosis.open, *note))
-        return Explained(task, open_to, members=members)
-    explained = replace(
-        _explained(task, diagnosis, expansion),
-        members=members,
-        prompt=_prompt(ranking.result, stage, alone, terms),
-    )
-    retriever = getattr(stage.first.stage, "retriever", None)
-    if members or not isinstance(retriever, Bm25Retriever):
-        return explained
-    return replace(
-        explained, changes=_changes(retriever.prepare(task), alone, expansion, diagnosis)
-    )
+        noted = replace(diagnosis, open=(*diagnosis.open, gone)) if stage else diagnosis
+        return Explained(task, noted, members=members)
+    prompt = None
+    if ranking.result.record.facts.get(stage.name, {}).get("generations_from") == "live":
+        live = replace(stage.expander, conditions=terms).live(alone)
+        recorded = {value for _, value in leaves(ranking.result.record.system.identity)}
+        prompt = live.openings[0] if live.prompt.hash in recorded else None
+    changes = _changes(part, task, alone, expansion, _positives(diagnosis))
+    return Explained(task, diagnosis, expansion, prompt, changes, members)
 
 
-def generated(result: Result, task: Task, query_id: str) -> tuple[Expanded | None, str]:
-    """What was generated for a query of a stored result, and where that is kept; None if it is not.
+def generated(result: Result, task: Task, query_id: str) -> Expansion | None:
+    """What was generated for a query of a stored result; None if it is not kept.
 
     No model is asked.
     """
-    stage = _expanding(_stage(result))
-    expansion = _kept(result, stage, _alone(task, query_id)) if stage else None
-    if expansion is None:
-        return None, ""
-    return expansion.queries[0], str(expansion.work.get("generations_from", ""))
+    return _kept(result, _alone(task, query_id))[2]
 
 
-Preparing = Callable[[Bm25Retriever, Task], TermSearcher]
+Preparing = Callable[[Bm25Retriever, Task], Bm25Searcher]
 """How a corpus is made ready for searching."""
 
 
@@ -178,38 +169,25 @@ def term_changes(
     query_id: str,
     document_ids: Iterable[str],
     prepare: Preparing = Bm25Retriever.prepare,
-) -> dict[str, tuple[Change, ...]]:
-    """What each term gave to the score of each document, largest first; empty where scores are not
-    sums of terms.
+) -> tuple[str, Changes]:
+    """The part of a system below its rerankers, and what each term gave to its scores.
 
-    Before and after are the same unless the system expands its queries. `prepare` may keep what it
-    prepared for the next query.
+    Empty where scores are not sums of terms. Before and after are the same unless the system
+    expands its queries. `prepare` may keep what it prepared for the next query.
     """
-    stage, expansion = _stage(result), None
     alone = _alone(task, query_id)
-    if isinstance(stage, Expanding):
-        expansion = _kept(result, stage, alone)
-        if expansion is None:
-            return {}
-        stage = stage.first.stage
-    if not isinstance(stage, Retrieval) or not isinstance(stage.retriever, Bm25Retriever):
-        return {}
-    form = expansion.variants[0][0] if expansion else None
-    searcher = prepare(stage.retriever, task)
-    changes = {each: _terms(searcher, alone, form, each) for each in document_ids}
-    return {
-        each: tuple(sorted(own, key=lambda change: (-abs(change.after), change.term)))
-        for each, own in changes.items()
-    }
+    part, _, expansion = _kept(result, alone)
+    changes = _changes(part, task, alone, expansion, document_ids, prepare)
+    return part.text if part else "", changes
 
 
 def _run(system: System, task: Task, alone: Task) -> Explained:
     """Expand one query, search with and without, and diagnose what comes out."""
     stage = system.stage
-    if not isinstance(stage, Expanding) or not isinstance(stage.first.stage, Retrieval):
+    if not isinstance(stage, Expanding):
         raise UsageError(
-            "--run explains an expander and one retriever, as in 'hyde:smollm2 | bm25'; got "
-            f"{str(system)!r}. Any other system is explained from its stored result."
+            "--run explains an expander and what it searches with, as in 'hyde:smollm2 | bm25'; "
+            f"got {str(system)!r}. Any other system is explained from its stored result."
         )
     try:
         bound = stage.bound(alone)
@@ -219,21 +197,21 @@ def _run(system: System, task: Task, alone: Task) -> Explained:
         prompt = bound.openings[0] if isinstance(bound, FromModel) else None
     finally:
         system.conditions.close()
-    retrieval = stage.first.stage
-    searcher = retrieval.retriever.prepare(task)
-    depth = min(len(task.corpus.document_ids), DEPTH)
-    [form] = expansion.variants[0]
-    before = _in_order(searcher.search(alone.queries, depth=depth), retrieval, alone)
-    after = _in_order(search_forms(searcher, alone.queries, [form], depth=depth), retrieval, alone)
     [query_id] = alone.queries.ids.to_pylist()
+    work = Work(alone, Ledger(), run_member, system.conditions)
+    searching = cast("Retrieval | Fused", stage.first.stage)
+    deeper = replace(stage.first, stage=replace(searching, depth=DEPTH))
+
+    def in_order(run: Run) -> Run:
+        """As measured to the depth of a result, ties included; below, as the search lists them."""
+        measured = in_tie_order(run.truncated(stage.depth), stage, alone).ranking(query_id)
+        return Run.from_lists({query_id: measured + run.ranking(query_id)[stage.depth :]})
+
+    after = in_order(replace(stage, first=deeper).search(expansion, work))
+    before = in_order(deeper.stage.run(work))
     diagnosis = diagnose_ranking(Ranking(str(system), after), task, below=before, only=query_id)
-    changes = _changes(searcher, alone, expansion, diagnosis)
-    return replace(_explained(task, diagnosis, expansion), changes=changes, prompt=prompt)
-
-
-def _explained(task: Task, diagnosis: TaskDiagnosis, expansion: Expansion) -> Explained:
-    source = str(expansion.work.get("generations_from", ""))
-    return Explained(task, diagnosis, expansion.queries[0], source)
+    changes = _changes(system.part, task, alone, expansion, _positives(diagnosis))
+    return Explained(task, diagnosis, expansion, prompt, changes)
 
 
 def _alone(task: Task, query_id: str) -> Task:
@@ -245,86 +223,59 @@ def _alone(task: Task, query_id: str) -> Task:
     return replace(task, queries=task.queries.filter(chosen))
 
 
-def _stage(result: Result | None) -> Stage | None:
-    """The stages of a stored system, below rerankers."""
+def _positives(diagnosis: TaskDiagnosis) -> list[str]:
+    return [each.document_id for each in diagnosis.queries[0].positives if each.in_corpus]
+
+
+def _kept(
+    result: Result, alone: Task
+) -> tuple[NamedStage | None, Expanding | None, Expansion | None]:
+    """A stored system below its rerankers, what expands queries in it, and with which generations.
+
+    These are read from where the result says that they are kept.
+    """
     try:
-        stage: Stage | None = System.from_spec(result.system).stage if result else None
+        part = System.from_spec(result.system).part
     except R2MedError:  # a model or file of the user's that is not here
-        return None
-    while isinstance(stage, Reranking):
-        stage = stage.first.stage
-    return stage
-
-
-def _expanding(stage: Stage | None) -> Expanding | None:
-    """The stage that expands queries, or the first member of a fusion that does."""
-    if isinstance(stage, Fused):
-        found = (_expanding(member.stage) for member in stage.members)
-        return next((each for each in found if each is not None), None)
-    return stage if isinstance(stage, Expanding) else None
-
-
-def _members(
-    stage: Stage | None, query_id: str, task: Task, results: Sequence[Result], folder: Path
-) -> dict[str, dict[str, int]]:
-    """The ranks of a query's documents in each member of a fusion that has a stored result."""
-    ranks: dict[str, dict[str, int]] = {}
-    for member in stage.members if isinstance(stage, Fused) else ():
-        with suppress(R2MedError):
-            own = find_ranking(member.text, results, task, folder, lambda message: None)
-            listed = enumerate(own.run.listed(query_id), start=1)
-            ranks[member.text] = {document: rank for rank, document in listed}
-    return ranks
-
-
-def _prompt(result: Result, stage: Expanding, alone: Task, conditions: Conditions) -> str | None:
-    """What the model was asked about a query, where the prompt's words are still the same."""
-    if result.record.facts.get(stage.name, {}).get("generations_from") != "live":
-        return None
-    live = replace(stage.expander, conditions=conditions).live(alone)
-    recorded = {value for _, value in leaves(result.record.system.identity)}
-    return live.openings[0] if live.prompt.hash in recorded else None
-
-
-def _kept(result: Result, stage: Expanding, alone: Task) -> Expansion | None:
-    """The generations that a result was made with, read from where it says they are kept."""
-    facts = result.record.facts.get(stage.name, {})
+        return None, None, None
+    while isinstance(part.stage, Reranking):
+        part = part.stage.first
+    stage = _expanding(part)
+    facts = result.record.facts.get(stage.name, {}) if stage else {}
     places = [facts.get("generations_kept"), facts.get("generations_from")]
     path = next((Path(str(place)) for place in places if place and place != "live"), None)
-    if path is None or not path.is_file():
-        return None
-    return FromFile(alone, stage.expander.method, path, by_default=False).expand()
+    if stage is None or path is None or not path.is_file():
+        return part, stage, None
+    return part, stage, FromFile(alone, stage.expander.method, path, by_default=False).expand()
 
 
-def _in_order(run: Run, stage: Retrieval, alone: Task) -> Run:
-    """The run as a result of this retriever would be ranked.
-
-    To the depth of its run that is the order in which it is measured, ties included; a run ends
-    there, and the documents below follow as the search lists them.
-    """
-    [query] = alone.queries.ids.to_pylist()
-    measured = ordered(run.truncated(stage.depth), stage.ties(alone)).ranking(query)
-    return Run.from_lists({query: measured + run.ranking(query)[stage.depth :]})
+def _expanding(part: NamedStage) -> Expanding | None:
+    """The stage that expands queries, or the first member of a fusion that does."""
+    if isinstance(part.stage, Fused):
+        return next(filter(None, map(_expanding, part.stage.members)), None)
+    return part.stage if isinstance(part.stage, Expanding) else None
 
 
 def _changes(
-    searcher: Searcher, alone: Task, expansion: Expansion, diagnosis: TaskDiagnosis
-) -> dict[str, tuple[Change, ...]]:
-    if not isinstance(searcher, TermSearcher):
+    part: NamedStage | None,
+    task: Task,
+    alone: Task,
+    expansion: Expansion | None,
+    document_ids: Iterable[str],
+    prepare: Preparing = Bm25Retriever.prepare,
+) -> Changes:
+    """The largest difference first; empty where scores are not sums of terms."""
+    stage = part.stage if part else None
+    text = searched = alone.queries.texts[0].as_py()
+    if isinstance(stage, Expanding) and expansion and len(expansion.variants) == 1:
+        stage, [form] = stage.first.stage, expansion.variants[0]
+        searched = form.lexical
+    if not isinstance(stage, Retrieval) or not isinstance(stage.retriever, Bm25Retriever):
         return {}
-    [form] = expansion.variants[0]
-    known = set(alone.corpus.document_ids.to_pylist())
-    return {
-        positive.document_id: _terms(searcher, alone, form, positive.document_id)
-        for positive in diagnosis.queries[0].positives
-        if positive.document_id in known
-    }
-
-
-def _terms(
-    searcher: TermSearcher, alone: Task, form: QueryForm | None, document: str
-) -> tuple[Change, ...]:
-    before = searcher.contributions(alone.queries.texts[0].as_py(), document)
-    after = searcher.contributions(form.lexical, document) if form else before
-    changes = [Change(t, before.get(t, 0.0), after.get(t, 0.0)) for t in before.keys() | after]
-    return tuple(sorted(changes, key=lambda change: (-abs(change.difference), change.term)))
+    searcher = prepare(stage.retriever, task)
+    found = {}
+    for document in document_ids:
+        before, after = (searcher.contributions(each, document) for each in (text, searched))
+        changes = [Change(t, before.get(t, 0.0), after.get(t, 0.0)) for t in before | after]
+        found[document] = sorted(changes, key=lambda each: (-abs(each.difference), each.term))
+    return found

@@ -168,6 +168,11 @@ class Expansion:
     """Where the generations come from and what they took: calls, tokens, seconds, money."""
 
     @property
+    def source(self) -> str:
+        """The file that the generations are from, or the model."""
+        return str(self.work.get("generations_from", ""))
+
+    @property
     def variants(self) -> tuple[tuple[QueryForm, ...], ...]:
         """The forms to search with: one set, or one per sample where their runs are fused."""
         if not self.fuse:

@@ -246,10 +246,10 @@ def task(request: Request, shelf: Shelf) -> Response:
         pages = document_pages(shelf, server_link, name, [item], query_id=query, system=of)
         return HTMLResponse(pages[item])
     if part == "query":
-        from r2med.explore.pages.query import DEPTHS, query_data, query_lists, query_page
+        from r2med.explore.pages.query import DEPTHS, QueryData, query_lists, query_page
         from r2med.results.movement import ORDERS
 
-        data = query_data(
+        data = QueryData(
             shelf,
             name,
             item,

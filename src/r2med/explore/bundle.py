@@ -26,7 +26,6 @@ from r2med.explore.pages.leaderboard import View, draw_figure, leaderboard_page
 from r2med.explore.pages.query import (
     MOST_SYSTEMS,
     QueryData,
-    query_data,
     query_lists,
     query_page,
 )
@@ -154,7 +153,7 @@ class _Site:
     def _query(self, name: str, query_id: str) -> None:
         """A query, and its positives that the corpus holds."""
         key = ("query", name, query_id)
-        data = query_data(self.shelf, name, query_id, systems=self.shown[name])
+        data = QueryData(self.shelf, name, query_id, systems=self.shown[name])
         positives = self._positives(data)
         self.known |= {("document", name, query_id, each) for each in positives}
         link = self._link(key)

@@ -38,7 +38,7 @@ from r2med.tasks.task import Task
 if TYPE_CHECKING:
     from r2med.engine.explain import Change, Explained
     from r2med.expand.agents import Trace
-    from r2med.expand.method import Expanded
+    from r2med.expand.method import Expansion
 
 _QUERIES_SHOWN = 20
 _RANKS_SHOWN = 5
@@ -182,8 +182,8 @@ def _draw_query(page: Explained, out: Paper, *, full: bool = False) -> None:
         of = f" ({query.body_system})" if query.body_system else ""
         out.print(f"asked for: {query.answer}{of}")
     out.print(f"{diagnosis.metric} × 100 = {100 * query.score:.2f}, {query.outcome}")
-    if page.expanded is not None:
-        _draw_generations(page, page.expanded, out, full)
+    if page.expansion is not None:
+        _draw_generations(page, page.expansion, out, full)
     out.print("\npositives", style="bold")
     for positive in query.positives:
         _draw_positive(query, positive, page, out)
@@ -194,8 +194,9 @@ def _draw_query(page: Explained, out: Paper, *, full: bool = False) -> None:
         out.print(_OPEN.format(line), style="dim")
 
 
-def _draw_generations(page: Explained, expanded: Expanded, out: Paper, full: bool) -> None:
-    method = page.diagnosis.system.partition(" | ")[0]
+def _draw_generations(page: Explained, expansion: Expansion, out: Paper, full: bool) -> None:
+    [expanded] = expansion.queries
+    method, source = page.diagnosis.system.partition(" | ")[0], expansion.source
     if page.prompt is not None:
         out.print("\nprompt, as it was sent", style="bold")
         _indented(_cut(page.prompt.strip(), full), out)
@@ -203,7 +204,7 @@ def _draw_generations(page: Explained, expanded: Expanded, out: Paper, full: boo
         several = f" · sample {number} of {len(expanded.samples)}"
         which = several if len(expanded.samples) > 1 else ""
         out.print()
-        heading = visible(f"{method} · {page.source}{which}")
+        heading = visible(f"{method} · {source}{which}")
         out.print(Rule(Text(heading, style="bold"), align="left", characters="─"))
         if number <= len(expanded.traces):
             _draw_trace(expanded.traces[number - 1], out, full)

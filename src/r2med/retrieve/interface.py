@@ -29,15 +29,6 @@ class Searcher(Protocol):
         ...
 
 
-@runtime_checkable
-class TermSearcher(Protocol):
-    """A searcher whose scores are sums over terms, and who can tell them apart."""
-
-    def contributions(self, query: str, document_id: str) -> dict[str, float]:
-        """What each term of a query adds to a document's score."""
-        ...
-
-
 class Retriever(Protocol):
     """A configured first stage, not yet bound to a corpus."""
 

@@ -25,6 +25,7 @@ from r2med.systems.work import NamedStage, Stage, Work
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
+    from r2med.expand.method import Expansion
     from r2med.expand.writing import Bound, Expander
     from r2med.rerank.scores import Reranker, Tail
 
@@ -253,7 +254,7 @@ class Expanding:
         return self.on_task or self.expander.on(task)
 
     def run(self, work: Work) -> Run:
-        """Expand, search with every variant, and fuse where there are several."""
+        """Expand, then search."""
         with work.ledger.stage("expand", self.name):
             expansion = self.bound(work.task).expand()
         work.ledger.tell(self.name, expansion.facts())
@@ -263,6 +264,10 @@ class Expanding:
                 f"{unusable:,} of {len(expansion.queries):,} queries have no usable generation "
                 "(refused or empty) and stand for themselves.",
             )
+        return self.search(expansion, work)
+
+    def search(self, expansion: Expansion, work: Work) -> Run:
+        """Search with every variant, and fuse where there are several."""
         first = self.first.stage
         runs = _search(first, work, expansion.variants)
         if len(runs) == 1:

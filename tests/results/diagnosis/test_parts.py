@@ -77,14 +77,14 @@ def test_words_are_marked_by_their_stem_and_nothing_is_lost(tmp_path: Path) -> N
 
     [pieces] = words.matched("an attack of pains", [text])
 
-    assert "".join(piece.text for piece in pieces) == text
-    assert [p.text for p in pieces if p.hit] == ["Attacks", "pain", "attacking", "Pains"]
+    assert "".join(pieces) == text
+    assert pieces[1::2] == ["Attacks", "pain", "attacking", "Pains"]
 
 
 def test_a_term_that_many_documents_hold_is_not_marked(tmp_path: Path) -> None:
     [pieces] = lexicon(tmp_path).matched("pain at night", ["pain in the night"])
 
-    assert [piece.text for piece in pieces if piece.hit] == ["night"]
+    assert pieces[1::2] == ["night"]
 
 
 def test_equal_texts_are_wholly_alike_and_strangers_not_at_all(tmp_path: Path) -> None:

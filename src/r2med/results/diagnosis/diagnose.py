@@ -216,7 +216,7 @@ class _View:
             source_witness=next(same_source, None),
             surface_witness=max(self.covered)[1] if self.covered else None,
             query_words=query_words,
-            words=0 if row is None else lexicon.words(row),
+            words=len((lexicon.text(name) or "").split()),
             query_limit=limits.query if limits.pair is None else limits.pair,
             limit=limits.document if limits.pair is None else max(0, limits.pair - query_words),
             reranked=self.reranking.depth if self.reranking else None,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -27,14 +27,6 @@ _COMMON = 0.15
 _WORD = re.compile(r"[\w'’.-]*\w")
 #: A word, or what hyphens part it into: the analysis makes a term of each.
 _PART = re.compile(r"[\w'’.]*\w")
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A part of a text; `hit` where it is a word whose term the query has."""
-
-    text: str
-    hit: bool = False
 
 
 class Lexicon:
@@ -113,12 +105,8 @@ class Lexicon:
         order: Numbers = both[np.argsort(-self.rarity[both], kind="stable")]
         return order
 
-    def words(self, row: int) -> int:
-        """The length of a document in words, as spaces part them."""
-        return len((self._texts[row].as_py() or "").split())
-
-    def matched(self, query: str, texts: Sequence[str]) -> list[tuple[Piece, ...]]:
-        """Texts in pieces, with the words marked that they share with a query.
+    def matched(self, query: str, texts: Sequence[str]) -> list[list[str]]:
+        """Texts in pieces, of which every second is a word that it shares with a query.
 
         Terms that so many documents hold that a match says little are not marked.
         """
@@ -131,10 +119,11 @@ class Lexicon:
         common = terms[frequencies > _COMMON * self._counts.shape[0]]
         asked.difference_update(self._index.words.text(int(term)) for term in common)
         hits = {word for word in distinct if not asked.isdisjoint(self._stems[word])}
-        return [
-            tuple(_pieces(text, [match.span() for match in row if match[0] in hits]))
-            for text, row in zip(texts, words[1:], strict=True)
-        ]
+        pieces = []
+        for text, row in zip(texts, words[1:], strict=True):
+            edges = [edge for match in row if match[0] in hits for edge in match.span()]
+            pieces.append([text[start:end] for start, end in pairwise([0, *edges, len(text)])])
+        return pieces
 
     def text(self, document_id: str) -> str | None:
         """The text of a document; None when the corpus does not hold it."""
@@ -154,17 +143,6 @@ class Lexicon:
             {stems[part][0]: part for part in reversed(row) if len(stems[part]) == 1}
             for row in parts
         ]
-
-
-def _pieces(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[Piece]:
-    end = 0
-    for start, stop in spans:
-        if start > end:
-            yield Piece(text[end:start])
-        yield Piece(text[start:stop], hit=True)
-        end = stop
-    if end < len(text):
-        yield Piece(text[end:])
 
 
 def _stems(words: Iterable[str]) -> Stems:
