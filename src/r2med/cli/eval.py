@@ -12,13 +12,12 @@ from r2med.cli import options
 from r2med.cli.options import refuse_unread
 from r2med.cli.sweep import with_sweep
 from r2med.errors import LimitError, UsageError, WorkError
-from r2med.report.console import answer, notice, notice_console, progress
+from r2med.report.console import answer, notice, notice_console, progress, result_line
 from r2med.report.formats import show
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from r2med.engine.estimating import Sizes
     from r2med.results.record import Result
     from r2med.systems.build import System
     from r2med.tasks.registry import TaskEntry
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
 #: Stands for the server of a language model where nothing is asked.
 _NOBODY = "http://localhost/v1"
+_NO_MODEL = "No part of these systems runs a model."
 
 
 def evaluate(
@@ -86,8 +86,10 @@ def evaluate(
         )
     asked = [str(metric) for metric in parse_metrics(metrics)] if metrics else []
     _refuse_tasks(systems or ())
-    known = [written_out(system, results) for system in systems or ()]
-    named = options.with_own_models(known, model)
+    named = [written_out(system, results) for system in systems or ()]
+    named += [f"model:{target}" for target in model or ()]
+    if not named:
+        raise UsageError("no system is given. Name one, as in `r2med eval bm25`, or use --model.")
     options.refuse_idle(context, named)
     if dry_run:
         unread = ("metrics", "by", "force", "strict", "verbose", "max_tokens", "max_cost")
@@ -95,20 +97,18 @@ def evaluate(
         refuse_unread(context, "with --dry-run", *unread, *workers)
     if shown in ("csv", "json"):
         refuse_unread(context, f"on {shown.upper()}", "by")
+    own = own_tasks(results)
+    tasks = resolve(task, own)
     with progress() as bar:
         server = llm_url or (_NOBODY if tokens_per_second else None)
         allowed = options.conditions({**context.params, "llm_url": server}, bar)
         built = [System.from_spec(system, allowed) for system in named]
-        own = own_tasks(results)
-        tasks = resolve(task, own)
         if tokens_per_second:
-            sizes = list(_sizes(tasks, data_root, passages))
-            pace = (tokens_per_second, price)
-            _reckon(built, sizes, vector_width, *pace, as_json=shown == "json")
+            sizes, pace = (data_root, passages, vector_width), (tokens_per_second, price)
+            _reckon(built, tasks, *sizes, *pace, as_json=shown == "json")
             return
         if dry_run:
-            loaded = load_tasks(task, root=data_root, own=own)
-            _estimate(built, loaded, as_json=shown == "json")
+            _estimate(built, load_tasks(tasks, root=data_root, own=own), as_json=shown == "json")
             return
         finished, stopped = _run(
             built,
@@ -158,12 +158,12 @@ def _run(
 
     finished: list[Result] = []
     total = len(tasks) * len(systems)
-    line = bar.add_task("evaluating", total=total)
-    names = [_name(task) for task in tasks]
+    step = result_line(bar, total)
+    names = [task if isinstance(task, Path) else task.name for task in tasks]
     try:
         for result in each_result(systems, names, results=results, tell=notice, **settings):
             finished.append(result)
-            bar.update(line, advance=1, description=f"{result.task} · {result.system}")
+            step(result)
     except (LimitError, WorkError) as problem:
         done = f"{len(finished)} of {total} results are finished and stored in {results}."
         return finished, type(problem)(f"{problem}\n{done}")
@@ -174,10 +174,6 @@ def _run(
         )
         raise
     return finished, None
-
-
-def _name(task: TaskEntry | Path) -> str | Path:
-    return task if isinstance(task, Path) else task.name
 
 
 def _estimate(systems: Sequence[System], tasks: Iterable[Task], *, as_json: bool) -> None:
@@ -198,42 +194,35 @@ def _estimate(systems: Sequence[System], tasks: Iterable[Task], *, as_json: bool
 
 def _reckon(
     systems: Sequence[System],
-    sizes: Sequence[Sizes],
+    tasks: Sequence[TaskEntry | Path],
+    root: Path | None,
+    passages: int | None,
     width: int | None,
     speed: float,
     price: float | None,
     *,
     as_json: bool,
 ) -> None:
-    """Show the work of all models as the sizes of the tasks suggest; nothing is run."""
-    from r2med.engine.estimating import loads
-    from r2med.report.estimates import load_row, load_table
+    """Show the work of all models by the sizes of the tasks, those published or those of data here.
 
+    Nothing is run.
+    """
+    from r2med.engine.estimating import Sizes, loads
+    from r2med.report.estimates import load_row, load_table
+    from r2med.tasks.load import load_tasks
+
+    published = [task for task in tasks if not isinstance(task, Path) and task.counts]
+    counted = list(load_tasks([task for task in tasks if task not in published], root=root))
+    measured: list[TaskEntry | Task] = [*published, *counted]
     every = {
         (load.part, load.stage, load.task): load_row(load, speed, price)
-        for each in sizes
+        for sizes in [Sizes.of(task, passages) for task in measured]
         for system in systems
-        for load in loads(system.part, each, width)
+        for load in loads(system.part, sizes, width)
     }
-    counted = [each.task for each in sizes if not (each.entry and each.entry.counts)]
-    rows = list(every.values())
-    nothing = "No part of these systems runs a model."
-    table = load_table(rows, counted, speed, price) if rows else nothing
+    rows, names = list(every.values()), [task.name for task in counted]
+    table = load_table(rows, names, speed, price) if rows else _NO_MODEL
     answer(rows, table, as_json=as_json)
-
-
-def _sizes(
-    tasks: Sequence[TaskEntry | Path], root: Path | None, passages: int | None
-) -> Iterator[Sizes]:
-    """The sizes of tasks: as published where they are, else of the data, which must be here."""
-    from r2med.engine.estimating import Sizes
-    from r2med.tasks.load import load_task
-
-    for each in tasks:
-        if isinstance(each, Path) or not each.counts:
-            yield Sizes.of(load_task(_name(each), root=root), passages)
-        else:
-            yield Sizes.of(each, passages)
 
 
 def _seen_texts(result: Result) -> Iterator[str]:

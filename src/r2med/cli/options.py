@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 Choice = TypeVar("Choice", bound=str)
 RESULTS = Path("r2med-results")
 METRIC = "ndcg@10"
-Grouping = Literal["task", "scenario", "family"]
-GROUPINGS: tuple[Grouping, ...] = ("task", "scenario", "family")
+GROUPINGS = ("task", "scenario", "family")
 #: Engines that run no model, and those that run one in this process.
 _WITHOUT_MODEL = {"bm25", "fusion", "run", "candidates"}
 _LOCAL = {"dense", "sparse", "late", "custom", "cross-encoder", "yes-no", "own", "own-code"}
@@ -39,55 +38,54 @@ _LIMITS = {"max_tokens": "tokens", "max_cost": "money", "concurrency": "concurre
 _TASKS = "Tasks, suites (full, nano, demo), All, or folders"
 
 
-def _starting(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Offer the names that begin as the word on the command line does."""
+def _known(kind: str) -> Iterable[str]:
+    """The names of all tasks, systems or metrics."""
+    if kind == "systems":
+        from r2med.systems.registry import entries
 
-    def complete(incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",")
-        return [f"{before}{comma}{name}" for name in names() if name.startswith(last)]
+        return entries()
+    if kind == "metrics":
+        from r2med.measure import HEADLINE
 
-    return complete
-
-
-def _task_names() -> list[str]:
+        return HEADLINE
     from r2med.tasks.registry import all_entries, suites
 
     return [*(suite.name for suite in suites()), *(entry.name for entry in all_entries())]
 
 
-def _system_names() -> Iterable[str]:
-    from r2med.systems.registry import entries
+def _completing(words: str | Sequence[str]) -> Callable[[str], list[str]]:
+    """Offer the words, or known names, that begin as the last one on the command line does."""
 
-    return entries()
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        names = _known(words) if isinstance(words, str) else words
+        return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+
+    return complete
 
 
-def _metric_names() -> Iterable[str]:
-    from r2med.measure import HEADLINE
-
-    return HEADLINE
-
-
-def _option(
-    *names: str, help: str, words: Callable[[], Iterable[str]] | Sequence[str] = (), **settings: Any
-) -> Any:
-    """An option; `words` are offered where the shell completes it."""
+def _option(*names: str, help: str, words: str | Sequence[str] = (), **settings: Any) -> Any:
+    """An option; `words` are offered where the shell completes it: see `_completing`."""
     if words:
-        settings["autocompletion"] = _starting(words if callable(words) else lambda: words)
+        settings["autocompletion"] = _completing(words)
     return typer.Option(*names, help=help, **settings)
 
 
-def _systems(help: str, metavar: str = "SYSTEM...") -> Any:
-    return typer.Argument(metavar=metavar, help=help, autocompletion=_starting(_system_names))
+def _argument(metavar: str, help: str, words: str) -> Any:
+    return typer.Argument(metavar=metavar, help=help, autocompletion=_completing(words))
 
 
-_TASK: Any = _option("--task", "-t", help=f"{_TASKS}; comma-separated.", words=_task_names)
-_TASK_ARGUMENTS: Any = typer.Argument(
-    metavar="TASK...", help=f"{_TASKS}.", autocompletion=_starting(_task_names)
-)
+_systems = partial(_argument, words="systems")
+_TASK: Any = _option("--task", "-t", help=f"{_TASKS}; comma-separated.", words="tasks")
+_TASK_ARGUMENTS: Any = _argument("TASK...", f"{_TASKS}.", "tasks")
 
-System = Annotated[str, _systems("A system, e.g. bm25 or 'nv | rankllama@100'.", "SYSTEM")]
-AnySystems = Annotated[list[str] | None, _systems("Systems, e.g. bm25 or 'bm25 + wordllama'.")]
-Stored = Annotated[list[str], _systems("Stored systems, folders of stored results, or run files.")]
+System = Annotated[str, _systems("SYSTEM", "A system, e.g. bm25 or 'nv | rankllama@100'.")]
+AnySystems = Annotated[
+    list[str] | None, _systems("SYSTEM...", "Systems, e.g. bm25 or 'bm25 + wordllama'.")
+]
+Stored = Annotated[
+    list[str], _systems("SYSTEM...", "Stored systems, folders of stored results, or run files.")
+]
 Task = Annotated[str, _TASK]
 AnyTask = Annotated[str | None, _TASK]
 TaskArguments = Annotated[list[str], _TASK_ARGUMENTS]
@@ -96,10 +94,10 @@ DataRoot = Annotated[
     Path | None, _option("--data-root", help="Folder with task data you have, as ROOT/<task>/...")
 ]
 Results = Annotated[Path, _option("--results", help="Folder of stored results.")]
-Metric = Annotated[str, _option("--metric", help="The metric shown.", words=_metric_names)]
+Metric = Annotated[str, _option("--metric", help="The metric shown.", words="metrics")]
 Metrics = Annotated[
     str | None,
-    _option("--metrics", help="Metrics shown, e.g. ndcg@10,recall@20,mrr.", words=_metric_names),
+    _option("--metrics", help="Metrics shown, e.g. ndcg@10,recall@20,mrr.", words="metrics"),
 ]
 By = Annotated[str, _option("--by", help="Rows: task, scenario or family.", words=GROUPINGS)]
 Suite = Annotated[
@@ -124,7 +122,7 @@ Only = Annotated[
         "--only",
         metavar="SYSTEM",
         help="Only these systems, parted by commas, with how their figures differ.",
-        words=_system_names,
+        words="systems",
     ),
 ]
 Top = Annotated[
@@ -276,18 +274,10 @@ def refuse_unread(context: typer.Context, mode: str, *names: str) -> None:
 
 def refuse_idle(context: typer.Context, systems: Sequence[str]) -> None:
     """Refuse options of models that none of the systems has."""
-    from r2med.systems.registry import entries, registered
-    from r2med.systems.spec import Unit, parse
+    from r2med.systems.registry import parts_of
 
-    engines: set[str] = set()
-    parts: list[Any] = [registered(parse(system)) for system in systems]
-    while parts:
-        part = parts.pop()
-        if isinstance(part, Unit):
-            entry = entries().get(part.name)
-            engines.add(entry.engine if entry else "")
-        else:
-            parts += [*part.fused, *part.stages]
+    parts = [entry for system in systems for _, entry in parts_of(system)]
+    engines = {entry.engine if entry else "" for entry in parts}
     if engines <= _WITHOUT_MODEL:
         refuse_unread(context, "on systems without a model", *_OF_MODELS)
     if engines <= _WITHOUT_MODEL | _LOCAL:
@@ -322,11 +312,3 @@ def conditions(asked: Mapping[str, Any], bar: Bar | None = None) -> Conditions:
     if bar is not None:
         allowed["progress"] = work_line(bar)
     return Conditions(tell=notice, **allowed)
-
-
-def with_own_models(systems: Sequence[str] | None, models: Sequence[str] | None) -> list[str]:
-    """All systems, those of --model among them; none at all is a UsageError."""
-    named = [*(systems or ()), *(f"model:{target}" for target in models or ())]
-    if not named:
-        raise UsageError("no system is given. Name one, as in `r2med eval bm25`, or use --model.")
-    return named

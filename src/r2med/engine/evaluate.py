@@ -25,7 +25,6 @@ from r2med.tasks.registry import resolve
 from r2med.tasks.task import Task
 
 TaskLike = Task | str | Path
-_Following = Callable[[Iterator[Result]], Iterator[Result]]
 Suite = Literal["full", "nano", "demo", "all", "All"]
 
 
@@ -91,8 +90,11 @@ def evaluate(
     """
     every_system, named = _several(systems), _several(tasks)
     every_task = _tasks(named, own_tasks(options.get("results", DEFAULT_FOLDER)))
-    with _shown(options, len(every_system) * len(every_task)) as shown:
-        results = list(shown(each_result(every_system, every_task, **options)))
+    with _shown(options, len(every_system) * len(every_task)) as step:
+        results = []
+        for result in each_result(every_system, every_task, **options):
+            step(result)
+            results.append(result)
     one_system = len(every_system) == 1 and every_system[0] is systems
     one_task = len(every_task) == 1 and named[0] is tasks
     return results[0] if one_system and one_task else results
@@ -122,36 +124,38 @@ evaluate.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
 @contextmanager
-def _shown(options: Options, total: int) -> Iterator[_Following]:
-    """Results on their way, with a bar and notes where somebody looks, or as `progress` says."""
-    watching = import_module("r2med.report.console")
-    if not options.pop("progress", watching.is_watched()):
-        yield lambda results: results
+def _shown(options: Options, total: int) -> Iterator[Callable[[Result], None]]:
+    """What shows a result where somebody looks, or as `progress` says; work and notes are too."""
+    console = import_module("r2med.report.console")
+    if not options.pop("progress", console.is_watched()):
+        yield lambda result: None
         return
-    with watching.watch(total) as watch:
-        told = options.setdefault("tell", watch.tell)
+    with console.watch(total) as (work, step):
+        tell = options.setdefault("tell", console.notice)
         conditions = options.get("conditions", Conditions())
-        options["conditions"] = replace(conditions, tell=told, progress=watch.work)
-        yield watch.results
+        options["conditions"] = replace(conditions, tell=tell, progress=work)
+        yield step
 
 
 def each_result(
     systems: Sequence[object], tasks: Sequence[TaskLike], **options: Unpack[Options]
 ) -> Iterator[Result]:
     """The results as they come, so that a caller can show progress; others may follow it too."""
-    _refuse_unknown(options)
+    for name in options.keys() - Options.__annotations__:
+        raise TypeError(
+            f"evaluate() got an unexpected keyword argument {name!r}. "
+            f"{nearest(name, Options.__annotations__)}"
+        )
     store = Store(options.get("results", DEFAULT_FOLDER))
     extra = [parse_metric(name) for name in options.get("metrics", ())]
     tell = options.get("tell") or options.get("conditions", Conditions()).tell
     workers = _workers(systems, options, tell)
     built = _built(systems, options, workers)
     _tell_shallow(built, extra, tell)
-    own = own_tasks(store.root)
-    every_task = _tasks(tasks, own)
-    names = task_names(every_task, own)
+    names = task_names(tasks, own_tasks(store.root))
     cells = [(name, system.part.text) for name in names for system in built]
     try:
-        results = _each(built, zip(every_task, names, strict=True), store, extra, tell, options)
+        results = _each(built, zip(tasks, names, strict=True), store, extra, tell, options)
         yield from watched(results, store.root, cells)
     finally:
         for system in built:
@@ -268,17 +272,12 @@ def _built(systems: Sequence[object], options: Options, workers: Workers | None)
             built.append(System.from_spec(system, conditions, models=models))
         else:
             built.append(System.from_model(system, conditions=conditions))
-    _check_labels(built)
-    return built
-
-
-def _check_labels(systems: Sequence[System]) -> None:
-    """One label, one system: tables would show two as one."""
     holders: dict[str, System] = {}
-    for system in systems:
-        other = holders.setdefault(system.label or str(system), system)
-        if other.spec.unlabelled != system.spec.unlabelled:
-            raise UsageError(f"label {system.label!r} is given twice: {other} and {system}.")
+    for one in built:  # one label, one system: tables would show two as one
+        other = holders.setdefault(one.label or str(one), one)
+        if other.spec.unlabelled != one.spec.unlabelled:
+            raise UsageError(f"label {one.label!r} is given twice: {other} and {one}.")
+    return built
 
 
 def _tell_shallow(systems: Sequence[System], metrics: Sequence[Metric], tell: Tell) -> None:
@@ -292,11 +291,3 @@ def _tell_shallow(systems: Sequence[System], metrics: Sequence[Metric], tell: Te
                 f"{system}: {names} of lists of {depth} documents: what stands deeper counts as "
                 f"not found. A deeper run is written with @, as in bm25@{deeper[-1].cutoff}."
             )
-
-
-def _refuse_unknown(options: Options) -> None:
-    for name in options.keys() - Options.__annotations__:
-        raise TypeError(
-            f"evaluate() got an unexpected keyword argument {name!r}. "
-            f"{nearest(name, Options.__annotations__)}"
-        )

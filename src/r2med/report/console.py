@@ -14,7 +14,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any
 
@@ -34,7 +33,6 @@ from rich.segment import Segment
 if TYPE_CHECKING:
     from r2med.results.record import Result
     from r2med.retrieve.conditions import Progress as Work
-    from r2med.retrieve.conditions import Tell
 
 #: Width in a pipe or file, where no terminal tells one.
 PLAIN_WIDTH = 80
@@ -128,6 +126,12 @@ def progress() -> Progress:
     return _bars(BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
 
 
+def result_line(bar: Progress, total: int) -> Callable[[Result], None]:
+    """The line of an evaluation, which each of its results moves on."""
+    line = bar.add_task("evaluating", total=total)
+    return lambda result: bar.update(line, advance=1, description=f"{result.task} · {result.name}")
+
+
 def work_line(bar: Progress) -> Callable[[Work], None]:
     """A second line for long work inside a step, such as encoding; hidden when the work is done."""
     line = bar.add_task("", total=None, visible=False)
@@ -170,57 +174,37 @@ class DownloadBar:
             self._bars.advance(self._line, count)
 
 
-@dataclass(frozen=True)
-class Watch:
-    """Where results, work and notes are shown."""
-
-    tell: Tell
-    work: Callable[[Work], None]
-    step: Callable[[Result], None]
-
-    def results(self, results: Iterator[Result]) -> Iterator[Result]:
-        """The same results, each shown as a step."""
-        for result in results:
-            self.step(result)
-            yield result
-
-
 def is_watched() -> bool:
     """Whether standard error is a terminal, or this is a notebook."""
     return _notebook() or bool(sys.stderr and sys.stderr.isatty())
 
 
 @contextmanager
-def watch(total: int) -> Iterator[Watch]:
-    """A bar in a terminal, one line of text in a notebook; both go when the work is done."""
-    if _notebook():
-        yield from _line(total)
+def watch(total: int) -> Iterator[tuple[Callable[[Work], None], Callable[[Result], None]]]:
+    """What shows work and results: a bar in a terminal, one line of text in a notebook.
+
+    Both go when the work is done.
+    """
+    if not _notebook():
+        with progress() as bar:
+            line = result_line(bar, total)
+            yield work_line(bar), line
         return
-    with progress() as bar:
-        line = bar.add_task("evaluating", total=total)
-
-        def step(result: Result) -> None:
-            bar.update(line, advance=1, description=f"{result.task} · {result.name}")
-
-        yield Watch(notice, work_line(bar), step)
-
-
-def _line(total: int) -> Iterator[Watch]:
     display = import_module("IPython.display").display
     shown: Any = display({"text/plain": ""}, raw=True, display_id=True)
-    done: list[str] = []
+    done: list[Result] = []
 
     def write(text: str) -> None:
         shown.update({"text/plain": visible(text)}, raw=True)
 
     def step(result: Result) -> None:
-        done.append(result.task)
+        done.append(result)
         write(f"{len(done)} of {total}: {result.task} · {result.name}")
 
     def work(state: Work) -> None:
         write(f"{len(done)} of {total}: {state.what} {state.done:,} of {state.total:,}")
 
-    yield Watch(notice, work, step)
+    yield work, step
     write("")
 
 
