@@ -44,17 +44,8 @@ _LABELS = {
     None: "your data",
     SAMPLE: "a sample for a quick try: no part of a mean or leaderboard",
 }
-_SHORT = {
-    "ndcg": "nDCG",
-    "map": "MAP",
-    "recall": "R",
-    "precision": "P",
-    "hit": "hit",
-    "mrr": "MRR",
-    "rprec": "Rprec",
-    "bpref": "Bpref",
-    "judged": "judged",
-}
+_SHORT = {"ndcg": "nDCG", "map": "MAP", "recall": "R", "precision": "P"}
+_SHORT |= {"mrr": "MRR", "rprec": "Rprec", "bpref": "Bpref"}
 _CEILING = "ceiling"
 #: A share of documents above which a reader must know that they were cut.
 _MANY_CUT = 0.05
@@ -72,17 +63,13 @@ def draw(
     if isinstance(value, Listing):
         _draw_listing(value, out)
         return
-    for layouts in score_layouts(value.results, value.asked, by=by):
+    results = value.results
+    for layouts in score_layouts(results, value.asked, by=by):
         print_fitting(layouts, out)
         out.print()
-    results = value.results
-    for notes in (
-        truncation_notes(results) if truncation else (),
-        reranking_notes(results, value.metrics),
-        index_notes(results),
-    ):
-        for note in notes:
-            out.print(note)
+    notes = [*reranking_notes(results, value.metrics), *index_notes(results)]
+    for note in [*(truncation_notes(results) if truncation else ()), *notes]:
+        out.print(note)
 
 
 def score_layouts(
@@ -94,9 +81,15 @@ def score_layouts(
     task, over the tasks on several, where every metric that was asked for has a grid of its own
     (without any, the first headline metric). One system has one row per task.
     """
-    for (suite, _), group in groupby(sorted(results, key=_suite_order), key=_averaged):
+    order = list(_LABELS)
+
+    def averaged(result: Result) -> tuple[int, str]:
+        """What results share whose mean is taken; a sample stands alone."""
+        return order.index(result.suite), result.task if result.suite == SAMPLE else ""
+
+    for (suite, _), group in groupby(sorted(results, key=averaged), key=averaged):
         own = Evaluation(list(group), asked)
-        label = _LABELS[suite].format(edition=find_suite("demo").entries[0].edition)
+        label = _LABELS[order[suite]].format(edition=find_suite("demo").entries[0].edition)
         if len(own.systems) == 1:
             yield [_one_system(own, label, by)]
         elif len(own.tasks) == 1:
@@ -108,23 +101,14 @@ def score_layouts(
                 yield list(_many(own, metric, label, by))
 
 
-def _averaged(result: Result) -> tuple[str | None, str]:
-    """What results share whose mean is taken; a sample stands alone."""
-    return result.suite, result.task if result.suite == SAMPLE else ""
-
-
-def _suite_order(result: Result) -> int:
-    return list(_LABELS).index(result.suite)
-
-
 def _one_system(own: Evaluation, label: str, by: Grouping) -> Grid:
     """One row per task under its family, or one per group; then the mean over the tasks."""
     (system,) = own.systems
-    columns = {_heading(metric): own.column(system, metric) for metric in own.metrics}
-    if own.reranked(system):
-        first, *others = columns.items()
-        ceiling = own.column(system, own.metrics[0], ceiling=True)
-        columns = dict([first, (_CEILING, ceiling), *others])
+    columns = {}
+    for place, metric in enumerate(own.metrics):
+        columns[_heading(metric)] = own.column(system, metric)
+        if place == 0 and own.reranked(system):
+            columns[_CEILING] = own.column(system, metric, ceiling=True)
 
     def row(name: str | SystemName, tasks: Sequence[str]) -> list[Cell]:
         return [name, *(points(mean_of(map(each.get, tasks))) for each in columns.values())]
@@ -251,70 +235,67 @@ def reused_notes(results: Sequence[Result]) -> Iterator[str]:
 
 def truncation_notes(results: Sequence[Result]) -> Iterator[str]:
     """Which encoders and rerankers read only the beginning of many documents."""
-    cut: dict[str, dict[str, float]] = {}
-    for result in results:
-        for part, facts in result.record.facts.items():
-            documents = facts.get("documents")
-            share = documents.get("truncated") if isinstance(documents, Mapping) else None
-            if share is not None and share > _MANY_CUT:
-                name = result.name if part == result.system else part
-                cut.setdefault(name, {})[result.task] = share
-    for name, shares in cut.items():
-        worst = max(shares, key=lambda task: shares[task])
-        most = f", the most of {len(shares)} tasks" if len(shares) > 1 else ""
-        yield (
-            f"{name} reads only the beginning of {percent(shares[worst])} of the documents of "
-            f"{worst}, which are longer than it takes{most}."
-        )
-
-
-def reranking_notes(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[str]:
-    """What a reader of reranked scores must know; each sentence only where it applies."""
-    if any(result.record.reranking for result in results):
-        yield "ceiling: what a perfect reranker of the same candidates would score."
-    yield from dict.fromkeys(_deeper(results, metrics))
-    name = metrics[0] if metrics else ""
-    for result in results:
-        if (safeguard := result.record.safeguard) is not None:
+    for name, tasks in _told(results, "documents").items():
+        shares = {task: facts.get("truncated") or 0.0 for task, facts in tasks.items()}
+        cut = {task: share for task, share in shares.items() if share > _MANY_CUT}
+        for task in sorted(cut, key=lambda task: -cut[task])[:1]:
             yield (
-                f"{result.task}, {result.name}: safeguard on, positives put at rank 101: "
-                f"{safeguard.queries}; without it {name} is "
-                f"{points(safeguard.metrics_without[name])}, not {points(result.metrics[name])}."
-            )
-
-
-def _deeper(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[str]:
-    for result in results:
-        reranking = result.record.reranking
-        if reranking is None:
-            continue
-        deeper = [name for name in metrics if (parse_metric(name).cutoff or 0) > reranking.depth]
-        if deeper:
-            keeps = reranking.tail == "keep"
-            below = "below them stands the first stage's order" if keeps else "the list ends there"
-            yield (
-                f"{', '.join(deeper)} {'reads' if len(deeper) == 1 else 'read'} deeper than the "
-                f"{reranking.depth} documents that {result.name} reranks: {below} "
-                f"(tail={reranking.tail})."
+                f"{name} reads only the beginning of {percent(cut[task])} of the documents of "
+                f"{task}, which are longer than it takes{_most(len(cut))}."
             )
 
 
 def index_notes(results: Sequence[Result]) -> Iterator[str]:
     """What approximate indexes cost: over the tasks at most, and against which system."""
-    losses: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for name, tasks in _told(results, "loss").items():
+        task = min(tasks, key=lambda task: tasks[task]["difference"])
+        loss = tasks[task]
+        yield (
+            f"The index of {name} finds {percent(loss['recall_of_exact_100'])} of the exact first "
+            f"100 on {task}; {_heading(loss['metric'])} {signed(loss['difference'])} "
+            f"[{signed(loss['low'])}, {signed(loss['high'])}] against exact {loss['exact']}"
+            f"{_most(len(tasks))}."
+        )
+
+
+def _told(results: Sequence[Result], fact: str) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """What the parts of systems told of one thing, by part and task."""
+    told: dict[str, dict[str, Mapping[str, Any]]] = {}
     for result in results:
         for part, facts in result.record.facts.items():
-            if isinstance(loss := facts.get("loss"), Mapping):
-                losses.setdefault(part, {})[result.task] = loss
-    for part, tasks in losses.items():
-        for task, loss in sorted(tasks.items(), key=lambda item: item[1]["difference"])[:1]:
-            recall, metric = loss["recall_of_exact_100"], _heading(loss["metric"])
-            worst = f", the most of {len(tasks)} tasks" if len(tasks) > 1 else ""
-            yield (
-                f"The index of {part} finds {percent(recall)} of the exact first 100 on {task}; "
-                f"{metric} {signed(loss['difference'])} [{signed(loss['low'])}, "
-                f"{signed(loss['high'])}] against exact {loss['exact']}{worst}."
+            if isinstance(facts.get(fact), Mapping):
+                name = result.name if part == result.system else part
+                told.setdefault(name, {})[result.task] = facts[fact]
+    return told
+
+
+def _most(tasks: int) -> str:
+    return f", the most of {tasks} tasks" if tasks > 1 else ""
+
+
+def reranking_notes(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[str]:
+    """What a reader of reranked scores must know; each sentence only where it applies."""
+    notes, safeguards = [], []
+    for result in results:
+        if reranking := result.record.reranking:
+            depth, tail = reranking.depth, reranking.tail
+            notes.append("ceiling: what a perfect reranker of the same candidates would score.")
+            deeper = [name for name in metrics if (parse_metric(name).cutoff or 0) > depth]
+            keeps = "below them stands the first stage's order"
+            if deeper:
+                notes.append(
+                    f"{', '.join(deeper)} {'reads' if len(deeper) == 1 else 'read'} deeper than "
+                    f"the {depth} documents that {result.name} reranks: "
+                    f"{keeps if tail == 'keep' else 'the list ends there'} (tail={tail})."
+                )
+        if (safeguard := result.record.safeguard) is not None:
+            without, score = safeguard.metrics_without[metrics[0]], result.metrics[metrics[0]]
+            safeguards.append(
+                f"{result.task}, {result.name}: safeguard on, positives put at rank 101: "
+                f"{safeguard.queries}; without it {metrics[0]} is {points(without)}, not "
+                f"{points(score)}."
             )
+    yield from dict.fromkeys([*notes, *safeguards])
 
 
 def _draw_listing(listing: Listing, out: Paper) -> None:
