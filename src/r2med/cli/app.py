@@ -71,7 +71,15 @@ class _Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command, imported if need be."""
         if cmd_name in self.listed and cmd_name not in self.commands:
-            self.commands[cmd_name] = _imported(cmd_name, self.listed[cmd_name])
+            listed = self.listed[cmd_name]
+            module, _, attribute = listed.target.partition(":")
+            target = getattr(import_module(f"r2med.cli.{module}"), attribute)
+            if not isinstance(target, typer.Typer):
+                alone = CommandGroup(**_EVERYWHERE, add_completion=False)
+                alone.command(cmd_name, hidden=not listed.heading)(target)
+                target = alone
+            self.commands[cmd_name] = typer.main.get_command(target)
+            self.commands[cmd_name].name = cmd_name
         return self.commands.get(cmd_name)
 
     def _shown(self, width: int) -> Iterator[tuple[str, str, str]]:
@@ -85,15 +93,12 @@ class _Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Run the default command when the first word is none of ours but an option."""
-        if ctx.resilient_parsing:
-            return super().parse_args(ctx, args)
-        if not args or (args[0].startswith("-") and not self._own(ctx, args[0])):
+        known = {name for parameter in self.get_params(ctx) for name in parameter.opts}
+        word = args[0].partition("=")[0] if args else ""
+        own = word in known or self.default.startswith("-")
+        if not ctx.resilient_parsing and (not args or (word.startswith("-") and not own)):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
-
-    def _own(self, ctx: Any, option: str) -> bool:
-        known = {name for parameter in self.get_params(ctx) for name in parameter.opts}
-        return option.partition("=")[0] in known or self.default.startswith("-")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; one that moved answers with its new name, others with the nearest."""
@@ -126,18 +131,6 @@ class _Commands(TyperGroup):
         """Run the command."""
         with told_apart():
             return super().invoke(ctx)
-
-
-def _imported(name: str, listed: Listed) -> Any:
-    module, _, attribute = listed.target.partition(":")
-    target = getattr(import_module(f"r2med.cli.{module}"), attribute)
-    if not isinstance(target, typer.Typer):
-        alone = CommandGroup(**_EVERYWHERE, add_completion=False)
-        alone.command(name, hidden=not listed.heading)(target)
-        target = alone
-    command = typer.main.get_command(target)
-    command.name = name
-    return command
 
 
 def _write(formatter: Any, sections: Mapping[str, list[tuple[str, str]]]) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TextIO
 
 from r2med.errors import LimitError, R2MedError, UsageError
 
@@ -39,8 +38,6 @@ _REFUSALS = {
     errno.ENAMETOOLONG: ("the name is longer than the file system allows", "Choose a shorter one."),
     errno.EMFILE: ("too many files are open", "Allow more of them: ulimit -n 4096."),
 }
-
-
 #: Files that are written are named, so without a name these are of the output.
 _OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -54,8 +51,13 @@ class ClosedPipe(BaseException):
 
 
 def main() -> None:
-    """Run the command line and exit."""
-    _open_streams()
+    """Run the command line and exit; closed streams lead nowhere, and none fails on a character."""
+    nowhere = Path(os.devnull)
+    sys.stdout = sys.stdout or nowhere.open("w")
+    sys.stderr = sys.stderr or nowhere.open("w")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run())
 
 
@@ -118,11 +120,9 @@ def told_apart() -> Iterator[None]:
 def refusal(error: OSError) -> str:
     """What the operating system refused: where, what, and what to do."""
     what, remedy = _REFUSALS.get(error.errno or 0, (error.strerror or str(error), ""))
-    name = error.filename
-    nameless = (
-        "writing to standard output" if error.errno in _OF_WRITING else "a file or connection"
-    )
-    where = os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else nameless
+    where = "writing to standard output" if error.errno in _OF_WRITING else "a file or connection"
+    if isinstance(error.filename, str | bytes | os.PathLike):
+        where = os.fsdecode(error.filename)
     return "\n".join(filter(None, [f"{where}: {what}.", remedy]))
 
 
@@ -160,23 +160,7 @@ def _fail(message: str, code: int) -> int:
 def _silence() -> None:
     """Send what cannot be written nowhere, so that the interpreter does not fail on it at exit."""
     for stream in (sys.stdout, sys.stderr):
-        if not _is_open(stream):
+        try:
+            stream.flush()
+        except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _is_open(stream: TextIO) -> bool:
-    try:
-        stream.flush()
-    except OSError:
-        return False
-    return True
-
-
-def _open_streams() -> None:
-    """Make both streams usable: closed ones lead nowhere, and none fails on a character."""
-    nowhere = Path(os.devnull)
-    sys.stdout = sys.stdout or nowhere.open("w")
-    sys.stderr = sys.stderr or nowhere.open("w")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
