@@ -40,7 +40,9 @@ def test_verify_compares_the_candidates_of_a_local_copy_with_the_manifest(tmp_pa
 
 
 def test_every_published_figure_of_every_subset_is_checked(tmp_path: Path) -> None:
-    checks = {check.what for check in check_profile(find_task(NAME), root=local_copy(tmp_path))}
+    task = load_task(NAME, root=local_copy(tmp_path))
+
+    checks = {check.what for check in check_profile(task, find_task(NAME))}
 
     for role in ("bm25", "dense", "reranking_hybrid"):
         for figure in ("ndcg@10", "hit@10", "recall@100 (micro)", "candidates, mean"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.tasks.fetch.provenance import data_folder
-from r2med.tasks.load import describe, load_task, load_tasks, task_names
+from r2med.tasks.load import load_task, load_tasks, task_names
 from r2med.tasks.reading.collection import count_repeated
 from r2med.tasks.registry import find_task
 from tests.tasks.writing import Written, write_beir, write_lines, write_nano, write_r2med
@@ -231,11 +231,9 @@ def test_a_judgement_given_twice_counts_once(tmp_path: Path) -> None:
     assert task.notices == ("1 judgement given more than once with the same score, counted once.",)
 
 
-def test_the_summary_tells_shape_and_notices(tmp_path: Path) -> None:
+def test_repeated_texts_are_told(tmp_path: Path) -> None:
     folder = write_r2med(tmp_path / "mine")
     write_lines(folder / "corpus.jsonl", [{"id": f"d{i}", "text": "same"} for i in (1, 2, 3)])
 
-    assert describe(load_task(folder)) == (
-        "mine: 2 queries, 3 documents, 3 judgements\n"
-        "  - 2 of 3 documents repeat the text of an earlier one."
-    )
+    notice = "2 of 3 documents repeat the text of an earlier one."
+    assert load_task(folder).notices == (notice,)

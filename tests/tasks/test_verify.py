@@ -6,15 +6,20 @@ import pytest
 
 from r2med.errors import MissingError
 from r2med.tasks.fetch.provenance import data_folder
-from r2med.tasks.load import Check
-from r2med.tasks.registry import find_task
-from r2med.tasks.verify import verify
+from r2med.tasks.load import load_task
+from r2med.tasks.registry import TaskEntry, find_task
+from r2med.tasks.verify import Check, check_files, compared
 from tests.hub_server import sha256
 from tests.tasks.small_registry import BIOLOGY, MEDQA, NANO, small_registry, task_files, write
 
 __all__ = ["small_registry"]
 
 pytestmark = pytest.mark.usefixtures("small_registry")
+
+
+def verify(entry: TaskEntry, root: Path | None = None) -> list[Check]:
+    task = load_task(entry.name, root=root)
+    return [*compared(task, entry), *check_files(entry, task.source)]
 
 
 def by_fact(checks: list[Check]) -> dict[str, Check]:

@@ -21,7 +21,7 @@ from r2med.tasks.registry import TaskEntry, all_entries, resolve, suites
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from r2med.tasks.load import Check
+    from r2med.tasks.verify import Check
 
 tasks = command_group(
     default="list", help="List, fetch, verify and describe tasks.", no_args_is_help=False
@@ -203,7 +203,8 @@ def verify(
     """
     from r2med.nano.profiles import check_profile
     from r2med.report.tasks import check_summary, check_table
-    from r2med.tasks.verify import verify as verify_data
+    from r2med.tasks.load import load_task
+    from r2med.tasks.verify import check_files, compared
 
     if as_json:
         refuse_unread(context, "on JSON, which has every fact", "every")
@@ -213,9 +214,10 @@ def verify(
         line = bar.add_task("verifying", total=len(entries))
         for entry in entries:
             bar.update(line, description=f"verifying {entry.name}")
-            checks += verify_data(entry, root=data_root)
+            task = load_task(entry.name, root=data_root, use_copy=False)
+            checks += [*compared(task, entry), *check_files(entry, task.source)]
             if entry.suite == "nano":
-                checks += check_profile(entry, root=data_root)
+                checks += check_profile(task, entry)
             bar.advance(line)
     parts = [check_summary(entries, checks)] if len(entries) > 1 else []
     shown = every or len(entries) == 1

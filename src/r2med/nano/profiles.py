@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +30,9 @@ from r2med.nano.candidates import (
 )
 from r2med.retrieve.conditions import Conditions, Tell
 from r2med.tabular import Tabular, columns_of, table_of
-from r2med.tasks.load import Check, checked, load_task
 from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Judgements, Task
+from r2med.tasks.verify import Check, checked
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -301,9 +300,9 @@ def weighted_mean(values: Sequence[float], weights: Sequence[int]) -> float:
     return total / max(sum(weights), 1)
 
 
-def check_profile(entry: TaskEntry, *, root: Path | None = None) -> list[Check]:
+def check_profile(task: Task, entry: TaskEntry) -> list[Check]:
     """Positives per query and the figures of every candidate subset, against the manifest."""
-    measured = profile(load_task(entry.name, root=root, use_copy=False))
+    measured = profile(task)
     data = measured.data
     checks = [
         checked(entry, "profile", f"positives.{name}", value, getattr(data, _POSITIVES[name]))

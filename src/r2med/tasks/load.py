@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.home import user_path
@@ -17,24 +15,10 @@ from r2med.tasks.reading.collection import Collection, read_collection
 from r2med.tasks.reading.lines import file_errors
 from r2med.tasks.reading.source import Source, find_source, split_selection
 from r2med.tasks.registry import TaskEntry, find_task, resolve, suites
-from r2med.tasks.task import Task, counts, figures, statistics
+from r2med.tasks.task import Task
+from r2med.tasks.verify import compared
 
 _DIFFERENCES_SHOWN = 5
-
-
-Aspect = Literal["counts", "statistics", "sha256", "profile"]
-
-
-@dataclass(frozen=True)
-class Check:
-    """One fact of one task; `passed` is None when there is nothing to compare with."""
-
-    task: str
-    aspect: Aspect
-    what: str
-    expected: str | int | float | None
-    found: str | int | float | None
-    passed: bool | None
 
 
 def load_task(
@@ -181,12 +165,6 @@ def _check_name(name: str) -> None:
         )
 
 
-def describe(task: Task) -> str:
-    """The load summary: name, shape, and each notice on a line of its own."""
-    shape = ", ".join(f"{count:,} {what}" for what, count in counts(task).items())
-    return "\n".join([f"{task.name}: {shape}", *(f"  - {notice}" for notice in task.notices)])
-
-
 def _registered(name_or_path: str | Path) -> TaskEntry | None:
     if isinstance(name_or_path, Path) or name_or_path.startswith((".", "~", os.sep)):
         return None
@@ -262,27 +240,3 @@ def _with_differences(task: Task, entry: TaskEntry, *, texts: bool) -> Task:
 
 def _figure(value: object) -> str:
     return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
-
-
-def compared(task: Task, entry: TaskEntry, *, texts: bool = True) -> list[Check]:
-    """Counts and, with `texts`, text statistics of a task against its manifest."""
-    sizes, known = counts(task), dict(figures(entry.statistics))
-    measured = dict(figures(statistics(task))) if texts else {}
-    return [
-        *(checked(entry, "counts", n, entry.counts.get(n), size) for n, size in sizes.items()),
-        *(
-            checked(entry, "statistics", n, known.get(n), value)
-            for n, value in measured.items()
-            if n not in sizes
-        ),
-    ]
-
-
-def checked(entry: TaskEntry, aspect: Aspect, what: str, expected: Any, found: Any) -> Check:
-    """A fact of the manifest beside what was found; manifests are rounded to six digits."""
-    passed: bool | None = expected == found
-    if expected is None or found is None:
-        passed = None
-    elif isinstance(expected, float) and isinstance(found, int | float):
-        passed = math.isclose(expected, found, rel_tol=1e-9, abs_tol=1e-6)
-    return Check(entry.name, aspect, what, expected, found, passed)
