@@ -10,9 +10,8 @@ from pathlib import Path
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.home import user_path
 from r2med.tasks.fetch.provenance import data_folder
-from r2med.tasks.reading import arrow_copy
-from r2med.tasks.reading.collection import Collection, read_collection
-from r2med.tasks.reading.lines import file_errors
+from r2med.tasks.reading.arrow_copy import read_or_copy
+from r2med.tasks.reading.collection import read_collection
 from r2med.tasks.reading.source import Source, find_source, split_selection
 from r2med.tasks.registry import TaskEntry, find_task, resolve, suites
 from r2med.tasks.task import Task
@@ -37,8 +36,12 @@ def load_task(
     registered task. `strict` makes judgements for unknown queries or documents an error.
     `use_copy=False` neither reads nor writes the local Arrow copy.
     """
-    if name is not None:
-        _check_name(name)
+    # files of a task are written under its name, which must not lead out of their folder
+    parts = [] if name is None else name.split("/")
+    if {"", ".", ".."} & {*parts} or any("\\" in part or "\0" in part for part in parts):
+        raise UsageError(
+            f"name {name!r}: a task's name is one or more words joined by '/', without '..'."
+        )
     entry = _registered(name_or_path)
     if entry is None:
         folder, split = split_selection(name_or_path)
@@ -46,7 +49,7 @@ def load_task(
     else:
         source = _fetched(entry) if root is None else _source_under(user_path(root), entry)
         own_name = entry.name
-    collection = _collection(source, use_copy=use_copy)
+    collection = read_or_copy(source) if use_copy else read_collection(source)
     if strict and collection.strays:
         raise DataError(
             f"{collection.strays[0]}\nLeave --strict (strict=True) out to go on with a notice."
@@ -95,10 +98,11 @@ def task_names(
     known = {(place.folder, place.split): name for name, place in taken.items()}
     parents = [0] * len(places)
     while True:
-        names = [
-            (place.named_by_folder and known.get((place.folder, place.split))) or place.name(above)
-            for place, above in zip(places, parents, strict=True)
-        ]
+        names = []
+        for place, above in zip(places, parents, strict=True):
+            unchosen = place.own_name == _own_name(place.folder, place.split)
+            name = known.get((place.folder, place.split)) if unchosen else None
+            names.append(name or "/".join([*place.folder.parts[-1 - above : -1], place.own_name]))
         holders = {name: {place} for name, place in taken.items()}
         for name, place in zip(names, places, strict=True):
             same = replace(place, own_name=name, hash=None) if name in taken else place
@@ -106,7 +110,7 @@ def task_names(
         shared = [row for row, name in enumerate(names) if len(holders[name]) > 1]
         if not shared:
             return names
-        rows = [row for row in shared if parents[row] < places[row].parents]
+        rows = [row for row in shared if parents[row] < len(places[row].folder.parts) - 2]
         if not rows:
             raise UsageError(
                 f"Two different tasks are named {names[shared[0]]!r}, so results of one would "
@@ -125,20 +129,6 @@ class _Place:
     split: str | None = None
     hash: str | None = None
 
-    @property
-    def parents(self) -> int:
-        """How many parent folders could be named."""
-        return max(0, len(self.folder.parts) - 2)
-
-    @property
-    def named_by_folder(self) -> bool:
-        """Whether nobody chose the name."""
-        return self.own_name == _own_name(self.folder, self.split)
-
-    def name(self, parents: int) -> str:
-        """The name with so many parent folders before it."""
-        return "/".join([*self.folder.parts[-1 - parents : -1], self.own_name])
-
 
 def _place(task: TaskEntry | Task | Path | str) -> _Place:
     if isinstance(task, TaskEntry):
@@ -155,14 +145,6 @@ def _place(task: TaskEntry | Task | Path | str) -> _Place:
 def _own_name(folder: Path, split: str | None) -> str:
     name = folder.resolve().name
     return f"{name}#{split}" if split else name
-
-
-def _check_name(name: str) -> None:
-    """Files of a task are written under its name, which must not lead out of their folder."""
-    if "\\" in name or "\0" in name or {"", ".", ".."} & {*name.split("/")}:
-        raise UsageError(
-            f"name {name!r}: a task's name is one or more words joined by '/', without '..'."
-        )
 
 
 def _registered(name_or_path: str | Path) -> TaskEntry | None:
@@ -207,17 +189,6 @@ def _source_under(root: Path, entry: TaskEntry) -> Source:
         f"{root} has no folder {entry.name} with the data of that task.\n"
         f"Folders there: {names or 'none'}."
     )
-
-
-def _collection(source: Source, *, use_copy: bool) -> Collection:
-    if not use_copy:
-        return read_collection(source)
-    copied = arrow_copy.load_copy(source)
-    if copied is not None:
-        return copied
-    with file_errors(source.folder):
-        state = arrow_copy.fingerprint(source)
-    return arrow_copy.keep_copy(source, read_collection(source), state)
 
 
 def _with_differences(task: Task, entry: TaskEntry, *, texts: bool) -> Task:

@@ -21,7 +21,8 @@ import pyarrow as pa
 from r2med.atomic import atomic_file, read_sealed, seal_file
 from r2med.errors import DamagedError
 from r2med.home import shelf
-from r2med.tasks.reading.collection import Collection
+from r2med.tasks.reading.collection import Collection, read_collection
+from r2med.tasks.reading.lines import file_errors
 from r2med.tasks.reading.source import Source
 from r2med.tasks.task import Corpus, Judgements, Queries
 
@@ -36,6 +37,28 @@ THREAD = "r2med arrow copy"
 SETTLED_NS = 100_000_000
 
 Fingerprint = list[list[Any]]
+
+
+def read_or_copy(source: Source) -> Collection:
+    """The collection as it was parsed before, else parsed and copied for the next time.
+
+    The copy is written while the caller goes on; a process that ends first waits for it. A large
+    collection is written at once and mapped, so that its texts need not stay in memory.
+    """
+    copied = load_copy(source)
+    if copied is not None:
+        return copied
+    with file_errors(source.folder):
+        state = fingerprint(source)
+    collection = read_collection(source)
+    work = (source, collection, state)
+    if sum(size for _, size, *_ in state) < SMALLEST_BYTES:
+        return collection
+    if collection.corpus.texts.nbytes < LARGE_BYTES:
+        threading.Thread(target=store_copy, args=work, name=THREAD).start()
+        return collection
+    store_copy(*work)
+    return load_copy(source) or collection
 
 
 def fingerprint(source: Source) -> Fingerprint:
@@ -67,30 +90,24 @@ def load_copy(source: Source) -> Collection | None:
     )
 
 
-def keep_copy(source: Source, collection: Collection, read_from: Fingerprint) -> Collection:
-    """Write the copy while the caller goes on; a process that ends first waits for it.
-
-    A large collection is written at once and mapped, so that its texts need not stay in memory.
-    """
-    if sum(size for _, size, *_ in read_from) < SMALLEST_BYTES:
-        return collection
-    work = (source, collection, read_from)
-    if collection.corpus.texts.nbytes < LARGE_BYTES:
-        threading.Thread(target=store_copy, args=work, name=THREAD).start()
-        return collection
-    store_copy(*work)
-    return load_copy(source) or collection
-
-
 def store_copy(source: Source, collection: Collection, read_from: Fingerprint) -> None:
     """Write a copy of what was read from files in the state `read_from`, if that still holds."""
+    corpus, judged = collection.corpus, collection.judgements
+    about = {"hash": corpus.hash, "notices": collection.notices, "strays": collection.strays}
+    documents = pa.record_batch({"ids": corpus.ids, "texts": corpus.texts})
+    batches = [
+        documents.replace_schema_metadata({"about": json.dumps(about)}),
+        pa.record_batch(vars(collection.queries)),
+        pa.record_batch({**vars(judged), "scores": pa.array(judged.scores.astype(np.int32))}),
+    ]
+    latest = max(max(modified, changed) for _, _, modified, changed, _ in read_from)
     with suppress(OSError):
-        if not _is_settled(source, read_from):
+        if time.time_ns() - latest <= SETTLED_NS or fingerprint(source) != read_from:
             return
         target = _place(source, read_from)
         with atomic_file(target) as draft:
             with pa.OSFile(str(draft), "wb") as sink:
-                for batch in _batches(collection):
+                for batch in batches:
                     with pa.ipc.new_stream(sink, batch.schema) as out:
                         out.write_batch(batch)
             seal_file(draft)
@@ -100,27 +117,11 @@ def store_copy(source: Source, collection: Collection, read_from: Fingerprint) -
                 other.unlink()
 
 
-def _is_settled(source: Source, read_from: Fingerprint) -> bool:
-    latest = max(max(modified, changed) for _, _, modified, changed, _ in read_from)
-    return time.time_ns() - latest > SETTLED_NS and fingerprint(source) == read_from
-
-
 def _place(source: Source, state: Fingerprint) -> Path:
     """One name for a source, and one for the state its files are in."""
     task = f"{source.folder.absolute()}#{source.layout}#{source.split}"
-    return shelf("arrow") / f"{_digest(task)}-{_digest([FORMAT, state])}.arrow"
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
-
-
-def _batches(collection: Collection) -> list[pa.RecordBatch]:
-    corpus, judged = collection.corpus, collection.judgements
-    about = {"hash": corpus.hash, "notices": collection.notices, "strays": collection.strays}
-    documents = pa.record_batch({"ids": corpus.ids, "texts": corpus.texts})
-    return [
-        documents.replace_schema_metadata({"about": json.dumps(about)}),
-        pa.record_batch(vars(collection.queries)),
-        pa.record_batch({**vars(judged), "scores": pa.array(judged.scores.astype(np.int32))}),
-    ]
+    names = (
+        hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+        for value in (task, [FORMAT, state])
+    )
+    return shelf("arrow") / f"{'-'.join(names)}.arrow"
