@@ -328,3 +328,12 @@ def test_the_page_of_a_labelled_system_is_headed_by_its_label(library: Library) 
 
     assert '<h1><span class="system">mine</span></h1>' in page
     assert '<p class="quiet system">bm25[k1=1.4]</p>' in page
+
+
+def test_a_result_without_the_metric_of_the_page_has_no_interval_of_another(
+    library: Library,
+) -> None:
+    page = system_page(library.shelf(), server_link, "bm25", suite="demo", metric="rbp")
+
+    stored = page.partition("Stored results")[2].partition("</table>")[0]
+    assert "–" in stored and " to " not in stored

@@ -107,9 +107,12 @@ def report(
     if file.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out {file}: expected a file that ends in .html.")
     _check_libraries()
-    from r2med.explore.report import write_report
+    from r2med.atomic import atomic_file
+    from r2med.explore.report import report_page
 
-    write_report(file, *systems or (), task=task, metric=metric, results=results, tell=notice)
+    page = report_page(*systems or (), task=task, metric=metric, results=results, tell=notice)
+    with atomic_file(file) as draft:
+        draft.write_text(page, encoding="utf-8")
     echo(f"wrote {file} ({file.stat().st_size / 1e6:.2f} MB)")
 
 

@@ -61,13 +61,13 @@ def create_app(
         routes=[
             Route("/", explorer.kept(leaderboard)),
             Route("/leaderboard", explorer.kept(leaderboard)),
-            Route("/leaderboard.csv", explorer.kept(csv)),
+            Route("/leaderboard.csv", explorer.kept(leaderboard)),
             Route("/system", explorer.kept(system)),
-            Route("/tasks", explorer.kept(tasks)),
+            Route("/tasks", explorer.kept(overview)),
             Route("/task/{rest:path}", explorer.kept(task, _task_state)),
             Route("/compare", explorer.kept(compare)),
-            Route("/audits", explorer.kept(audits)),
-            Route("/about", explorer.kept(about)),
+            Route("/audits", explorer.kept(overview)),
+            Route("/about", explorer.kept(overview)),
             Route("/plot/{name}", _in_turn(explorer.kept(plot))),
             Route("/try", _page(explorer.form)),
             Route("/try", explorer.tried, methods=["POST"]),
@@ -197,21 +197,15 @@ class Explorer:
 
 
 def leaderboard(request: Request, shelf: Shelf) -> Response:
-    """The leaderboard of a suite; without one, of the results at hand."""
-    from r2med.explore.pages.leaderboard import View, leaderboard_page
+    """The leaderboard of a suite, or its rows as a file; without one, of the results at hand."""
+    from r2med.explore.pages.leaderboard import View, leaderboard_page, shown_board
 
     view = View.of(Parameters(request.query_params), shelf)
-    return HTMLResponse(leaderboard_page(shelf, view, server_link))
-
-
-def csv(request: Request, shelf: Shelf) -> Response:
-    """The rows that the leaderboard shows, as a file."""
-    from r2med.explore.pages.leaderboard import View, leaderboard_csv
-
-    view = View.of(Parameters(request.query_params), shelf)
-    name = f'attachment; filename="leaderboard-{view.suite}.csv"'
-    content = leaderboard_csv(shelf, view)
-    return Response(content, media_type="text/csv", headers={"Content-Disposition": name})
+    if not request.url.path.endswith(".csv"):
+        return HTMLResponse(leaderboard_page(shelf, view, server_link))
+    headers = {"Content-Disposition": f'attachment; filename="leaderboard-{view.suite}.csv"'}
+    table = shown_board(view.board(shelf), view).to_csv()
+    return Response(table, media_type="text/csv", headers=headers)
 
 
 def system(request: Request, shelf: Shelf) -> Response:
@@ -219,19 +213,22 @@ def system(request: Request, shelf: Shelf) -> Response:
     from r2med.explore.pages.system import system_page
 
     values = Parameters(request.query_params)
-    suite = values.word("suite", _suites(shelf)) or shelf.suite
-    name = values.text("system")
+    suite, name = values.word("suite", _suites(shelf)), values.text("system")
     if name is None:
         raise UsageError("no system is named.")
-    page = system_page(shelf, server_link, name, suite=suite, metric=values.metric())
-    return HTMLResponse(page)
+    suite = suite or shelf.suite
+    return HTMLResponse(system_page(shelf, server_link, name, suite=suite, metric=values.metric()))
 
 
-def tasks(request: Request, shelf: Shelf) -> Response:
-    """All tasks, and what is known of each."""
+def overview(request: Request, shelf: Shelf) -> Response:
+    """All tasks; leakage audits in the results folder; versions, licences and labels."""
+    from r2med.explore.pages.about import about_page, audits_page
     from r2med.explore.pages.task import tasks_page
 
-    return HTMLResponse(tasks_page(shelf, server_link))
+    if request.url.path == "/audits":
+        return HTMLResponse(audits_page(shelf.audits, shelf.damaged_audits, server_link))
+    page = tasks_page if request.url.path == "/tasks" else about_page
+    return HTMLResponse(page(shelf, server_link))
 
 
 def task(request: Request, shelf: Shelf) -> Response:
@@ -287,20 +284,6 @@ def compare(request: Request, shelf: Shelf) -> Response:
         metric=values.metric(),
     )
     return HTMLResponse(page)
-
-
-def audits(request: Request, shelf: Shelf) -> Response:
-    """Leakage audits in the results folder."""
-    from r2med.explore.pages.about import audits_page
-
-    return HTMLResponse(audits_page(shelf.audits, shelf.damaged_audits, server_link))
-
-
-def about(request: Request, shelf: Shelf) -> Response:
-    """Versions, licences and labels."""
-    from r2med.explore.pages.about import about_page
-
-    return HTMLResponse(about_page(shelf, server_link))
 
 
 def plot(request: Request, shelf: Shelf) -> Response:

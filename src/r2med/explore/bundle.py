@@ -11,14 +11,15 @@ from __future__ import annotations
 import hashlib
 import json
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
 from r2med.atomic import atomic_folder
 from r2med.errors import MissingError, UsageError
-from r2med.explore.library import Library, Shelf, entry_of
+from r2med.explore.library import Library, Shelf
 from r2med.explore.pages.about import about_page
 from r2med.explore.pages.compare import compare_page
 from r2med.explore.pages.document import document_pages
@@ -36,6 +37,7 @@ from r2med.results.compare import query_scores
 from r2med.results.record import Result
 from r2med.results.store import LOCAL
 from r2med.retrieve.conditions import Tell, log
+from r2med.tasks.registry import registered_task
 
 METRIC = "ndcg@10"
 #: Systems side by side on the page of a query, where more are stored than fit on it.
@@ -67,10 +69,10 @@ def write_bundle(
             f"{library.folder} holds no result to show.\n"
             "Make one first: r2med eval bm25 --task demo"
         )
-    for damaged in shelf.damaged:
-        tell(f"{damaged.folder}: left out. {damaged.problem}")
+    for place, problem in shelf.damaged.items():
+        tell(f"{place}: left out. {problem}")
     with atomic_folder(target) as draft:
-        shown = replace(shelf, damaged=(), texts=texts, public=True)
+        shown = replace(shelf, damaged={}, texts=texts, public=True)
         site = _Site(draft, shown, tell)
         site.write()
         size = sum(file.stat().st_size for file in draft.rglob("*") if file.is_file())
@@ -99,83 +101,64 @@ class _Site:
     shelf: Shelf
     tell: Tell
     written: int = 0
-    known: set[Key] = field(default_factory=set)
+    pages: dict[Key, Callable[[Link], str]] = field(default_factory=dict)
+    documents: set[Key] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        stored = {self.shelf.suite_of(name) for name in self.shelf.tasks}
-        others = [each.name for each in self.shelf.suites if each.name in stored]
+        shelf = self.shelf
+        stored = {shelf.suite_of(name) for name in shelf.tasks}
+        others = [each.name for each in shelf.suites if each.name in stored]
         others += ["full"] if stored == {LOCAL} else []
-        self.suites = list(dict.fromkeys([self.shelf.suite, *others]))
-        self.results = {name: self.shelf.of_task(name) for name in self.shelf.tasks}
-        self.shown = {
-            name: list(own)[: len(own) if len(own) <= MOST_SYSTEMS else _QUERY_SYSTEMS]
-            for name, own in self.results.items()
-        }
+        self.suites = list(dict.fromkeys([shelf.suite, *others]))
+        self.results = {name: shelf.of_task(name) for name in shelf.tasks}
         self.compared = {scope: own for scope, own in self._comparisons() if len(own) > 1}
-        self.known |= {("leaderboard",), ("tasks",), ("about",)}
-        self.known |= {("leaderboard", suite) for suite in self.suites}
+        for suite in self.suites:
+            page = partial(leaderboard_page, shelf, View(suite, METRIC, rows="all"))
+            self.pages[("leaderboard", suite)] = page
+            self.pages.setdefault(("leaderboard",), page)
         for name, own in self.results.items():
-            self.known |= {("task", name), *(("task", name, system) for system in own)}
-            self.known |= {("query", name, each) for each in self._queries(name)}
+            for system in (None, *own):
+                key = ("task", name, system) if system else ("task", name)
+                page = partial(task_page, shelf, name=name, metric=METRIC, system=system)
+                self.pages[key] = page
+            shown = list(own)[: len(own) if len(own) <= MOST_SYSTEMS else _QUERY_SYSTEMS]
+            for each in query_scores([own[system] for system in shown], METRIC):
+                key = ("query", name, each.query_id)
+                self.pages[key] = partial(self._query, name, each.query_id, shown)
         for scope, systems in self.compared.items():
-            self.known |= {("compare", scope, *chosen) for chosen in _choices(systems)}
+            task = scope if scope in self.results else None
+            whole = None if task else scope
+            page = partial(compare_page, shelf, suite=whole, task=task, metric=METRIC)
+            for chosen in _choices(systems):
+                self.pages[("compare", scope, *chosen)] = partial(page, systems=chosen)
+        self.pages[("tasks",)] = partial(tasks_page, shelf)
+        self.pages[("about",)] = partial(about_page, shelf)
 
     def write(self) -> None:
         """Write every page, and what pages load."""
         for name in STATIC:
             self._write(f"static/{name}", static_file(name))
-        for key in [("leaderboard",), *(("leaderboard", suite) for suite in self.suites)]:
-            view = View(key[1] if len(key) > 1 else self.suites[0], METRIC, rows="all")
-            self._page(key, leaderboard_page(self.shelf, view, self._link(key)))
         for name, own in self.results.items():
-            for system in (None, *own):
-                key = ("task", name, system) if system else ("task", name)
-                link = self._link(key)
-                self._page(key, task_page(self.shelf, link, name, metric=METRIC, system=system))
             if missing := replace(self.shelf, texts=True, public=False).data_of(name, own)[1]:
                 self.tell(f"{name}: its texts and judgements are left out. {missing}")
-            for query_id in self._queries(name):
-                self._query(name, query_id)
-        for scope, systems in self.compared.items():
-            suite, task = (None, scope) if scope in self.results else (scope, None)
-            for chosen in _choices(systems):
-                key = ("compare", scope, *chosen)
-                link = self._link(key)
-                page = compare_page(
-                    self.shelf, link, suite=suite, task=task, systems=chosen, metric=METRIC
-                )
-                self._page(key, page)
-        self._page(("tasks",), tasks_page(self.shelf, self._link(("tasks",))))
-        self._page(("about",), about_page(self.shelf, self._link(("about",))))
+        for key, make in self.pages.items():
+            self._page(key, make(self._link(key)))
         marker = {"pages": self.written, "texts": self.shelf.texts}
         self._write(_MARKER, (json.dumps(marker) + "\n").encode())
 
-    def _query(self, name: str, query_id: str) -> None:
-        """A query, and its positives that the corpus holds."""
-        key = ("query", name, query_id)
-        data = QueryData(self.shelf, name, query_id, systems=self.shown[name])
-        positives = self._positives(data)
-        self.known |= {("document", name, query_id, each) for each in positives}
-        link = self._link(key)
-        self._page(key, query_page(data, query_lists(data, link), link))
-        if not positives:
-            return
-        link = self._link(("document", name, query_id, positives[0]))
-        pages = document_pages(
-            self.shelf, link, name, positives, query_id=query_id, system=self.shown[name][0]
-        )
-        for document_id, page in pages.items():
-            self._page(("document", name, query_id, document_id), page)
-
-    def _positives(self, data: QueryData) -> list[str]:
-        if data.scene is None:
-            return []
-        lexicon = data.scene.lexicon
-        return [name for name, _ in data.positives if lexicon.row(name) is not None]
-
-    def _queries(self, name: str) -> list[str]:
-        chosen = [self.results[name][system] for system in self.shown[name]]
-        return [each.query_id for each in query_scores(chosen, METRIC)]
+    def _query(self, name: str, query_id: str, systems: Sequence[str], link: Link) -> str:
+        """The page of a query; those of its positives that the corpus holds are written with it."""
+        data = QueryData(self.shelf, name, query_id, systems=systems)
+        lexicon = data.scene.lexicon if data.scene else None
+        held = [each for each, _ in data.positives if lexicon and lexicon.row(each) is not None]
+        keys: dict[str, Key] = {each: ("document", name, query_id, each) for each in held}
+        self.documents |= set(keys.values())
+        if held:
+            of = {"query_id": query_id, "system": systems[0]}
+            pages = document_pages(self.shelf, self._link(keys[held[0]]), name, held, **of)
+            for document_id, page in pages.items():
+                self._page(keys[document_id], page)
+        return query_page(data, query_lists(data, link), link)
 
     def _comparisons(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The best systems of every suite, and of every task of the user's own data."""
@@ -187,7 +170,7 @@ class _Site:
             ]
             yield suite, _comparable(measured, tasks)
         for name, results in self.results.items():
-            if entry_of(name) is None:
+            if registered_task(name) is None:
                 yield name, _comparable(list(results), [results])
 
     def _link(self, page: Key) -> Link:
@@ -201,31 +184,28 @@ class _Site:
         return link
 
     def _target(self, page: str, parts: dict[str, str | Sequence[str]]) -> str | None:
+        """The file that shows what an address of the server asks for."""
         if page == "static":
             return f"static/{parts['name']}"
         if page == "plot":
             return self._figure(*(str(parts.get(part)) for part in ("name", "suite", "theme")))
         if "depth" in parts or (page == "leaderboard" and parts.keys() - {"suite"}):
             return None
-        key = self._key(page, parts)
-        return _path(key) if key in self.known else None
-
-    def _key(self, page: str, parts: dict[str, str | Sequence[str]]) -> Key:
-        """The page that shows what an address of the server asks for."""
+        order = {"query": ("task", "query"), "document": ("task", "query", "document")}
+        names = order.get(page, ("suite", "task", "system"))
+        key: Key = (page, *(str(parts[name]) for name in names if name in parts))
         if page == "compare":
             scope = str(parts.get("scope"))
             systems = parts.get("system") or self.compared.get(scope, ())
-            pair = (page, scope, *systems)
-            return pair if pair in self.known else (page, scope, *reversed(systems))
-        order = {"query": ("task", "query"), "document": ("task", "query", "document")}
-        names = order.get(page, ("suite", "task", "system"))
-        return (page, *(str(parts[name]) for name in names if name in parts))
+            key = (page, scope, *systems)
+            key = key if key in self.pages else (page, scope, *reversed(systems))
+        return _path(key) if key in self.pages or key in self.documents else None
 
     def _figure(self, name: str, suite: str, theme: str) -> str | None:
         """Draw a figure when a page first asks for it; None where it cannot be drawn."""
         path = f"plot/{suite}-{theme}-{name}"
         if not (self.folder / path).exists():
-            board = self.shelf.board(suite, metric=METRIC, kind=None)
+            board = self.shelf.board(suite, metric=METRIC)
             try:
                 self._write(path, draw_figure(board, name, theme).encode())
             except MissingError:

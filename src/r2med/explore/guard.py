@@ -64,36 +64,25 @@ class Guard:
         await answer(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
-        headers = Headers(scope=scope)
-        host = headers.get("host", "")
-        if _host_name(host) not in self._hosts:
-            return PlainTextResponse(
-                f"This server does not answer for the host {host[:100]!r}.\n", 421
-            )
+        headers, method = Headers(scope=scope), scope["method"]
+        host = headers.get("host", "").lower()
+        name = _HOST.fullmatch(host)
+        if name is None or (name[1] or name[2]) not in self._hosts:
+            said = f"This server does not answer for the host {headers.get('host', '')[:100]!r}.\n"
+            return PlainTextResponse(said, 421)
         if len(scope.get("raw_path", b"")) + len(scope["query_string"]) > _LONGEST_ADDRESS:
             return PlainTextResponse("The address is too long.\n", 414)
-        if scope["method"] not in ("GET", "HEAD", "POST"):
+        if method not in ("GET", "HEAD", "POST"):
             return PlainTextResponse("Only GET, HEAD and POST are answered.\n", 405)
-        if scope["method"] == "POST":
-            return self._posting(headers, host)
+        if method == "POST":
+            if urlsplit(headers.get("origin", "")).netloc.lower() != host:
+                return PlainTextResponse("A form of another site cannot be sent here.\n", 403)
+            length = headers.get("content-length", "")
+            if not length.isascii() or not length.isdigit():
+                return PlainTextResponse("The request does not say how long it is.\n", 411)
+            if int(length) > _LARGEST_BODY:
+                return PlainTextResponse(f"At most {_LARGEST_BODY:,} bytes are read.\n", 413)
         return None
-
-    def _posting(self, headers: Headers, host: str) -> PlainTextResponse | None:
-        origin = headers.get("origin", "")
-        if urlsplit(origin).netloc.lower() != host.lower():
-            return PlainTextResponse("A form of another site cannot be sent here.\n", 403)
-        length = headers.get("content-length", "")
-        if not length.isascii() or not length.isdigit():
-            return PlainTextResponse("The request does not say how long it is.\n", 411)
-        if int(length) > _LARGEST_BODY:
-            return PlainTextResponse(f"At most {_LARGEST_BODY:,} bytes are read.\n", 413)
-        return None
-
-
-def _host_name(host: str) -> str | None:
-    """The name in a Host header, without its port; None where it is no such header."""
-    match = _HOST.fullmatch(host.lower())
-    return (match[1] or match[2]) if match else None
 
 
 class Parameters:

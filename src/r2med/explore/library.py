@@ -31,10 +31,9 @@ from r2med.tasks.load import load_task, task_names
 from r2med.tasks.reading.source import split_selection
 from r2med.tasks.registry import (
     Suite,
-    TaskEntry,
-    all_entries,
     find_task,
     in_suite_order,
+    registered_task,
     resolve,
     suites,
 )
@@ -87,14 +86,6 @@ class Kept(Generic[T]):
         return value
 
 
-@dataclass(frozen=True)
-class Damaged:
-    """A stored result that cannot be read, and what is wrong with it."""
-
-    folder: Path
-    problem: str
-
-
 class Names(dict[str, str]):
     """What every system is called: its label, or its text."""
 
@@ -109,7 +100,8 @@ class Shelf:
     library: Library
     results: tuple[Result, ...] = ()
     """Newest first."""
-    damaged: tuple[Damaged, ...] = ()
+    damaged: Mapping[Path, str] = field(default_factory=dict)
+    """What is wrong with the results that cannot be read, by folder."""
     audits: tuple[StoredAudit, ...] = ()
     damaged_audits: tuple[str, ...] = ()
     state: int = hash(())
@@ -146,7 +138,7 @@ class Shelf:
 
     def suite_of(self, name: str) -> str | None:
         """The suite of a task; None for a sample."""
-        entry = entry_of(name)
+        entry = registered_task(name)
         return entry.suite if entry else LOCAL if name in self.own else None
 
     @property
@@ -170,7 +162,7 @@ class Shelf:
         Results on other data than that of the newest one are left out, and those without `metric`.
         """
         own = [result for result in self.results if result.task == name]
-        same = [each for each in own if each.record.task.hash == own[0].record.task.hash]
+        same = [each for each in own if each.data == own[0].data]
         chosen = newest_by_system(same, lambda message: None)
         ranked = sorted(chosen.values(), key=lambda each: -each.metrics.get("ndcg@10", 0.0))
         return {each.system: each for each in ranked if metric is None or metric in each.metrics}
@@ -180,18 +172,12 @@ class Shelf:
         from r2med.results.leaderboard import leaderboard
 
         choice = {name: value for name, value in choice.items() if value}
-        return self.library.boards.get(
-            (self.state_of(suite), suite, *sorted(choice.items())),
-            lambda: _released(
-                leaderboard(
-                    suite,
-                    **choice,
-                    results=self.results,
-                    audits=self.audits,
-                    tell=lambda message: None,
-                )
-            ),
-        )
+
+        def make() -> Leaderboard:
+            given: Any = {"results": self.results, "audits": self.audits, "tell": lambda said: None}
+            return _released(leaderboard(suite, **choice, **given))
+
+        return self.library.boards.get((self.state_of(suite), suite, *sorted(choice.items())), make)
 
     def data_of(self, name: str, results: Mapping[str, Result]) -> tuple[Task | None, str]:
         """The data that results were made on, and why texts are not shown: empty where they are."""
@@ -199,7 +185,7 @@ class Shelf:
             task = self.library.task(name)
         except R2MedError as problem:
             return None, _ABSENT if self.public else str(problem)
-        hashes = {result.record.task.hash for result in results.values()}
+        hashes = {result.data for result in results.values()}
         if hashes and task.hash not in hashes:
             why = (
                 f"The results are of data {hashes.pop()[:12]}, and the data here is "
@@ -222,9 +208,11 @@ class Library:
         self.boards: Kept[Leaderboard] = Kept(_BOARDS)
         self.lists: Kept[Lists] = Kept(_LISTS)
         self.counted: Kept[Counted] = Kept(_BOARDS)
-        self._own = _own_folders(tasks)
+        named = resolve(tasks) if tasks else []
+        places = zip(task_names(named), named, strict=True)
+        self._own = {name: place for name, place in places if isinstance(place, Path)}
         self._lock = threading.Lock()
-        self._read: dict[Path, tuple[Hashable, Result | Damaged]] = {}
+        self._read: dict[Path, tuple[Hashable, Result | str]] = {}
         self._shelf = Shelf(self)
         self._places = _Places(Store(self.folder))
         self._tasks: Kept[Task] = Kept(_TASKS)
@@ -244,19 +232,29 @@ class Library:
                     else (stamp, _read(folder))
                     for folder, stamp in stamps.items()
                 }
-                self._shelf = self._filled(
-                    [value for _, value in self._read.values()], state, stamps
+                read = {folder: each for folder, (_, each) in self._read.items()}
+                results = [each for each in read.values() if isinstance(each, Result)]
+                results.sort(key=lambda result: result.record.created, reverse=True)
+                problems: list[str] = []
+                self._shelf = Shelf(
+                    self,
+                    tuple(results),
+                    {folder: each for folder, each in read.items() if isinstance(each, str)},
+                    tuple(stored_audits(self.folder, problems.append)),
+                    tuple(problems),
+                    state,
+                    stamps,
                 )
             return self._shelf
 
     def knows(self, name: str) -> bool:
         """Whether a name is a registered task, or one whose folder is named or recorded."""
-        return self._folder(name) is not None or entry_of(name) is not None
+        return self._folder(name) is not None or registered_task(name) is not None
 
     def task(self, name: str) -> Task:
         """The data of a registered task, or of a folder that is named or that results record."""
         folder = self._folder(name)
-        if not self.has_data(name) and entry_of(name) is None:
+        if not self.has_data(name) and registered_task(name) is None:
             where = f"was in {folder}, which is gone" if folder else "is in no known place"
             raise MissingError(
                 f"The data of {name} {where}.\n"
@@ -270,7 +268,7 @@ class Library:
 
     def has_data(self, name: str) -> bool:
         """Whether a task's texts are here; its files are looked for, not read."""
-        if entry_of(name) is None:
+        if registered_task(name) is None:
             folder = self._folder(name)
             return folder is not None and split_selection(str(folder))[0].is_dir()
         if self.root is not None:
@@ -296,23 +294,6 @@ class Library:
     def _folder(self, name: str) -> Path | None:
         """Where the user's own data is: as named at the start, else as results record it."""
         return self._own.get(name) or self._shelf.own.get(name)
-
-    def _filled(
-        self, read: list[Result | Damaged], state: int, stamps: Mapping[Path, Hashable]
-    ) -> Shelf:
-        results = [each for each in read if isinstance(each, Result)]
-        results.sort(key=lambda result: result.record.created, reverse=True)
-        problems: list[str] = []
-        audits = tuple(stored_audits(self.folder, problems.append))
-        return Shelf(
-            self,
-            tuple(results),
-            tuple(each for each in read if isinstance(each, Damaged)),
-            audits,
-            tuple(problems),
-            state,
-            stamps,
-        )
 
 
 #: As malloc.h numbers them: how many heaps there are, and what is large enough for its own pages.
@@ -348,22 +329,10 @@ def check_systems(
             )
 
 
-def entry_of(name: str) -> TaskEntry | None:
-    """What the registry says of a task; None for data of the user's own."""
-    return next((entry for entry in all_entries() if entry.name == name), None)
-
-
 def task_words(name: str) -> str:
     """A task's name with its suite, where labels alone would read the same."""
-    entry = entry_of(name)
+    entry = registered_task(name)
     return f"{entry.source} ({entry.suite})" if entry else name
-
-
-def _own_folders(tasks: str | None) -> dict[str, Path]:
-    """Folders by the names that their results have; registered tasks are known already."""
-    items = resolve(tasks) if tasks else []
-    names = task_names(items)
-    return {name: i for name, i in zip(names, items, strict=True) if isinstance(i, Path)}
 
 
 Stamp = tuple[int, int, int]
@@ -413,8 +382,9 @@ def _stamp(path: Path) -> Stamp:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _read(folder: Path) -> Result | Damaged:
+def _read(folder: Path) -> Result | str:
+    """A result, or what is wrong with it."""
     try:
         return read_result(folder)
     except (DamagedError, DataError, OSError) as problem:
-        return Damaged(folder, str(problem))
+        return str(problem)

@@ -14,10 +14,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from r2med.atomic import atomic_file
 from r2med.errors import MissingError
-from r2med.explore.library import entry_of
-from r2med.explore.pages.leaderboard import View, draw_figure, headline, table_of
+from r2med.explore.pages.leaderboard import View, draw_figure, headline, table_values
 from r2med.explore.render import Link, plural, render, static_file
 from r2med.measure.metrics import parse_metric
 from r2med.measure.significance import SIGNIFICANT
@@ -29,26 +27,7 @@ from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER, LOCAL
 from r2med.retrieve.conditions import Tell, log
 from r2med.tasks.load import task_names
-from r2med.tasks.registry import in_suite_order, resolve
-
-
-def write_report(
-    path: str | Path,
-    *systems: str,
-    task: str | None = None,
-    metric: str = "ndcg@10",
-    results: str | Path = DEFAULT_FOLDER,
-    tell: Tell = log,
-) -> Path:
-    """Write the report of stored results as one HTML file and return its path.
-
-    Without `systems` all that have results in the folder `results`, without `task` all tasks; the
-    first system is the one that the others are compared with.
-    """
-    page = report_page(*systems, task=task, metric=metric, results=results, tell=tell)
-    with atomic_file(Path(path)) as draft:
-        draft.write_text(page, encoding="utf-8")
-    return Path(path)
+from r2med.tasks.registry import in_suite_order, registered_task, resolve
 
 
 def report_page(
@@ -58,24 +37,42 @@ def report_page(
     results: str | Path = DEFAULT_FOLDER,
     tell: Tell = log,
 ) -> str:
-    """The text of a report."""
+    """The report of stored results as the text of one HTML file.
+
+    Without `systems` all that have results in the folder `results`, without `task` all tasks; the
+    first system is the one that the others are compared with.
+    """
     name = str(parse_metric(metric))
     chosen = _chosen(systems, task, Path(results), tell)
-    order = list(dict.fromkeys(map(_called, chosen)))
-    boards = {suite: _board(suite, chosen, name) for suite in dict.fromkeys(map(_suite, chosen))}
+    by_suite: dict[str, list[Result]] = {}
+    for each in chosen:
+        by_suite.setdefault(each.suite or LOCAL, []).append(each)
+    boards = {
+        suite: leaderboard(
+            suite,
+            task=None if suite == LOCAL else ",".join(dict.fromkeys(each.task for each in own)),
+            metric=name,
+            results=chosen,
+            tell=lambda message: None,
+        )
+        for suite, own in by_suite.items()
+    }
     link = _embedding(boards)
-    sheets = [_sheet(board, chosen, link) for board in boards.values()]
     where = " and ".join(board.suite.title for board in boards.values())
+    versions: dict[str, set[str]] = {}
+    for each in chosen:
+        for library, version in each.record.versions.items():
+            versions.setdefault(library, set()).add(version)
     return render(
         "report.html",
         link,
-        title=f"{plural(len(order), 'system')} on {where}",
+        title=f"{plural(len(set(map(_called, chosen))), 'system')} on {where}",
         metric=name,
-        sheets=sheets,
-        readable=_readable,
+        sheets=[_sheet(board, by_suite[suite], link) for suite, board in boards.items()],
+        readable=lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=str),
         css=Markup(static_file("explore.css").decode()),
         created=max(each.record.created for each in chosen)[:10],
-        versions=_versions(chosen),
+        versions=[f"{each} {', '.join(sorted(known))}" for each, known in versions.items()],
         significant=SIGNIFICANT,
     )
 
@@ -105,33 +102,17 @@ def _called(result: Result) -> str:
     return result.alias or result.system
 
 
-def _suite(result: Result) -> str:
-    return result.suite or LOCAL
-
-
-def _board(suite: str, chosen: Sequence[Result], metric: str) -> Leaderboard:
-    tasks = dict.fromkeys(each.task for each in chosen if _suite(each) == suite)
-    return leaderboard(
-        suite,
-        task=None if suite == LOCAL else ",".join(tasks),
-        metric=metric,
-        results=list(chosen),
-        tell=lambda message: None,
-    )
-
-
-def _sheet(board: Leaderboard, chosen: Sequence[Result], link: Link) -> dict[str, Any]:
+def _sheet(board: Leaderboard, results: Sequence[Result], link: Link) -> dict[str, Any]:
     """The part of a report about one suite, or about the user's own data."""
-    results = [each for each in chosen if _suite(each) == board.suite.name]
     view = View(board.suite.name, board.metric, origin="measured")
     by_system: dict[str, list[Result]] = {}
     for each in results:
         by_system.setdefault(_called(each), []).append(each)
-    entries = [entry_of(name) for name in dict.fromkeys(each.task for each in results)]
+    entries = map(registered_task, dict.fromkeys(each.task for each in results))
     return {
         "board": board,
         "headline": headline(board),
-        "table": Markup(render("board.html", link, **table_of(board, view))),
+        "table": Markup(render("board.html", link, **table_values(board, view))),
         "comparison": _versus(by_system, board.metric),
         "runs": [(own[0].name, own, cost_of(own)) for own in by_system.values()],
         "tasks": [entry for entry in entries if entry],
@@ -143,27 +124,18 @@ def _versus(by_system: Mapping[str, Sequence[Result]], metric: str) -> Compariso
 
     One system under several texts counts once.
     """
-    data = {name: {each.record.task.hash for each in own} for name, own in by_system.items()}
+    data = {name: {each.data for each in own} for name, own in by_system.items()}
     shared = next(iter(data.values()))
     once: dict[frozenset[str], str] = {}
     for name, own in by_system.items():
         if data[name] >= shared:
-            keys = frozenset(each.record.key for each in own if each.record.task.hash in shared)
+            keys = frozenset(each.record.key for each in own if each.data in shared)
             once.setdefault(keys, name)
     [baseline, *others] = once.values()
     if not others:
         return None
-    same = [r for own in by_system.values() for r in own if r.record.task.hash in shared]
+    same = [r for own in by_system.values() for r in own if r.data in shared]
     return compare(*others, baseline, metric=metric, results=same, tell=lambda message: None)
-
-
-def _versions(results: Sequence[Result]) -> list[str]:
-    """Every version of a library that the results were made with."""
-    by_name: dict[str, set[str]] = {}
-    for each in results:
-        for name, version in each.record.versions.items():
-            by_name.setdefault(name, set()).add(version)
-    return [f"{name} {', '.join(sorted(versions))}" for name, versions in by_name.items()]
 
 
 def _embedding(boards: Mapping[str, Leaderboard]) -> Link:
@@ -183,7 +155,3 @@ def _embedding(boards: Mapping[str, Leaderboard]) -> Link:
         return drawn(str(parts["name"]), str(parts["suite"]), str(parts["theme"]))
 
     return link
-
-
-def _readable(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)

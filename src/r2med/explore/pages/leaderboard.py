@@ -102,7 +102,7 @@ def leaderboard_page(shelf: Shelf, view: View, link: Link) -> str:
         page="leaderboard",
         title=f"{board.suite.title} leaderboard, {board.metric}",
         headline=headline(board),
-        **table_of(board, view),
+        **table_values(board, view),
         gain_titles=GAIN_TITLES,
         works={source.id: source.name for row in board.rows for source in row.sources},
         suites=shelf.suites,
@@ -111,12 +111,6 @@ def leaderboard_page(shelf: Shelf, view: View, link: Link) -> str:
         metrics=sorted({*HEADLINE, view.metric}),
         shelf=shelf,
     )
-
-
-def leaderboard_csv(shelf: Shelf, view: View) -> str:
-    """The rows that a view shows, as a file."""
-    board = view.board(shelf)
-    return replace(board, rows=tuple(shown_rows(board, view))).to_csv()
 
 
 def draw_figure(board: Leaderboard, name: str, theme: str) -> str:
@@ -138,13 +132,15 @@ def draw_figure(board: Leaderboard, name: str, theme: str) -> str:
     return svg_of(draw(board, look, **top), look)
 
 
-def table_of(board: Leaderboard, view: View) -> dict[str, Any]:
+def table_values(board: Leaderboard, view: View) -> dict[str, Any]:
     """What the table of a view is drawn from, by the names that `board.html` uses."""
-    matching = shown_rows(board, view)
-    few = view.rows or len(matching) <= _FIRST + _FEW
-    rows = matching if few else replace(board, rows=tuple(matching), top=_FIRST).shown
+    matching = shown_board(board, view)
+    few = view.rows or len(matching.rows) <= _FIRST + _FEW
+    rows = matching.rows if few else replace(matching, top=_FIRST).shown
     highest = max((v for row in board.rows for v in row.values.values()), default=1.0)
     brackets = _brackets(rows) if view.sort == "mean" else []
+    means = [row for row in board.rows if row.mean is not None]
+    ends = [row.interval.high if row.interval else row.mean or 0.0 for row in means]
     return {
         "board": board,
         "view": view,
@@ -157,12 +153,13 @@ def table_of(board: Leaderboard, view: View) -> dict[str, Any]:
             for place, row in enumerate(rows)
         ],
         "bracket_width": _LETTER * len(brackets),
-        "axis": Axis(0.0, _most(board.rows)),
+        # To the next ten points above everything that is drawn.
+        "axis": Axis(0.0, min(1.0, (int(10 * max(ends, default=0.1)) + 1) / 10)),
         "gains": any(row.gain is not None for row in board.rows),
         "measured": [row for row in board.rows if row.origin == "measured"],
         "mixed": len({row.origin for row in board.rows}) > 1,
-        "hidden": len(board.rows) - len(matching),
-        "below": len(matching) - len(rows),
+        "hidden": len(board.rows) - len(matching.rows),
+        "below": len(matching.rows) - len(rows),
     }
 
 
@@ -172,16 +169,21 @@ def headline(board: Leaderboard) -> str:
     if not ranked:
         return ""
     best = ranked[0]
-    interval = best.interval
-    sure = f" (95 % interval {points(interval.low)} to {points(interval.high)})" if interval else ""
     counts = {word: sum(row.origin == word for row in ranked) for word in ORIGINS}
     of = listed(f"{n} {word}" for word, n in counts.items() if n)
     title = {"demo": "the Demo suite", LOCAL: "your data"}.get(board.suite.name, board.suite.title)
     first = f"leads the {of} systems" if len(ranked) > 1 else f"is the only {of[2:]} system"
-    text = f"{best.name} {first} on {title}, with {points(best.mean)}{sure}"
+    text = f"{best.name} {first} on {title}, with {with_interval(best)}"
     if board.suite.name == LOCAL:
         text += f" over {plural(best.aggregates.queries or 0, 'query', 'queries')}"
     return f"{text}. {_level_with(best, ranked)}".strip()
+
+
+def with_interval(row: Standing) -> str:
+    """A row's mean in words."""
+    sure = row.interval
+    doubt = f" (95 % interval {points(sure.low)} to {points(sure.high)})" if sure else ""
+    return f"{points(row.mean)}{doubt}"
 
 
 def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
@@ -196,16 +198,15 @@ def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
             names = f"{len(others)} of {len(lettered) - 1} measured systems"
         return f"The tests cannot tell it apart from {names}."
     first = next((row for row in ranked if row.origin == "measured"), None)
-    if best.origin == "measured" or first is None or first.mean is None or best.mean is None:
+    if best.origin == "measured" or first is None:
         return ""
-    return (
-        f"The best measured here is {first.name}, {points(first.mean)}: "
-        f"{points(best.mean - first.mean)} points behind."
-    )
+    behind = (best.mean or 0.0) - (first.mean or 0.0)
+    said = f"The best measured here is {first.name}, {points(first.mean)}"
+    return f"{said}: {points(behind)} points behind."
 
 
-def shown_rows(board: Leaderboard, view: View) -> list[Standing]:
-    """The rows that a view keeps, in its order; rows without a value come last."""
+def shown_board(board: Leaderboard, view: View) -> Leaderboard:
+    """The board with the rows that a view keeps, in its order; rows without a value come last."""
     words = (view.search or "").lower().split()
     kept = [
         row
@@ -215,21 +216,17 @@ def shown_rows(board: Leaderboard, view: View) -> list[Standing]:
         and all(word in f"{row.name} {row.system}".lower() for word in words)
     ]
     if view.sort == "system":
-        return sorted(kept, key=lambda row: row.name.lower(), reverse=view.order == "down")
+        kept.sort(key=lambda row: row.name.lower(), reverse=view.order == "down")
+    else:
+        sign = -1 if view.order == "down" else 1
 
-    def value(row: Standing) -> float | None:
-        if view.sort == "mean":
-            return row.mean
-        return row.gain if view.sort == "gain" else row.values.get(str(view.sort))
+        def place(row: Standing) -> tuple[bool, float]:
+            by = {"mean": row.mean, "gain": row.gain}
+            value = by[view.sort] if view.sort in by else row.values.get(str(view.sort))
+            return value is None, sign * (value or 0)
 
-    sign = -1 if view.order == "down" else 1
-    return sorted(kept, key=lambda row: (value(row) is None, sign * (value(row) or 0)))
-
-
-def _most(rows: Sequence[Standing]) -> float:
-    """The right end of the axis: the next ten points above everything that is drawn."""
-    ends = [row.interval.high if row.interval else row.mean for row in rows if row.mean is not None]
-    return min(1.0, (int(10 * max(ends, default=0.1)) + 1) / 10)
+        kept.sort(key=place)
+    return replace(board, rows=tuple(kept))
 
 
 def _brackets(rows: Sequence[Standing]) -> list[dict[int, Bracket]]:

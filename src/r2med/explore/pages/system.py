@@ -8,7 +8,8 @@ from typing import Any
 
 from r2med.errors import MissingError
 from r2med.explore.library import Shelf
-from r2med.explore.render import Link, plural, points, render
+from r2med.explore.pages.leaderboard import with_interval
+from r2med.explore.render import Link, plural, render
 from r2med.measure.intervals import mean_interval
 from r2med.report.table import listed
 from r2med.results.leaderboard import Leaderboard
@@ -30,7 +31,6 @@ def system_page(shelf: Shelf, link: Link, system: str, *, suite: str, metric: st
     ]
     if not rows and not results:
         raise MissingError(f"No figure of {system[:100]!r} is known in the {board.suite.title}.")
-    printed = next((row for row in rows if row.others), None)
     first = results[0] if results else None
     return render(
         "system.html",
@@ -42,13 +42,15 @@ def system_page(shelf: Shelf, link: Link, system: str, *, suite: str, metric: st
         board=board,
         rows=rows,
         answer=_answer(shelf.names[system], rows, board, len(results)),
-        results=[(result, mean_interval(_column(result, metric))) for result in results],
-        differing=compare_figures(system) if printed else None,
+        results=[
+            (each, mean_interval(each.scores[metric]) if metric in each.scores else None)
+            for each in results
+        ],
+        differing=compare_figures(system) if any(row.others for row in rows) else None,
         settings=list(_settings(first.record.system.identity)) if first else [],
         protocol=list(_protocol(first)) if first else [],
         seen=list(_seen(first)) if first else [],
-        costs=first.record.stages if first else (),
-        versions=first.record.versions if first else {},
+        first=first,
     )
 
 
@@ -61,18 +63,12 @@ def _answer(name: str, rows: list[Standing], board: Leaderboard, results: int) -
     for row in rows:
         names = listed(source.name for source in row.sources) if row.sources else row.source
         whose = "measured here" if row.origin == "measured" else f"printed by {names}"
-        sure = row.interval
-        doubt = f" (95 % interval {points(sure.low)} to {points(sure.high)})" if sure else ""
         said.append(
             f"has {len(row.values)} of {len(board.tasks)} tasks, {whose}"
             if row.mean is None
-            else f"is rank {row.rank} of {ranked} with {points(row.mean)}{doubt}, {whose}"
+            else f"is rank {row.rank} of {ranked} with {with_interval(row)}, {whose}"
         )
     return f"{name} {'; it '.join(said)}."
-
-
-def _column(result: Result, metric: str) -> Any:
-    return result.scores[metric] if metric in result.scores else result.scores["ndcg@10"]
 
 
 def _settings(identity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

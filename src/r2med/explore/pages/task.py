@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from r2med.explore.library import Shelf, entry_of
+from r2med.explore.library import Shelf
 from r2med.explore.render import Axis, Bar, Link, bars, plural, points, render
 from r2med.home import slug
 from r2med.measure.intervals import Interval, mean_interval
@@ -18,7 +18,7 @@ from r2med.report.table import snippet, task_label
 from r2med.results.compare import QueryScores, query_scores
 from r2med.results.movement import in_order
 from r2med.results.record import Result
-from r2med.tasks.registry import suites
+from r2med.tasks.registry import registered_task, suites
 from r2med.tasks.task import Task
 
 _BINS = 20
@@ -51,7 +51,7 @@ def task_page(
     shelf: Shelf, link: Link, name: str, *, metric: str, system: str | None = None
 ) -> str:
     """The page of a task, with the queries that are hard for `system` or for all."""
-    entry, results = entry_of(name), shelf.of_task(name, metric)
+    entry, results = registered_task(name), shelf.of_task(name, metric)
     task, missing = shelf.data_of(name, results)
     queries = query_scores(list(results.values()), metric)
     texts = dict(task.queries.items()) if task and not missing else {}
@@ -80,7 +80,7 @@ def task_page(
         hardest=_lines(in_order(hard, "difficulty"), queries, texts),
         divided=_lines(divided, queries, texts),
         missing=missing,
-        damaged=[each for each in shelf.damaged if each.folder.parent.name == slug(name)],
+        damaged={f: why for f, why in shelf.damaged.items() if f.parent.name == slug(name)},
         names=shelf.names,
         focus=focus,
         axis=Axis(0.0, 1.0, 220),
@@ -92,7 +92,7 @@ def task_page(
 def tasks_page(shelf: Shelf, link: Link) -> str:
     """Every task with a result or a name, the suites with results first."""
     stored = {name: shelf.of_task(name) for name in shelf.tasks}
-    own = [name for name in stored if entry_of(name) is None]
+    own = [name for name in stored if registered_task(name) is None]
     has = {suite.name: any(entry.name in stored for entry in suite.entries) for suite in suites()}
     return render(
         "tasks.html",
