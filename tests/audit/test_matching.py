@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.audit.matching import Index, word_columns, words
+from r2med.audit.matching import TextIndex, word_columns, words
 from r2med.tasks.load import load_task
 from tests.audit.planting import NEAR, PARTS, PLANTS, SAME_WORDS
 
@@ -61,7 +61,7 @@ def test_leaks_of_every_kind_are_found_and_called_what_they_are(
 ) -> None:
     chance = random.Random(kind)
     wanted, others = documents[::3], documents[1::3]
-    index = Index(wanted)
+    index = TextIndex(wanted)
     planted = [PLANTS[kind](text, chance, others) for text in wanted]
 
     kinds: dict[int, str] = {}
@@ -82,7 +82,7 @@ def test_leaks_of_every_kind_are_found_and_called_what_they_are(
 
 
 def test_texts_of_one_subject_do_not_match(documents: list[str]) -> None:
-    assert Index(documents[::2]).matches(documents[1::2]) == []
+    assert TextIndex(documents[::2]).matches(documents[1::2]) == []
 
 
 words_of_few = st.lists(st.sampled_from("abcdefghijkl"), min_size=1, max_size=40)
@@ -93,7 +93,7 @@ words_of_few = st.lists(st.sampled_from("abcdefghijkl"), min_size=1, max_size=40
 def test_exact_and_contained_say_what_the_words_say(
     own: list[str], before: list[str], after: list[str]
 ) -> None:
-    index = Index([" ".join(own)])
+    index = TextIndex([" ".join(own)])
     around = [*before, *own, *after]
     whole, embedded = index.matches([" ".join(own)]), index.matches([" ".join(around)])
 
@@ -111,7 +111,7 @@ def test_exact_and_contained_say_what_the_words_say(
 
 
 def test_a_short_text_counts_as_exact_only() -> None:
-    index = Index(["what causes low blood sodium"])
+    index = TextIndex(["what causes low blood sodium"])
 
     assert [match.kind for match in index.matches(["What causes low blood sodium?"])] == ["exact"]
     assert index.matches(["Tell me: what causes low blood sodium in marathon runners"]) == []
@@ -120,7 +120,7 @@ def test_a_short_text_counts_as_exact_only() -> None:
 def test_a_long_run_copied_into_a_longer_text_is_an_excerpt(documents: list[str]) -> None:
     source = " ".join(documents[:8])
     part = " ".join(source.split()[30:110])
-    index = Index([source])
+    index = TextIndex([source])
 
     kinds = [match.kind for match in index.matches([f"{documents[20]} {part} {documents[21]}"])]
 
@@ -133,8 +133,10 @@ def test_longer_runs_can_be_asked_for(documents: list[str]) -> None:
         word for n, word in enumerate(text, 1) for word in ([word, "x"] if n % 10 == 0 else [word])
     )
 
-    assert [m.kind for m in Index([documents[0]], ngram=8).matches([broken])] == ["contained"]
-    assert [m.kind for m in Index([documents[0]], ngram=13).matches([broken])] == ["near-duplicate"]
+    assert [m.kind for m in TextIndex([documents[0]], ngram=8).matches([broken])] == ["contained"]
+    assert [m.kind for m in TextIndex([documents[0]], ngram=13).matches([broken])] == [
+        "near-duplicate"
+    ]
 
 
 def test_words_that_many_evaluation_texts_share_are_boilerplate(documents: list[str]) -> None:
@@ -142,7 +144,7 @@ def test_words_that_many_evaluation_texts_share_are_boilerplate(documents: list[
         "this article is open to all readers under a licence that permits unrestricted use "
         "provided that the original work is properly cited"
     )
-    index = Index([f"{text} {notice}" for text in documents[:12]])
+    index = TextIndex([f"{text} {notice}" for text in documents[:12]])
 
     matches = index.matches([notice])
 

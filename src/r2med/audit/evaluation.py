@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from r2med.atomic import atomic_file
-from r2med.audit.matching import NGRAM, Index, Match, words
-from r2med.errors import DataError, UsageError, nearest
+from r2med.audit.matching import NGRAM, Match, TextIndex, words
+from r2med.errors import DataError, UsageError
 from r2med.tasks.reading.jsonl import json_object
 from r2med.tasks.reading.lines import lines
 from r2med.tasks.task import Task, passage_stems, positives_of, sources_of
@@ -137,15 +137,6 @@ def evaluation(
     return wanted
 
 
-def roles_of(text: str) -> tuple[Role, ...]:
-    """What `--against queries,positives,corpus` names."""
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in AGAINST:
-            raise UsageError(f"--against {name!r} is not known. {nearest(name, AGAINST)}")
-    return tuple(AGAINST[name] for name in names)
-
-
 def _source_names(mark: str, stem: str | None) -> set[str]:
     """The sources that an id, title or address names: a PMC id, or all before a passage's number.
 
@@ -157,7 +148,7 @@ def _source_names(mark: str, stem: str | None) -> set[str]:
     return names
 
 
-class TextMatcher(Index):
+class TextMatcher(TextIndex):
     """Finds the texts of an evaluation by their words."""
 
     def __init__(self, wanted: Evaluation, *, ngram: int = NGRAM) -> None:
@@ -173,7 +164,7 @@ class ExclusionMatcher:
 
     def __init__(self, path: Path) -> None:
         digest = hashlib.sha256()
-        rows = []
+        rows: list[dict[str, Any]] = []
         hint = "The file is one that `r2med tasks exclusions` writes; see docs/exclusions.md."
         for number, line in lines(path):
             digest.update(line)
@@ -184,23 +175,20 @@ class ExclusionMatcher:
         self.evaluation, self.identity = Evaluation(), digest.hexdigest()
         self._holders: dict[str, list[int]] = {}
         self._sizes: list[int] = []
+        wanted = self.evaluation
         try:
-            self._fill(header, rows[1:])
+            wanted.hashes.update(header["tasks"])
+            stems = passage_stems([str(row["id"]) for row in rows[1:]])
+            for row in rows[1:]:
+                place = Place(str(row["task"]), _LISTED[row["kind"]], str(row["id"]))
+                sha, marks = str(row["sha256"]), row["fingerprints"]
+                shown = f"(not held; sha256 {sha[:16]})"
+                if wanted.add(sha, shown, place, stems.get(place.id)):
+                    self._sizes.append(len(marks))
+                    for mark in marks:
+                        self._holders.setdefault(mark, []).append(wanted.entries[sha])
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise DataError(f"{path}: an entry lacks or misuses {problem}.\n{hint}") from None
-
-    def _fill(self, header: dict[str, Any], rows: Sequence[dict[str, Any]]) -> None:
-        wanted = self.evaluation
-        wanted.hashes.update(header["tasks"])
-        stems = passage_stems([str(row["id"]) for row in rows])
-        for row in rows:
-            place = Place(str(row["task"]), _LISTED[row["kind"]], str(row["id"]))
-            sha, marks = str(row["sha256"]), row["fingerprints"]
-            shown = f"(not held; sha256 {sha[:16]})"
-            if wanted.add(sha, shown, place, stems.get(place.id)):
-                self._sizes.append(len(marks))
-                for mark in marks:
-                    self._holders.setdefault(mark, []).append(wanted.entries[sha])
         places = dict.fromkeys(place for own in wanted.places for place in own)
         wanted.total.update((place.task, place.role) for place in places)
         wanted.audited.update(wanted.total)

@@ -10,6 +10,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,7 +36,8 @@ ENDINGS: dict[str, Form] = {
     ".parquet": "parquet",
     ".arrow": "arrow",
 }
-_PACKED = (".gz", ".zst")
+PACKED = (".gz", ".zst")
+_EXPECTED = f"{', '.join(ENDINGS)} (lines also with {' or '.join(PACKED)})"
 #: Elements of a JSON array, and rows of a table, in a piece.
 _RECORDS, _ROWS = 2000, 10_000
 _SEPARATORS = re.compile(r"[\s,]*")
@@ -84,7 +86,7 @@ def training_files(names: Sequence[str]) -> list[TrainingFile]:
             form = ENDINGS.get(_plain_suffix(path))
             if form is None:
                 raise UsageError(
-                    f"{path}: its name does not say its form; expected one of {_endings()}."
+                    f"{path}: its name does not say its form; expected one of {_EXPECTED}."
                 )
             files.setdefault(path.resolve(), TrainingFile(path, form, shown))
     if not files:
@@ -99,10 +101,14 @@ def pieces(file: TrainingFile) -> Iterator[Piece]:
 
 
 def _paths(name: str) -> Iterator[tuple[Path, str]]:
+    """The files that a path, a glob or a dataset such as `org/name` stands for, and their names."""
     path = user_path(name)
     matches = [path] if path.exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))  # noqa: PTH207
-    if not matches and (snapshot := _hub_snapshot(name)):
-        matches = [snapshot]
+    if not matches and name.count("/") == 1:
+        home = os.environ.get("HF_HOME") or str(Path.home() / ".cache" / "huggingface")
+        cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+        snapshots = cache.glob(f"datasets--{name.replace('/', '--')}/snapshots/*")
+        matches = sorted(snapshots, key=lambda entry: entry.stat().st_mtime)[-1:]
     if not matches:
         raise MissingError(
             f"{name}: there is no such file, folder or glob, nor a dataset of this name in the "
@@ -117,37 +123,21 @@ def _paths(name: str) -> Iterator[tuple[Path, str]]:
 
 def _in_folder(folder: Path) -> Iterator[tuple[Path, str]]:
     files = sorted(file for file in folder.rglob("*") if file.is_file())
-    try:
+    with suppress(R2MedError):  # it holds no task
         source = find_source(folder)
         files = [*source.parts["corpus"], *source.parts["queries"]]
-    except R2MedError:
-        pass
     known = [file for file in files if _plain_suffix(file) in ENDINGS]
     if not known:
-        raise MissingError(f"{folder} holds no file that ends in {_endings()}.")
+        raise MissingError(f"{folder} holds no file that ends in {_EXPECTED}.")
     for file in known:
         yield file, f"{folder.resolve().name}/{file.relative_to(folder)}"
 
 
-def _hub_snapshot(name: str) -> Path | None:
-    """The newest snapshot of a dataset such as `org/name` in the hub's cache."""
-    home = os.environ.get("HF_HOME") or str(Path.home() / ".cache" / "huggingface")
-    cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
-    folder = cache / f"datasets--{name.replace('/', '--')}" / "snapshots"
-    if name.count("/") != 1 or not folder.is_dir():
-        return None
-    return max(folder.iterdir(), key=lambda entry: entry.stat().st_mtime, default=None)
-
-
 def _plain_suffix(path: Path) -> str:
     name = path.name.lower()
-    for ending in _PACKED:
+    for ending in PACKED:
         name = name.removesuffix(ending)
     return Path(name).suffix
-
-
-def _endings() -> str:
-    return f"{', '.join(ENDINGS)} (lines also with {' or '.join(_PACKED)})"
 
 
 def _line_pieces(file: TrainingFile) -> Iterator[Piece]:
@@ -156,7 +146,7 @@ def _line_pieces(file: TrainingFile) -> Iterator[Piece]:
     for number, block in enumerate(_whole_records(file)):
         if number == 0:
             header = _header(block, file)
-            if file.path.suffix in _PACKED:  # as large as it would be, packed like its beginning
+            if file.path.suffix in PACKED:  # as large as it would be, packed like its beginning
                 size *= len(block) / len(zlib.compress(block))
         read += len(block)
         yield Piece(file, number, line, block, min(read / size, 1.0), header)

@@ -17,15 +17,15 @@ boilerplate and of texts under eight words are listed apart and decide nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Literal
 
 import numpy as np
 
 from r2med.audit.evaluation import Evaluation, Place, Role
-from r2med.audit.scanning import EVIDENCE, Hit, Scan
+from r2med.audit.scanning import EVIDENCE, Evidence, Hit, Scan
 from r2med.measure.intervals import Interval, mean_interval
 
 Verdict = Literal["clean", "suspicious", "contaminated"]
@@ -33,7 +33,7 @@ STRONG = ("pair", "exact", "contained", "near-duplicate", "fingerprint")
 KINDS = (*STRONG, "excerpt", "same source", "neighbour")
 #: Shares of queries and of positives with a strong finding from which a task is contaminated.
 CONTAMINATED: dict[Role, float] = {"query": 0.01, "positive": 0.05}
-_ROLES: dict[Role, str] = {"query": "queries", "positive": "positives", "document": "documents"}
+ROLES: dict[Role, str] = {"query": "queries", "positive": "positives", "document": "documents"}
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,6 @@ class Share:
     of: int
     interval: Interval | None = None
     """Of the share in the whole task, where only a sample was looked for."""
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """A training text that matches."""
-
-    file: str
-    row: int
-    column: str
-    role: str
-    text: str
-    measures: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -96,21 +84,57 @@ class TaskAudit:
 
 def task_audits(wanted: Evaluation, scan: Scan) -> list[TaskAudit]:
     """The outcome for every task."""
+    strongest: dict[Place, Finding] = {}
+    for pair, rows in _pairs(wanted, scan.hits).items():
+        for place, other, hit in zip(pair, pair[::-1], rows[0], strict=True):
+            if place not in strongest:
+                text, evidence = wanted.texts[hit.entry], [positive for _, positive in rows]
+                strongest[place] = _finding("pair", place, text, evidence, other.id)
     hits: dict[tuple[Place, str, str], list[Hit]] = {}
     for hit in scan.hits:
-        apart = "boilerplate" if hit.boilerplate else "short" if hit.short else ""
+        group = "boilerplate" if hit.boilerplate else "short" if hit.short else ""
         for place in wanted.places[hit.entry]:
-            hits.setdefault((place, hit.kind, apart), []).append(hit)
-    pairs = _pairs(wanted, scan.hits)
-    return [_task_audit(task, wanted, hits, pairs) for task in wanted.hashes]
+            hits.setdefault((place, hit.kind, group), []).append(hit)
+    apart: dict[tuple[str, str], list[Finding]] = {}
+    for (place, kind, group), own in hits.items():
+        finding = _finding(kind, place, wanted.texts[own[0].entry], own)
+        if group:
+            apart.setdefault((place.task, group), []).append(finding)
+        elif place not in strongest or KINDS.index(kind) < KINDS.index(strongest[place].kind):
+            strongest[place] = finding
+    audits = []
+    for task, data in wanted.hashes.items():
+        findings = [finding for place, finding in strongest.items() if place.task == task]
+        strong = {(each.role, each.id) for each in findings if each.kind in STRONG}
+        shares = tuple(_shares(task, wanted, findings))
+        verdict, reason = _verdict(shares)
+        affected = [
+            query
+            for (owner, query), positives in wanted.positives.items()
+            if owner == task
+            and ({("query", query), *(("positive", name) for name in positives)} & strong)
+        ]
+        audits.append(
+            TaskAudit(
+                task=task,
+                hash=data,
+                verdict=verdict,
+                reason=reason,
+                shares=shares,
+                findings=tuple(sorted(findings, key=_order)),
+                boilerplate=tuple(sorted(apart.get((task, "boilerplate"), ()), key=_order)),
+                short=tuple(sorted(apart.get((task, "short"), ()), key=_order)),
+                affected_queries=tuple(affected),
+            )
+        )
+    return audits
 
 
-_Pairs = dict[tuple[Place, Place], list[tuple[Hit, Hit]]]
-"""Hits of rows that hold a query and one of its positives, by query and positive."""
-
-
-def _pairs(wanted: Evaluation, hits: Sequence[Hit]) -> _Pairs:
-    pairs: _Pairs = {}
+def _pairs(
+    wanted: Evaluation, hits: Sequence[Hit]
+) -> dict[tuple[Place, Place], list[tuple[Hit, Hit]]]:
+    """Hits of rows that hold a query and one of its positives, by query and positive."""
+    pairs: dict[tuple[Place, Place], list[tuple[Hit, Hit]]] = {}
     for _, row in groupby(hits, key=lambda hit: (hit.file, hit.row)):
         strong = [hit for hit in row if hit.kind in STRONG and not hit.boilerplate]
         if len({hit.entry for hit in strong}) < 2:
@@ -124,52 +148,20 @@ def _pairs(wanted: Evaluation, hits: Sequence[Hit]) -> _Pairs:
     return pairs
 
 
-def _task_audit(
-    task: str, wanted: Evaluation, hits: Mapping[tuple[Place, str, str], list[Hit]], pairs: _Pairs
-) -> TaskAudit:
-    strongest: dict[Place, Finding] = {}
-    apart: dict[str, list[Finding]] = {"boilerplate": [], "short": []}
-    for pair, rows in pairs.items():
-        for place, other, hit in zip(pair, pair[::-1], rows[0], strict=True):
-            if place.task == task and place not in strongest:
-                text, evidence = wanted.texts[hit.entry], [positive for _, positive in rows]
-                finding = _finding("pair", place, text, evidence)
-                strongest[place] = replace(finding, with_id=other.id)
-    for (place, kind, group), own in hits.items():
-        if place.task != task:
-            continue
-        finding = _finding(kind, place, wanted.texts[own[0].entry], own)
-        if group:
-            apart[group].append(finding)
-        elif place not in strongest or KINDS.index(kind) < KINDS.index(strongest[place].kind):
-            strongest[place] = finding
-    shares = _shares(task, wanted, strongest)
-    verdict, reason = _verdict(shares)
-    return TaskAudit(
-        task=task,
-        hash=wanted.hashes[task],
-        verdict=verdict,
-        reason=reason,
-        shares=shares,
-        findings=tuple(sorted(strongest.values(), key=_order)),
-        boilerplate=tuple(sorted(apart["boilerplate"], key=_order)),
-        short=tuple(sorted(apart["short"], key=_order)),
-        affected_queries=_affected(task, wanted, strongest),
-    )
-
-
-def _finding(kind: str, place: Place, text: str, hits: Sequence[Hit]) -> Finding:
+def _finding(
+    kind: str, place: Place, text: str, hits: Sequence[Hit], with_id: str | None = None
+) -> Finding:
     shown = [hit for hit in hits if hit.text][:EVIDENCE] or hits[:1]
     evidence = tuple(
-        Evidence(hit.file, hit.row, hit.column, hit.role, hit.text, hit.measures) for hit in shown
+        Evidence(**{each.name: getattr(hit, each.name) for each in fields(Evidence)})
+        for hit in shown
     )
     rows = len({(hit.file, hit.row) for hit in hits})
-    return Finding(kind, place.role, place.id, text, rows, evidence)
+    return Finding(kind, place.role, place.id, text, rows, evidence, with_id)
 
 
-def _shares(task: str, wanted: Evaluation, strongest: Mapping[Place, Finding]) -> tuple[Share, ...]:
-    counts = Counter((place.role, finding.kind) for place, finding in strongest.items())
-    shares = []
+def _shares(task: str, wanted: Evaluation, findings: Sequence[Finding]) -> Iterator[Share]:
+    counts = Counter((finding.role, finding.kind) for finding in findings)
     for (owner, role), of in wanted.audited.items():
         if owner != task:
             continue
@@ -179,8 +171,7 @@ def _shares(task: str, wanted: Evaluation, strongest: Mapping[Place, Finding]) -
             interval = None
             if 0 < of < wanted.total[owner, role]:
                 interval = mean_interval(np.repeat([1.0, 0.0], [affected, of - affected]))
-            shares.append(Share(role, kind, affected, of, interval))
-    return tuple(shares)
+            yield Share(role, kind, affected, of, interval)
 
 
 def _verdict(shares: Sequence[Share]) -> tuple[Verdict, str]:
@@ -200,19 +191,7 @@ def _verdict(shares: Sequence[Share]) -> tuple[Verdict, str]:
 
 
 def _counted(share: Share) -> str:
-    return f"{share.affected:,} of {share.of:,} {_ROLES[share.role]}"
-
-
-def _affected(task: str, wanted: Evaluation, strongest: Mapping[Place, Finding]) -> tuple[str, ...]:
-    strong = {
-        (place.role, place.id) for place, finding in strongest.items() if finding.kind in STRONG
-    }
-    return tuple(
-        query
-        for (owner, query), positives in wanted.positives.items()
-        if owner == task
-        and not strong.isdisjoint([("query", query), *(("positive", name) for name in positives)])
-    )
+    return f"{share.affected:,} of {share.of:,} {ROLES[share.role]}"
 
 
 def _order(finding: Finding) -> tuple[int, str, str]:

@@ -88,7 +88,7 @@ class Match:
     """The word of the training text at which the shared words begin."""
 
 
-class Index:
+class TextIndex:
     """Evaluation texts, ready to be looked for; the texts must be distinct in their words."""
 
     def __init__(self, texts: Sequence[str], *, ngram: int = NGRAM) -> None:

@@ -89,7 +89,12 @@ class Reading:
 def rows(piece: Piece, reading: Reading, fields: Sequence[str] = ()) -> Iterator[Row]:
     """The rows of a piece that hold text; all else is counted in `reading`."""
     wanted = _wanted(fields)
-    for number, span, record in _records(piece, reading):
+    readers = {"jsonl": _json_lines, "text": _paragraphs, "csv": _table_rows, "tsv": _table_rows}
+    if isinstance(piece.content, bytes):
+        records = readers[piece.file.form](piece, piece.content, reading)
+    else:
+        records = ((number, 1, record) for number, record in enumerate(piece.records, piece.first))
+    for number, span, record in records:
         reading.rows += 1
         texts: list[Text] = []
         marks: list[str] = []
@@ -105,20 +110,11 @@ def rows(piece: Piece, reading: Reading, fields: Sequence[str] = ()) -> Iterator
             reading.textless += 1
 
 
-def _records(piece: Piece, reading: Reading) -> Iterator[tuple[int, int, Any]]:
-    """Number, lines spanned and value of every record."""
-    part = piece.content
-    if not isinstance(part, bytes):
-        yield from ((piece.first + place, 1, record) for place, record in enumerate(piece.records))
-    elif piece.file.form == "jsonl":
-        yield from _json_lines(piece, part, reading)
-    elif piece.file.form == "text":
-        yield from _paragraphs(piece, part)
-    else:
-        yield from _table_rows(piece, part, reading)
+_Record = tuple[int, int, Any]
+"""The number of a record, the lines that it spans, and its value."""
 
 
-def _json_lines(piece: Piece, block: bytes, reading: Reading) -> Iterator[tuple[int, int, Any]]:
+def _json_lines(piece: Piece, block: bytes, reading: Reading) -> Iterator[_Record]:
     for number, line in enumerate(block.split(b"\n"), start=piece.first):
         if not line or line.isspace():
             continue
@@ -133,7 +129,7 @@ def _json_lines(piece: Piece, block: bytes, reading: Reading) -> Iterator[tuple[
         yield number, 1, record
 
 
-def _paragraphs(piece: Piece, block: bytes) -> Iterator[tuple[int, int, Any]]:
+def _paragraphs(piece: Piece, block: bytes, _: Reading) -> Iterator[_Record]:
     """Paragraphs where blank lines part them; else every line is a text."""
     lines = block.decode("utf-8", "replace").split("\n")
     parted = not all(line.strip() for line in lines[:-1])
@@ -147,7 +143,7 @@ def _paragraphs(piece: Piece, block: bytes) -> Iterator[tuple[int, int, Any]]:
         number += len(part)
 
 
-def _table_rows(piece: Piece, block: bytes, reading: Reading) -> Iterator[tuple[int, int, Any]]:
+def _table_rows(piece: Piece, block: bytes, reading: Reading) -> Iterator[_Record]:
     lines = block.decode("utf-8", "replace").split("\n")
     table = table_reader([f"{line}\n" for line in lines], piece.file.form)
     before = 0

@@ -18,7 +18,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -47,19 +47,25 @@ _Work = Callable[[Piece], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Hit:
-    """A text of a training row that matches an evaluation text."""
+class Evidence:
+    """A training text that matches, and where it stands."""
 
     file: str
     row: int
     column: str
     role: str
+    text: str
+    """From where it matches, cut; empty where enough others are kept."""
+    measures: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Hit(Evidence):
+    """A text of a training row that matches an evaluation text."""
+
     entry: int
     """The evaluation text, by its place."""
     kind: str
-    text: str
-    """The training text from where it matches, cut; empty where enough others are kept."""
-    measures: Mapping[str, float] = field(default_factory=dict)
     boilerplate: bool = False
     short: bool = False
     """Whether the equal texts are too short to say anything."""
@@ -98,7 +104,7 @@ def scan(
         processes = os.cpu_count() or 1 if sum(sizes.values()) > _WORTH_PROCESSES else 1
     started = time.monotonic()
     texts: Counter[tuple[int, str]] = Counter()
-    todo = _todo(files, found.failed, strict)
+    todo = readable_pieces(files, found.failed, strict=strict)
     log /= _key(files, matcher, fields)
     with closing(_outcomes(todo, log, fresh, work, processes)) as outcomes:
         for piece, outcome in outcomes:
@@ -155,18 +161,10 @@ def _few_texts(hits: Iterable[Hit], kept: Counter[tuple[int, str]]) -> Iterator[
         yield hit if kept[hit.entry, hit.kind] <= EVIDENCE else replace(hit, text="")
 
 
-def _finished(folder: Path) -> dict[tuple[str, int], dict[str, Any]]:
-    """The outcomes that a log holds, by file and number of the piece."""
-    finished = {}
-    for path in sorted(folder.glob("*.jsonl")):
-        for line in path.read_bytes().splitlines():
-            with suppress(DamagedError):  # half a line of a killed process; the piece is done again
-                record = unseal(line, path)
-                finished[record["file"], record["piece"]] = record["outcome"]
-    return finished
-
-
-def _todo(files: Sequence[TrainingFile], failed: dict[str, str], strict: bool) -> Iterator[Piece]:
+def readable_pieces(
+    files: Iterable[TrainingFile], failed: dict[str, str], *, strict: bool = False
+) -> Iterator[Piece]:
+    """The pieces of all files; those that cannot be read to their end are noted in `failed`."""
     for file in files:
         try:
             yield from pieces(file)
@@ -180,7 +178,12 @@ def _outcomes(
     todo: Iterable[Piece], log: Path, fresh: bool, work: _Work, processes: int
 ) -> Generator[tuple[Piece, dict[str, Any]], None, None]:
     """Every piece with its outcome, known from the log or new; few pieces are held at a time."""
-    known = {} if fresh else _finished(log)
+    known = {}
+    for path in () if fresh else sorted(log.glob("*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            with suppress(DamagedError):  # half a line of a killed process; the piece is done again
+                record = unseal(line, path)
+                known[record["file"], record["piece"]] = record["outcome"]
     kept = AppendFile(log, ".jsonl", what="progress of the audit", elsewhere="point --results")
     pool, most = None, 0
     if processes > 1:
@@ -224,14 +227,13 @@ def _begin(work: _Work) -> None:
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
 
+    def end_with_parent() -> None:
+        if parent := multiprocessing.parent_process():
+            parent.join()
+            os._exit(1)
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _ask(piece: Piece) -> dict[str, Any]:
@@ -257,5 +259,5 @@ def hit_of(file: str, row: int, text: Text, match: Match) -> Hit:
     if len(shown) > _SHOWN:
         shown = shown[:_SHOWN].rsplit(" ", 1)[0] + " …"
     short = match.kind == "exact" and len(words(text.text)) < SHORTEST
-    where = file, row, text.field, text.role
-    return Hit(*where, match.entry, match.kind, shown, match.measures, match.boilerplate, short)
+    where = file, row, text.field, text.role, shown, match.measures
+    return Hit(*where, match.entry, match.kind, match.boilerplate, short)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -25,14 +24,14 @@ from r2med.audit.evaluation import (
     TextMatcher,
     evaluation,
 )
-from r2med.audit.files import TrainingFile, pieces, training_files
+from r2med.audit.files import PACKED, TrainingFile, pieces, training_files
 from r2med.audit.findings import TaskAudit, task_audits
-from r2med.audit.matching import NGRAM, SHORTEST, Match, words
+from r2med.audit.matching import SHORTEST, Match, words
 from r2med.audit.reading import Reading, Text, rows
-from r2med.audit.scanning import Hit, Scan, hit_of, scan
+from r2med.audit.scanning import Hit, Scan, hit_of, readable_pieces, scan
 from r2med.errors import DataError, UsageError
-from r2med.measure.intervals import DIFFERENCES, Column, Interval, pooled_interval
-from r2med.results.lookup import newest_by_system
+from r2med.measure.intervals import DIFFERENCES, Interval, pooled_interval
+from r2med.results.lookup import newest_by_system, stored_results
 from r2med.results.overlap import AUDITS as FOLDER
 from r2med.results.overlap import write_audit
 from r2med.results.record import Result
@@ -48,8 +47,6 @@ from r2med.tasks.task import Task
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Cosine from which two texts are neighbours, unless chosen otherwise.
-THRESHOLD = 0.9
 _BATCH = 4096
 _FIELDS_SHOWN = 20
 _COLUMNS: dict[str, type] = {
@@ -142,29 +139,29 @@ def audit_training(
     training: Sequence[str],
     tasks: Iterable[Task],
     *,
-    name: str | None = None,
-    against: Sequence[Role] = ("query", "positive"),
-    ngram: int = NGRAM,
-    sample: int | None = None,
-    fields: Sequence[str] = (),
-    exclusions: Path | None = None,
-    neighbours: str | None = None,
-    threshold: float = THRESHOLD,
+    name: str | None,
+    against: Sequence[Role],
+    ngram: int,
+    sample: int | None,
+    fields: Sequence[str],
+    exclusions: Path | None,
+    neighbours: str | None,
+    threshold: float,
     results: Path,
-    stored: Sequence[Result] = (),
-    metric: str = "ndcg@10",
-    strict: bool = False,
-    force: bool = False,
-    progress: Callable[[Progress], None] = lambda _: None,
+    metric: str,
+    strict: bool,
+    force: bool,
+    progress: Callable[[Progress], None],
     tell: Tell,
 ) -> Audit:
     """Say of every task whether its texts are in the training data, and store the outcomes.
 
-    With `exclusions`, the list alone says what to look for, and `tasks` are not read. `stored`
-    are results whose scores are split by affected and unaffected queries. `neighbours` names an
-    encoder that also looks for texts with a cosine of `threshold` or more. The scan is logged under
-    `results`, so that it goes on where it was killed; `force` begins anew.
+    With `exclusions`, the list alone says what to look for, and `tasks` are not read. `neighbours`
+    names an encoder that also looks for texts with a cosine of `threshold` or more. The scores of
+    stored results are split by affected and unaffected queries. The scan is logged under `results`,
+    so that it goes on where it was killed; `force` begins anew.
     """
+    stored = stored_results(results, tell)
     files = training_files(training)
     group = [] if exclusions else list(tasks)
     matcher: Matcher = (
@@ -173,22 +170,28 @@ def audit_training(
         else TextMatcher(evaluation(group, against, sample=sample), ngram=ngram)
     )
     wanted = matcher.evaluation
-    found = scan(
-        files,
-        matcher,
-        results / FOLDER / "progress",
-        fields=fields,
-        strict=strict,
-        fresh=force,
-        progress=progress,
-    )
-    _tell_problems(found, tell)
-    if neighbours is not None and group:
-        conditions = Conditions(progress=progress, tell=tell)
-        texts = _long_texts(files, fields)
-        hits = _neighbours(wanted, group[0], neighbours, threshold, texts, conditions)
-        known = {(hit.file, hit.row, hit.entry) for hit in found.hits}
-        found.hits.extend(hit for hit in hits if (hit.file, hit.row, hit.entry) not in known)
+    log = results / FOLDER / "progress"
+    try:
+        found = scan(
+            files, matcher, log, fields=fields, strict=strict, fresh=force, progress=progress
+        )
+        _tell_problems(found, tell)
+        if neighbours is not None and group:
+            texts = (
+                (piece.file.name, row.number, text)
+                for piece in readable_pieces(files, {})
+                for row in rows(piece, Reading(), fields)
+                for text in row.texts
+            )
+            conditions = Conditions(progress=progress, tell=tell)
+            hits = _neighbours(wanted, group[0], neighbours, threshold, texts, conditions)
+            known = {(hit.file, hit.row, hit.entry) for hit in found.hits}
+            found.hits.extend(hit for hit in hits if (hit.file, hit.row, hit.entry) not in known)
+    except KeyboardInterrupt as stop:
+        stop.add_note(
+            f"What was looked through is kept in {results}; run the same command again to go on."
+        )
+        raise
     audits = task_audits(wanted, found)
     audit = Audit(
         training=name or Path(training[0]).resolve().name,
@@ -217,15 +220,16 @@ def _neighbours(
 ) -> Iterator[Hit]:
     """Training texts that mean the same as an evaluation text in other words, for an encoder.
 
-    Both sides are encoded as documents without instructions, so that equal texts have a cosine of
-    1. Vectors are kept, so an interrupted run encodes nothing twice. `task` only says how texts
-    are put to the encoder.
+    `texts` come with file and row; those under eight words say nothing. Both sides are encoded as
+    documents without instructions, so that equal texts have a cosine of 1. Vectors are kept, so an
+    interrupted run encodes nothing twice. `task` only says how texts are put to the encoder.
     """
     stage = System.from_spec(encoder, conditions).stage
     if not isinstance(stage, Retrieval) or not isinstance(stage.retriever, DenseRetriever):
         raise UsageError(f"--neighbours {encoder!r} is not an encoder; try minilm or wordllama.")
     entries = [n for n, text in enumerate(wanted.texts) if len(words(text)) >= SHORTEST]
-    encode, own, stream = stage.retriever.encode, None, iter(texts)
+    encode, own = stage.retriever.encode, None
+    stream = (each for each in texts if len(words(each[2].text)) >= SHORTEST)
     while entries and (batch := list(islice(stream, _BATCH))):
         if own is None:
             asked = [wanted.texts[entry] for entry in entries]
@@ -235,19 +239,6 @@ def _neighbours(
         for place, column in zip(*np.nonzero(cosines >= threshold), strict=True):
             cosine = {"cosine": round(float(cosines[place, column]), 4)}
             yield hit_of(*batch[int(place)], Match(0, entries[column], "neighbour", cosine))
-
-
-def _long_texts(
-    files: Iterable[TrainingFile], fields: Sequence[str]
-) -> Iterator[tuple[str, int, Text]]:
-    """File, row and text of all texts of at least eight words."""
-    for file in files:
-        with suppress(DataError):  # the scan has named the file
-            for piece in pieces(file):
-                for row in rows(piece, Reading(), fields):
-                    for text in row.texts:
-                        if len(words(text.text)) >= SHORTEST:
-                            yield file.name, row.number, text
 
 
 def _tell_problems(found: Scan, tell: Tell) -> None:
@@ -288,7 +279,12 @@ def _effects(
             column = result.scores[metric]
             chosen = np.isin(result.scores.query_ids.to_pylist(), audit.affected_queries)
             affected, rest = column[chosen], column[~chosen]
-            both = bool(len(affected) and len(rest))
+            difference = interval = None
+            if len(affected) and len(rest):
+                difference = float(affected.mean() - rest.mean())
+                half = pooled_interval([affected, -rest], span=DIFFERENCES)
+                low, high = max(2 * half.low, DIFFERENCES[0]), min(2 * half.high, DIFFERENCES[1])
+                interval = Interval(low, high, half.confidence)
             yield Effect(
                 task=audit.task,
                 system=system,
@@ -299,20 +295,13 @@ def _effects(
                 affected=float(affected.mean()) if len(affected) else None,
                 affected_queries=len(affected),
                 unaffected_queries=len(rest),
-                difference=float(affected.mean() - rest.mean()) if both else None,
-                interval=_difference_interval(affected, rest) if both else None,
+                difference=difference,
+                interval=interval,
             )
 
 
-def _difference_interval(first: Column, second: Column) -> Interval:
-    """Of the difference of two means over different queries."""
-    half = pooled_interval([first, -second], span=DIFFERENCES)
-    low, high = max(2 * half.low, DIFFERENCES[0]), min(2 * half.high, DIFFERENCES[1])
-    return Interval(low, high, half.confidence)
-
-
-def write_clean(
-    audit: Audit, out: Path, *, fields: Sequence[str] = ()
+def write_without(
+    audit: Audit, out: Path, fields: Sequence[str] = ()
 ) -> dict[str, tuple[int, int]]:
     """Write every training file without its offending rows into an empty folder.
 
@@ -329,12 +318,17 @@ def write_clean(
             offending[hit.file].setdefault(hit.row, []).append(hit)
     counts = {}
     for file in audit.sources:
-        removed = offending[file.name]
-        target = out / _safe(file)
-        if file.form == "parquet":
-            _clean_parquet(file, set(removed), target)
-        else:
-            _clean_records(file, set(removed), target, fields)
+        removed = offending[file.name].keys()
+        target = out / file.name.lstrip("/").replace("..", "-")
+        if file.form in ("json", "arrow"):
+            plain = target.with_suffix("") if target.suffix in PACKED else target
+            target = plain.with_suffix(".jsonl")
+        with atomic_file(target) as draft:
+            if file.form == "parquet":
+                _clean_parquet(file, removed, draft)
+            else:
+                packing = {".gz": "gzip", ".zst": "zstd"}.get(target.suffix)
+                _clean_records(file, removed, draft, packing, fields)
         counts[file.name] = len(removed), audit.scan.read[file.name].rows - len(removed)
     reasons = (
         {
@@ -354,20 +348,12 @@ def write_clean(
     return counts
 
 
-def _safe(file: TrainingFile) -> str:
-    name = file.name.lstrip("/").replace("..", "-")
-    if file.form in ("json", "arrow"):
-        name = f"{name.removesuffix('.gz').removesuffix('.zst')}l"
-    return name.replace(".arrowl", ".jsonl")
-
-
 def _clean_records(
-    file: TrainingFile, removed: set[int], target: Path, fields: Sequence[str]
+    file: TrainingFile, removed: Set[int], target: Path, packing: str | None, fields: Sequence[str]
 ) -> None:
     import pyarrow as pa
 
-    packing = {".gz": "gzip", ".zst": "zstd"}.get(target.suffix)
-    with atomic_file(target) as draft, pa.output_stream(str(draft), packing) as out:
+    with pa.output_stream(str(target), packing) as out:
         for piece in pieces(file):
             if isinstance(piece.content, bytes):
                 kept = piece.content.split(b"\n")
@@ -383,13 +369,13 @@ def _clean_records(
                     out.write(f"{text}\n".encode())
 
 
-def _clean_parquet(file: TrainingFile, removed: set[int], target: Path) -> None:
+def _clean_parquet(file: TrainingFile, removed: Set[int], target: Path) -> None:
     import pyarrow.parquet as pq
 
-    with atomic_file(target) as draft, pq.ParquetFile(file.path) as source:
-        number = 1
-        with pq.ParquetWriter(draft, source.schema_arrow) as writer:
-            for batch in source.iter_batches():
-                mask = [number + place not in removed for place in range(len(batch))]
-                number += len(batch)
-                writer.write_batch(batch.filter(mask))
+    with pq.ParquetWriter(target, pq.read_schema(file.path)) as writer:
+        for piece in pieces(file):
+            batch: Any = piece.content
+            kept = [
+                number not in removed for number in range(piece.first, piece.first + len(batch))
+            ]
+            writer.write_batch(batch.filter(kept))

@@ -12,14 +12,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, Literal
 
-from r2med.audit.evaluation import Evaluation, Place, evaluation
+from r2med.audit.evaluation import Evaluation, evaluation
 from r2med.audit.findings import KINDS
-from r2med.audit.matching import NGRAM, Index, words
+from r2med.audit.matching import NGRAM, TextIndex, words
 from r2med.retrieve.conditions import Progress
 from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.task import Task
@@ -84,33 +85,27 @@ def audit_self(
     group = list(tasks)
     wanted = evaluation(group, ("query", "positive", "document"))
     pairs = list(_pairs(wanted, ngram, progress))
-    repeats = [
-        *(
-            _repeat("repeated", kind, first, second, wanted)
-            for kind, first, second in pairs
-            if (first[1].role == "query") == (second[1].role == "query")
-        ),
+    repeats = (
+        *(Repeat("repeated", kind, *first, *second) for kind, first, second in pairs),
         *_label_noise(pairs, wanted),
         *(repeat for task in group for repeat in _answers_named(task)),
-    ]
-    counts = dict.fromkeys(("query", "positive", "document"), 0)
+    )
+    counts: Counter[str] = Counter()
     for (_, role), count in wanted.total.items():
         counts[role] += count
     documents = counts["positive"] + counts["document"]
-    return SelfAudit(tuple(wanted.hashes), counts["query"], documents, tuple(repeats))
+    return SelfAudit(tuple(wanted.hashes), counts["query"], documents, repeats)
 
 
-_Held = tuple[int, Place]
+_Held = tuple[str, str, str, str]
+"""Task, role, id and text."""
 
 
 def _pairs(
     wanted: Evaluation, ngram: int, progress: Callable[[Progress], None]
 ) -> Iterator[tuple[str, _Held, _Held]]:
-    """Every two places with matching texts: equal ones first, then others by kind."""
-    for entry, places in enumerate(wanted.places):
-        for first, second in combinations(places, 2):
-            yield "exact", (entry, first), (entry, second)
-    index = Index(wanted.texts, ngram=ngram)
+    """Every two queries, and every two documents, that match: equal texts first, then others."""
+    index = TextIndex(wanted.texts, ngram=ngram)
     kinds: dict[tuple[int, int], str] = {}
     started = time.monotonic()
     for start in range(0, len(index), _BATCH):
@@ -122,33 +117,32 @@ def _pairs(
             kinds[pair] = min(match.kind, kinds.get(pair, match.kind), key=KINDS.index)
         done = min(start + _BATCH, len(index))
         progress(Progress("comparing texts", done, len(index), time.monotonic() - started))
+    held: list[list[_Held]] = [
+        [(place.task, place.role, place.id, text) for place in places]
+        for text, places in zip(wanted.texts, wanted.places, strict=True)
+    ]
+    matching = [("exact", pair) for own in held for pair in combinations(own, 2)]
     for (entry, other), kind in sorted(kinds.items()):
-        for first, second in product(wanted.places[entry], wanted.places[other]):
-            yield kind, (entry, first), (other, second)
+        matching += [(kind, pair) for pair in product(held[entry], held[other])]
+    for kind, (a, b) in matching:
+        if (a[1] == "query") == (b[1] == "query"):
+            yield kind, a, b
 
 
-def _repeat(
-    issue: Issue, kind: str, first: _Held, second: _Held, wanted: Evaluation, query: str = ""
-) -> Repeat:
-    (entry, a), (other, b) = first, second
-    own, others = wanted.texts[entry], wanted.texts[other]
-    return Repeat(issue, kind, a.task, a.role, a.id, own, b.task, b.role, b.id, others, query)
-
-
-def _label_noise(pairs: Sequence[tuple[str, _Held, _Held]], wanted: Evaluation) -> Iterator[Repeat]:
+def _label_noise(pairs: Iterable[tuple[str, _Held, _Held]], wanted: Evaluation) -> Iterator[Repeat]:
     """Two alike documents of one task, of which only one is a positive of a query."""
     queries: dict[tuple[str, str], list[str]] = {}
     for (task, query), positives in wanted.positives.items():
         for name in positives:
             queries.setdefault((task, name), []).append(query)
     for kind, a, b in pairs:
-        if a[1].task != b[1].task or "query" in (a[1].role, b[1].role) or kind == "excerpt":
-            continue
         for first, second in ((a, b), (b, a)):
-            task = first[1].task
-            for query in queries.get((task, first[1].id), ()):
-                if second[1].id not in wanted.positives[task, query]:
-                    yield _repeat("label noise", kind, first, second, wanted, query)
+            (task, role, name, _), (other_task, _, other_name, _) = first, second
+            if task != other_task or role == "query" or kind == "excerpt":
+                continue
+            for query in queries.get((task, name), ()):
+                if other_name not in wanted.positives[task, query]:
+                    yield Repeat("label noise", kind, *first, *second, query)
 
 
 def _answers_named(task: Task) -> Iterator[Repeat]:

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from r2med.atomic import atomic_file
 from r2med.cli import options
+from r2med.cli.options import chosen, refuse_unread
 from r2med.errors import UsageError
 from r2med.report.console import notice, progress, work_line
 from r2med.report.formats import Page, draw, show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from r2med.audit.training import Audit
-    from r2med.tabular import Tabular
-    from r2med.tasks.task import Task
+    from r2med.audit.within import SelfAudit
 
 _REPORTS = ("audit.md", "audit.json")
+#: Parameters that choose texts of a task, and those of an audit of training data.
+_OF_TEXTS = ("against", "sample", "neighbours")
+_OF_TRAINING = ("training", "task", "exclusions", "name", "fields", "write_clean", "metric")
 
 
 def audit(
+    context: typer.Context,
     training: Annotated[
         list[str] | None,
         typer.Argument(metavar="TRAIN...", help="Files, folders, globs, or a dataset of the hub."),
@@ -82,97 +85,70 @@ def audit(
     Every match is verified word by word. Outcomes are stored with the results,
     where cards and leaderboards read them; an interrupted audit goes on.
     """
-    from r2med.audit.evaluation import roles_of
+    from r2med.audit.evaluation import AGAINST
+    from r2med.audit.training import audit_training, write_without
     from r2med.audit.within import audit_self
+    from r2med.results.lookup import own_tasks
+    from r2med.tasks.load import load_tasks
 
     shown = options.format_of(form, as_json)
     _check_free(out, write_clean, force=force)
-    value: Tabular
     if itself is not None:
-        if training or task or exclusions or write_clean:
-            raise UsageError("--self takes no TRAIN, --task, --exclusions or --write-clean.")
-        with progress() as bar:
-            tasks = _tasks(itself, data_root, results, strict=strict)
+        refuse_unread(context, "with --self", *_OF_TRAINING, *_OF_TEXTS)
+    elif (task is None) == (exclusions is None):
+        raise UsageError("Say what to look for: --task TASKS, or --exclusions FILE, not both.")
+    elif exclusions is not None:
+        refuse_unread(context, "with --exclusions", *_OF_TEXTS, "ngram")
+    if neighbours is None:
+        refuse_unread(context, "without --neighbours", "threshold")
+    names = [chosen(each.strip(), tuple(AGAINST), "--against") for each in against.split(",")]
+    roles = [AGAINST[each] for each in names]
+    named, own = itself or task, own_tasks(results)
+    tasks = load_tasks(named, root=data_root, strict=strict, own=own) if named else iter(())
+    value: Audit | SelfAudit
+    with progress() as bar:
+        if itself is not None:
             value = audit_self(tasks, ngram=ngram, progress=work_line(bar))
-    else:
-        if (task is None) == (exclusions is None):
-            raise UsageError("Say what to look for: --task TASKS, or --exclusions FILE, not both.")
-        if exclusions is not None and neighbours is not None:
-            raise UsageError("--neighbours needs the texts of --task; an exclusion list has none.")
-        value = audited = _audited(
-            training or [],
-            _tasks(task, data_root, results, strict=strict) if task else iter(()),
-            results,
-            name=name,
-            against=roles_of(against),
-            ngram=ngram,
-            sample=sample,
-            fields=fields or [],
-            exclusions=exclusions,
-            neighbours=neighbours,
-            threshold=threshold,
-            metric=metric,
-            strict=strict,
-            force=force,
-        )
-        if write_clean is not None:
-            _write_clean(audited, write_clean, fields or [])
+        else:
+            value = audit_training(
+                training or [],
+                tasks,
+                name=name,
+                against=roles,
+                ngram=ngram,
+                sample=sample,
+                fields=fields or [],
+                exclusions=exclusions,
+                neighbours=neighbours,
+                threshold=threshold,
+                results=results,
+                metric=metric,
+                strict=strict,
+                force=force,
+                progress=work_line(bar),
+                tell=notice,
+            )
+            if write_clean is not None:
+                for file, (removed, kept) in write_without(
+                    value, write_clean, fields or []
+                ).items():
+                    notice(f"{write_clean}: {file} without {removed:,} rows, {kept:,} kept")
     if out is not None:
-        _write(value, out)
+        page = Page()
+        draw(value, page, limit=1000)
+        texts = (page.to_markdown() + "\n", json.dumps(value.to_json(), indent=1))
+        for report, text in zip(_REPORTS, texts, strict=True):
+            with atomic_file(out / report) as draft:
+                draft.write_text(text, encoding="utf-8")
     show(value, shown, limit=limit)
 
 
-def _audited(training: list[str], tasks: Iterator[Task], results: Path, **settings: Any) -> Audit:
-    from r2med.audit.training import audit_training
-    from r2med.results.lookup import stored_results
-
-    stored = stored_results(results, notice)
-    with progress() as bar:
-        settings |= {"progress": work_line(bar), "tell": notice}
-        try:
-            return audit_training(training, tasks, results=results, stored=stored, **settings)
-        except KeyboardInterrupt as stop:
-            stop.add_note(
-                f"What was looked through is kept in {results}; run the same command again "
-                "to go on."
-            )
-            raise
-
-
-def _write_clean(audit: Audit, folder: Path, fields: list[str]) -> None:
-    from r2med.audit.training import write_clean
-
-    counts = write_clean(audit, folder, fields=fields)
-    for file, (removed, kept) in counts.items():
-        notice(f"{folder}: {file} without {removed:,} rows, {kept:,} kept")
-
-
-def _check_free(out: Path | None, write_clean: Path | None, *, force: bool) -> None:
+def _check_free(out: Path | None, clean: Path | None, *, force: bool) -> None:
     """Refuse before the work what could not be written after it."""
     taken = [name for name in _REPORTS if out is not None and (out / name).exists()]
     if taken and not force:
         raise UsageError(
             f"--out {out}: {taken[0]} is there, and was not touched; --force replaces it."
         )
-    clean = write_clean
     if clean is not None and clean.exists() and (not clean.is_dir() or any(clean.iterdir())):
         raise UsageError(f"--write-clean {clean} is not empty, and nothing in it was touched.")
-
-
-def _write(value: Tabular, out: Path) -> None:
-    """The report as Markdown and JSON."""
-    from r2med.atomic import atomic_file
-
-    page = Page()
-    draw(value, page, limit=1000)
-    texts = (page.to_markdown() + "\n", json.dumps(value.to_json(), indent=1))
-    for name, text in zip(_REPORTS, texts, strict=True):
-        with atomic_file(out / name) as draft:
-            draft.write_text(text, encoding="utf-8")
-
-
-def _tasks(text: str, root: Path | None, results: Path, *, strict: bool) -> Iterator[Task]:
-    from r2med.results.lookup import own_tasks
-    from r2med.tasks.load import load_tasks
-
-    return load_tasks(text, root=root, strict=strict, own=own_tasks(results))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from r2med.audit.evaluation import Role
-from r2med.audit.findings import KINDS, Finding, Share, TaskAudit
+from r2med.audit.findings import KINDS, ROLES, Finding, Share, TaskAudit
 from r2med.audit.training import CAUTION, Audit, Effect
 from r2med.audit.within import Repeat, SelfAudit
 from r2med.report.table import (
@@ -25,7 +25,6 @@ from r2med.report.table import (
 )
 
 _FINDINGS_SHOWN = 10
-_NAMES: dict[Role, str] = {"query": "queries", "positive": "positives", "document": "documents"}
 _CAPTION = (
     "found: as a pair, exactly, contained or nearly the same (strong findings); contaminated from "
     "1 % of the queries or 5 % of the positives on"
@@ -43,14 +42,9 @@ def draw(audit: Audit | SelfAudit, out: Paper, *, limit: int = _FINDINGS_SHOWN) 
     if isinstance(audit, SelfAudit):
         _draw_repeats(audit, out, limit)
         return
-    looked = ", ".join(_NAMES.get(role, role) for role in audit.against)  # type: ignore[call-overload]
+    looked = ", ".join(ROLES.get(role, role) for role in audit.against)  # type: ignore[call-overload]
     out.print(f"{audit.training}: {audit.rows:,} rows, looked through for {looked}", style="bold")
-    out.print(_verdicts(audit))
-    for task in audit.tasks:
-        if task.verdict != "clean":
-            out.print(f"{task_label(task.task)}: {task.verdict}; {task.reason}.")
-    if grid := _kinds(audit):
-        out.print(grid)
+    _print_verdicts(audit.tasks, out)
     for heading, name, most in (
         ("Findings, strongest first", "findings", limit),
         ("Boilerplate, not counted", "boilerplate", limit // 3),
@@ -63,16 +57,26 @@ def draw(audit: Audit | SelfAudit, out: Paper, *, limit: int = _FINDINGS_SHOWN) 
         out.print(CAUTION, style="dim")
 
 
-def _verdicts(audit: Audit) -> Grid:
-    roles = list(dict.fromkeys(share.role for task in audit.tasks for share in task.shares))
+def _print_verdicts(tasks: Sequence[TaskAudit], out: Paper) -> None:
+    """The verdict of each task with its shares, then counts by kind where anything was found."""
+    roles = list(dict.fromkeys(share.role for task in tasks for share in task.shares))
+    totals: Counter[tuple[str, Role]] = Counter()
     rows: list[list[Cell]] = []
-    for task in audit.tasks:
+    for task in tasks:
+        rows.append([task_label(task.task), Text(task.verdict, _STYLES[task.verdict])])
+        for share in task.shares:
+            totals[share.kind, share.role] += share.affected
         strong = {share.role: share for share in task.shares if share.kind == "any strong"}
-        verdict = Text(task.verdict, _STYLES[task.verdict])
-        cells = (_share(strong.get(role)) for role in roles)
-        rows.append([task_label(task.task), verdict, *cells])
-    columns = columns_of("task", "verdict", *(f">{_NAMES[role]} found" for role in roles))
-    return Grid(columns, rows, caption=_CAPTION)
+        rows[-1] += [_share(strong.get(role)) for role in roles]
+    columns = columns_of("task", "verdict", *(f">{ROLES[role]} found" for role in roles))
+    out.print(Grid(columns, rows, caption=_CAPTION))
+    for task in tasks:
+        if task.verdict != "clean":
+            out.print(f"{task_label(task.task)}: {task.verdict}; {task.reason}.")
+    if kinds := [kind for kind in KINDS if any(totals[kind, role] for role in ROLES)]:
+        some = [role for role in ROLES if any(totals[kind, role] for kind in kinds)]
+        rows = [[kind, *(f"{totals[kind, role]:,}" for role in some)] for kind in kinds]
+        out.print(Grid(columns_of("strongest kind", *(f">{ROLES[role]}" for role in some)), rows))
 
 
 def _share(share: Share | None) -> str | None:
@@ -81,20 +85,6 @@ def _share(share: Share | None) -> str | None:
     text = f"{share.affected:,} of {share.of:,} ({100 * share.affected / share.of:.1f} %)"
     span = share.interval
     return text if span is None else f"{text}, {100 * span.low:.1f} to {100 * span.high:.1f} %"
-
-
-def _kinds(audit: Audit) -> Grid | None:
-    """Counts by kind over all tasks, where anything was found."""
-    totals = Counter[tuple[str, Role]]()
-    for task in audit.tasks:
-        for share in task.shares:
-            totals[share.kind, share.role] += share.affected
-    kinds = [kind for kind in KINDS if any(totals[kind, role] for role in _NAMES)]
-    if not kinds:
-        return None
-    roles = [role for role in _NAMES if any(n for (_, one), n in totals.items() if one == role)]
-    rows = [[kind, *(f"{totals[kind, role]:,}" for role in roles)] for kind in kinds]
-    return Grid(columns_of("strongest kind", *(f">{_NAMES[role]}" for role in roles)), rows)
 
 
 def _findings(
