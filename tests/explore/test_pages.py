@@ -22,6 +22,7 @@ from r2med.explore.pages.query import Lists, QueryData, answer, query_lists
 from r2med.explore.pages.system import system_page
 from r2med.explore.pages.task import task_page
 from r2med.explore.render import Axis, server_link
+from r2med.home import shelf
 from r2med.measure.significance import SIGNIFICANT, p_equation
 from r2med.results.compare import QueryScores
 from r2med.results.movement import in_order
@@ -30,6 +31,7 @@ from r2med.results.store import Store
 from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
 from r2med.tasks.task import Task
 from tests.explore.conftest import PROGRAM
+from tests.llm_server import running_llm_server
 
 TASK = "demo/medqa-diag"
 
@@ -242,10 +244,26 @@ def test_every_stage_of_a_typed_query_is_shown() -> None:
 
     tried = try_query(system, task, "porphyria attack", paid=False)
 
-    assert [stage.part for stage in tried.stages] == ["bm25", "bm25-lucene", "bm25 + bm25-lucene"]
-    assert all(len(stage.documents) == 10 for stage in tried.stages)
+    assert [part for part, _ in tried.stages] == ["bm25", "bm25-lucene", "bm25 + bm25-lucene"]
+    assert all(len(documents) == 10 for _, documents in tried.stages)
     assert {cost.stage for cost in tried.costs} == {"index", "search", "fuse"}
     assert not Path("r2med-results").exists()
+
+
+def test_what_a_member_of_a_fusion_generates_for_a_typed_query_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("aiohttp")
+    with running_llm_server() as server:
+        monkeypatch.setenv("R2MED_LLM_URL", server.url)
+        server.reply = lambda body: "A passage about quartan fever."
+        system = r2med.System.from_spec("(hyde:qwen-7b | bm25) + bm25-lucene")
+
+        tried = try_query(system, r2med.load_task(TASK), "fever", paid=True)
+        system.conditions.close()
+
+    assert "quartan" in tried.searched
+    assert not list(shelf("expansions").rglob("*.jsonl"))
 
 
 def test_models_that_cost_money_are_asked_only_where_that_is_allowed() -> None:

@@ -28,7 +28,7 @@ from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
 from r2med.retrieve.conditions import Conditions
 from r2med.runs import Run
 from r2med.systems.build import System
-from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, in_tie_order
+from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, bind, in_tie_order
 from r2med.systems.work import Ledger, NamedStage, Work, run_member
 from r2med.tabular import Tabular
 from r2med.tasks.task import Task
@@ -183,7 +183,7 @@ def term_changes(
 
 def _run(system: System, task: Task, alone: Task) -> Explained:
     """Expand one query, search with and without, and diagnose what comes out."""
-    stage = system.stage
+    stage = bind(system.part, alone, keep=False).stage
     if not isinstance(stage, Expanding):
         raise UsageError(
             "--run explains an expander and what it searches with, as in 'hyde:smollm2 | bm25'; "
@@ -191,8 +191,6 @@ def _run(system: System, task: Task, alone: Task) -> Explained:
         )
     try:
         bound = stage.bound(alone)
-        if isinstance(bound, FromModel):
-            bound = replace(bound, keep=False)
         expansion = bound.expand()
         prompt = bound.openings[0] if isinstance(bound, FromModel) else None
     finally:

@@ -74,9 +74,9 @@ class Expander:
     def __post_init__(self) -> None:
         self.method.check()
 
-    def on(self, task: Task) -> Bound:
+    def on(self, task: Task, *, keep: bool = True) -> Bound:
         """Take the file that the method's `generations` names, or the model."""
-        return find_file(task, self.method) or self.live(task)
+        return find_file(task, self.method) or replace(self.live(task), keep=keep)
 
     def live(self, task: Task) -> FromModel:
         """Bind to the model, whatever files there are."""

@@ -193,7 +193,7 @@ class Explorer:
         except R2MedError as problem:
             page = trial_page(choice, server_link, problem=str(problem))
             return HTMLResponse(page, _status(problem))
-        return HTMLResponse(trial_page(choice, server_link, tried=tried, shown=self.library))
+        return HTMLResponse(trial_page(choice, server_link, tried))
 
 
 def leaderboard(request: Request, shelf: Shelf) -> Response:

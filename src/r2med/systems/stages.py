@@ -332,18 +332,22 @@ class Reranking:
         return run
 
 
-def bind(part: NamedStage, task: Task) -> NamedStage:
-    """The part for one evaluation on one task: what lies in files is looked up once, and now."""
+def bind(part: NamedStage, task: Task, *, keep: bool = True) -> NamedStage:
+    """The part for one evaluation on one task: what lies in files is looked up once, and now.
+
+    Unless `keep`, finished generations are not written to the shelf of the task.
+    """
     stage = part.stage
     match stage:
         case GivenRun():
             stage = replace(stage)
         case Expanding():
-            stage = replace(stage, on_task=stage.expander.on(task))
+            stage = replace(stage, on_task=stage.expander.on(task, keep=keep))
         case Reranking():
-            stage = replace(stage, first=bind(stage.first, task))
+            stage = replace(stage, first=bind(stage.first, task, keep=keep))
         case Fused():
-            stage = replace(stage, members=tuple(bind(each, task) for each in stage.members))
+            members = tuple(bind(each, task, keep=keep) for each in stage.members)
+            stage = replace(stage, members=members)
     return replace(part, stage=stage)
 
 

@@ -21,6 +21,7 @@ _EXCERPT = 400
 class Choice:
     """What can be chosen, and what was."""
 
+    library: Library
     systems: tuple[str, ...]
     tasks: tuple[tuple[str, str], ...]
     system: str = ""
@@ -36,46 +37,38 @@ def choices(shelf: Shelf) -> Choice:
     systems = [_ALWAYS[0], *filter(is_plain, stored), *_ALWAYS]
     names = dict.fromkeys([*shelf.tasks, *(entry.name for entry in all_entries())])
     return Choice(
+        shelf.library,
         systems=tuple(dict.fromkeys(systems)),
         tasks=tuple((name, task_words(name)) for name in names if shelf.library.has_data(name)),
     )
 
 
-def trial_page(
-    choice: Choice,
-    link: Link,
-    *,
-    tried: Tried | None = None,
-    shown: Library | None = None,
-    problem: str = "",
-) -> str:
-    """The form, and below it what came out, its texts from the library; or what was wrong."""
+def trial_page(choice: Choice, link: Link, tried: Tried | None = None, problem: str = "") -> str:
+    """The form, and below it what came out, with the words marked that match; or what was wrong."""
+    answer, stages = "", []
+    if tried is not None:
+        task = choice.library.task(choice.task)
+        lexicon = choice.library.scene(task).lexicon
+        for part, documents in tried.stages:
+            texts = [_head(lexicon.text(name) or "") for name, _ in documents]
+            stages.append((part, documents, lexicon.matched(choice.text, texts)))
+        [*_, (_, ranked)] = tried.stages
+        first = f"ranks {ranked[0][0]} first of" if ranked else "found nothing among"
+        of = plural(len(task.corpus.document_ids), "document")
+        seconds = sum(cost.seconds for cost in tried.costs)
+        answer = f"{choice.system} {first} {of}, in {seconds:.2f} s."
     return render(
         "try.html",
         link,
         page="try",
-        title=f"{tried.system} tried on {tried.task}" if tried else "Try it",
+        title=f"{choice.system} tried on {choice.task}" if tried else "Try it",
         choice=choice,
         tried=tried,
         problem=problem.splitlines(),
         longest=LONGEST,
-        **(_outcome(tried, shown) if tried and shown else {"answer": "", "stages": []}),
+        answer=answer,
+        stages=stages,
     )
-
-
-def _outcome(tried: Tried, library: Library) -> dict[str, object]:
-    """What came first and how long it took; every stage with the words marked that match."""
-    task = library.task(tried.task)
-    scene = library.scene(task)
-    seconds = sum(cost.seconds for cost in tried.costs)
-    ranked = tried.stages[-1].documents
-    first = f"ranks {ranked[0][0]} first of" if ranked else "found nothing among"
-    of = plural(len(task.corpus.document_ids), "document")
-    stages = []
-    for stage in tried.stages:
-        texts = [_head(scene.lexicon.text(name) or "") for name, _ in stage.documents]
-        stages.append((stage, scene.lexicon.matched(tried.text, texts)))
-    return {"answer": f"{tried.system} {first} {of}, in {seconds:.2f} s.", "stages": stages}
 
 
 def _head(text: str) -> str:
