@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -29,14 +30,12 @@ from r2med.results.diagnosis.causes import CAUSES, SHARING, TOP, PositiveFinding
 from r2med.results.diagnosis.findings import (
     Diagnosis,
     QueryFinding,
-    RankedFinding,
     Slice,
     TaskDiagnosis,
 )
-from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
-    from r2med.engine.explain import Change, Explained
+    from r2med.engine.explain import Explained
     from r2med.expand.agents import Trace
     from r2med.expand.method import Expansion
 
@@ -82,37 +81,26 @@ def draw(
 
 
 def _draw_task(task: TaskDiagnosis, out: Paper, limit: int) -> None:
+    score = 100 * fmean(query.score for query in task.queries)
+    missed, listed = sum(task.causes.values()), f"not among the {task.depth} listed"
+    share = percent(task.holes / max(1, task.looked_at))
     out.print(f"{task.task} · {snippet(task.system, 60)}", style="bold")
-    for line in _summary(task):
+    for line in (
+        f"{task.metric} × 100 = {score:.2f} over {plural(len(task.queries), 'query', 'queries')}",
+        f"positives in the top {TOP}: {task.positives - missed} of {task.positives}",
+        f"missed: {missed}, of them {listed}, where no reranker could help: {task.out_of_reach}",
+        f"unjudged documents in the top {TOP} (holes): {task.holes} of {task.looked_at} ({share})",
+    ):
         out.print(line)
-    if task.causes:
+    counts = sorted(task.causes.items(), key=lambda pair: -pair[1])
+    if counts:
         out.print()
-        out.print(_causes(task))
+        rows = [[CAUSES[name].title, str(count), CAUSES[name].meaning] for name, count in counts]
+        out.print(Grid(columns_of("cause", ">missed", "that is"), rows))
     out.print()
     out.print(_queries(task, out.width, limit))
     for line in task.open:
         out.print(_OPEN.format(line), style="dim")
-
-
-def _summary(task: TaskDiagnosis) -> list[str]:
-    score = 100 * fmean(query.score for query in task.queries)
-    missed = sum(task.causes.values())
-    share = percent(task.holes / max(1, task.looked_at))
-    return [
-        f"{task.metric} × 100 = {score:.2f} over {plural(len(task.queries), 'query', 'queries')}",
-        f"positives in the top {TOP}: {task.positives - missed} of {task.positives}",
-        f"missed: {missed}, of them not among the {task.depth} listed, where no reranker could "
-        f"help: {task.out_of_reach}",
-        f"unjudged documents in the top {TOP} (holes): {task.holes} of {task.looked_at} ({share})",
-    ]
-
-
-def _causes(task: TaskDiagnosis) -> Grid:
-    rows = [
-        [CAUSES[name].title, str(count), CAUSES[name].meaning]
-        for name, count in sorted(task.causes.items(), key=lambda pair: -pair[1])
-    ]
-    return Grid(columns_of("cause", ">missed", "that is"), rows)
 
 
 def _queries(task: TaskDiagnosis, width: int, limit: int) -> Grid:
@@ -151,23 +139,20 @@ def _ranks(query: QueryFinding) -> str:
 
 
 def _slices(slices: Sequence[Slice], metric: str) -> Grid:
-    rows: list[list[Cell]] = []
-    ends = []
-    for place, each in enumerate(slices):
-        first = place == 0 or slices[place - 1].by != each.by
-        if first and place:
-            ends.append(place - 1)
-        interval = each.interval
-        rows.append(
-            [
-                each.by if first else "",
-                SystemName(each.value),
-                str(each.queries),
-                f"{100 * each.score:.2f}",
-                f"{100 * interval.low:.0f} to {100 * interval.high:.0f}" if interval else "",
-                f"{100 * each.hit:.0f}",
-            ]
-        )
+    ends = {place for place, (a, b) in enumerate(pairwise(slices)) if a.by != b.by}
+    rows: list[list[Cell]] = [
+        [
+            each.by if not place or place - 1 in ends else "",
+            SystemName(each.value),
+            str(each.queries),
+            f"{100 * each.score:.2f}",
+            f"{100 * each.interval.low:.0f} to {100 * each.interval.high:.0f}"
+            if each.interval
+            else "",
+            f"{100 * each.hit:.0f}",
+        ]
+        for place, each in enumerate(slices)
+    ]
     columns = columns_of("slice", "", ">queries", f">{metric}", ">95 %", f">hit@{TOP}")
     return Grid(columns, rows, ends=frozenset(ends), caption="all values × 100")
 
@@ -189,7 +174,14 @@ def _draw_query(page: Explained, out: Paper, *, full: bool = False) -> None:
         _draw_positive(query, positive, page, out)
     out.print(f"\ntop {TOP}, {query.holes} unjudged", style="bold")
     for ranked in query.top:
-        _draw_ranked(ranked, task, out)
+        covered = f"{percent(ranked.coverage)} of the query"
+        out.print(f"{ranked.rank} · {ranked.document_id} · {ranked.label} · {covered}")
+        text = document_text(task, ranked.document_id)
+        _indented(snippet(text, out.width - 4), out, style="dim")
+        if ranked.answers and ranked.label != "positive":
+            _indented(f"evidence for: {'; '.join(ranked.answers)}", out)
+        if ranked.shared:
+            _indented(snippet(f"shares: {', '.join(ranked.shared)}", out.width - 4), out)
     for line in diagnosis.open:
         out.print(_OPEN.format(line), style="dim")
 
@@ -201,11 +193,11 @@ def _draw_generations(page: Explained, expansion: Expansion, out: Paper, full: b
         out.print("\nprompt, as it was sent", style="bold")
         _indented(_cut(page.prompt.strip(), full), out)
     for number, sample in enumerate(expanded.samples, start=1):
-        several = f" · sample {number} of {len(expanded.samples)}"
-        which = several if len(expanded.samples) > 1 else ""
+        heading = f"{method} · {source}"
+        if len(expanded.samples) > 1:
+            heading += f" · sample {number} of {len(expanded.samples)}"
         out.print()
-        heading = visible(f"{method} · {source}{which}")
-        out.print(Rule(Text(heading, style="bold"), align="left", characters="─"))
+        out.print(Rule(Text(visible(heading), style="bold"), align="left", characters="─"))
         if number <= len(expanded.traces):
             _draw_trace(expanded.traces[number - 1], out, full)
         else:
@@ -243,56 +235,33 @@ def _cut(text: str, full: bool) -> str:
 def _draw_positive(
     query: QueryFinding, positive: PositiveFinding, page: Explained, out: Paper
 ) -> None:
-    rank = f"rank {positive.rank}" if positive.rank else "not listed"
-    moved = "" if positive.first_stage_rank is None else f", {_moved(positive)}"
-    title = CAUSES[positive.cause].title if positive.cause else "found"
-    out.print(f"{rank}{moved} · {positive.document_id} · {title}")
-    text = document_text(page.task, positive.document_id)
-    _indented(snippet(text, out.width - 4), out, style="dim")
+    name, rank, alone = positive.document_id, positive.rank, positive.first_stage_rank
+    place = f"rank {rank}" if rank else "not listed"
+    if alone is not None:
+        arrow = "▲" if rank is not None and rank < alone else "▼"
+        moved = "as" if alone == rank else f"{arrow} from {alone}"
+        place += f", {moved} in the first stage alone"
+    out.print(f"{place} · {name} · {CAUSES[positive.cause].title if positive.cause else 'found'}")
+    _indented(snippet(document_text(page.task, name), out.width - 4), out, style="dim")
     _indented(evidence(query, positive), out)
     if page.members:
-        ranks = (
-            f"{name} {own.get(positive.document_id, 'not listed')}"
-            for name, own in page.members.items()
-        )
+        ranks = (f"{each} {own.get(name, 'not listed')}" for each, own in page.members.items())
         _indented(f"members: {'; '.join(ranks)}", out)
-    changes = page.changes.get(positive.document_id, ())
-    for name, sign in (("gained", 1), ("lost", -1)):
-        own = [change for change in changes if sign * change.difference > 0]
+    changes = page.changes.get(name, ())
+    gained = [change for change in changes if change.difference > 0]
+    lost = [change for change in changes if change.difference < 0]
+    for line, own in (
+        (Text("gained ", style="green"), gained),
+        (Text("lost   ", style="red"), lost),
+    ):
+        for change in own[:_TERMS]:
+            line.append(f" {change.term}", style="default")
+            line.append(f" {change.difference:+.2f}", style="dim")
+        if own[_TERMS:]:
+            rest = sum(change.difference for change in own[_TERMS:])
+            line.append(f" and {len(own) - _TERMS} more {rest:+.2f}", style="dim")
         if own:
-            out.print(Padding(_terms(name, own), (0, 2)))
-
-
-def _moved(positive: PositiveFinding) -> str:
-    """How far the expansion or reranker moved it from its rank in the first stage alone."""
-    alone, now = positive.first_stage_rank or 0, positive.rank
-    if alone == now:
-        return "as in the first stage alone"
-    arrow = "▲" if now is not None and now < alone else "▼"
-    return f"{arrow} from {alone} in the first stage alone"
-
-
-def _terms(name: str, changes: Sequence[Change]) -> Text:
-    line = Text(f"{name:<7}", style="green" if name == "gained" else "red")
-    for change in changes[:_TERMS]:
-        line.append(f" {change.term}", style="default")
-        line.append(f" {change.difference:+.2f}", style="dim")
-    more = len(changes) - _TERMS
-    if more > 0:
-        rest = sum(change.difference for change in changes[_TERMS:])
-        line.append(f" and {more} more {rest:+.2f}", style="dim")
-    return line
-
-
-def _draw_ranked(ranked: RankedFinding, task: Task, out: Paper) -> None:
-    covered = f"{percent(ranked.coverage)} of the query"
-    out.print(f"{ranked.rank} · {ranked.document_id} · {ranked.label} · {covered}")
-    text = document_text(task, ranked.document_id)
-    _indented(snippet(text, out.width - 4), out, style="dim")
-    if ranked.answers and ranked.label != "positive":
-        _indented(f"evidence for: {'; '.join(ranked.answers)}", out)
-    if ranked.shared:
-        _indented(snippet(f"shares: {', '.join(ranked.shared)}", out.width - 4), out)
+            out.print(Padding(line, (0, 2)))
 
 
 def _indented(text: str, out: Paper, style: str = "") -> None:
