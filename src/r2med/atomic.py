@@ -3,9 +3,9 @@
 Writes go to a draft beside the target, which takes the target's place in one step: readers see
 the old or the new, a kill leaves at most a draft, and the next write beside it sweeps drafts whose
 writers are gone. An `AppendFile` only grows and belongs to one process, so it needs no lock.
-Checksums are for every store: `seal` for records that are JSON, `seal_file` for any other file,
-`checksum` for parts of one. Whoever reads a stored file checks it before anything else sees its
-bytes.
+Checksums are for every store: `seal` for records that are JSON, `seal_file` for any other file.
+They are CRC-32: as fast as memory is read, and no error of up to 32 neighbouring bits escapes it.
+Whoever reads a stored file checks it before anything else sees its bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import os
 import secrets
 import shutil
 import struct
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -50,7 +49,6 @@ def atomic_file(target: Path) -> Iterator[Path]:
         try:
             yield draft
             _sync(draft)
-            draft.chmod(0o666 & ~_umask())
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
@@ -75,7 +73,6 @@ def atomic_folder(target: Path, *, keep: Callable[[str], bool] | None = None) ->
                 _sync(file)
         if keep is not None:
             _keep_files(target, draft, keep)
-        draft.chmod(0o777 & ~_umask())
         _take_place(draft, target)
 
 
@@ -194,11 +191,6 @@ class AppendFile:
         self._handle, self._size = None, 0
 
 
-def checksum(data: bytes | memoryview) -> int:
-    """CRC-32: as fast as memory is read, and no error of up to 32 neighbouring bits escapes it."""
-    return zlib.crc32(data)
-
-
 def seal_file(path: Path) -> None:
     """Append the checksum of all that was written to a file: the last step before it is used."""
     with path.open("r+b", buffering=0) as handle:
@@ -284,17 +276,16 @@ def _draft(target: Path, *, folder: bool) -> Iterator[Path]:
     if beside not in _swept:
         _swept.add(beside)
         sweep(beside)
-    prefix = f".{target.name[:32]}."
+    draft = beside / f".{target.name[:32]}.{secrets.token_hex(8)}{_DRAFT}"
     try:
         while True:
             if folder:
-                name = tempfile.mkdtemp(_DRAFT, prefix, beside)
+                draft.mkdir()
             else:
-                handle, name = tempfile.mkstemp(_DRAFT, prefix, beside)
-                os.close(handle)
-            with _held(Path(name), wait=True) as held:
+                draft.touch(exist_ok=False)
+            with _held(draft, wait=True) as held:
                 if held is not False:
-                    yield Path(name)
+                    yield draft
                     return
     except BrokenPipeError:
         raise
@@ -422,9 +413,3 @@ def _inode(folder: Path) -> tuple[int, int, int] | None:
 def _sync(file: Path) -> None:
     with file.open("rb") as handle:
         os.fsync(handle.fileno())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -76,12 +76,15 @@ def identity_of(settings: object) -> dict[str, object]:
 
 def _checked(field: dataclasses.Field[Any], hint: object, value: object, name: str) -> object:
     limits = field.metadata
+    least, most = limits.get("least"), limits.get("most")
     choices: tuple[str, ...] = limits.get("choices", ())
     try:
         typed = _typed(hint, value)
-        numbers = typed if isinstance(typed, tuple) else (typed,)
-        known = not choices or typed in choices
-        if not known or not all(_in_range(number, limits) for number in numbers):
+        values = typed if isinstance(typed, tuple) else (typed,)
+        numbers = [each for each in values if type(each) in (int, float)]
+        below = least is not None and any(number < least for number in numbers)
+        above = most is not None and any(number > most for number in numbers)
+        if below or above or (choices and typed not in choices):
             raise ValueError
     except ValueError:
         literals = [part for part in _alternatives(hint) if get_origin(part) is Literal]
@@ -102,17 +105,22 @@ def _alternatives(hint: object) -> tuple[Any, ...]:
 
 def _typed(hint: object, value: object) -> object:
     """The value as the declared type; ValueError when it is none."""
-    origin, parts = get_origin(hint), _alternatives(hint)
-    if len(parts) > 1:
-        words = [part for part in parts if part is NoneType or get_origin(part) is Literal]
-        for part in (*words, *parts):
+    origin, kinds = get_origin(hint), _alternatives(hint)
+    if len(kinds) > 1:
+        words = [kind for kind in kinds if kind is NoneType or get_origin(kind) is Literal]
+        for kind in (*words, *kinds):
             with suppress(ValueError):
-                return _typed(part, value)
+                return _typed(kind, value)
     elif origin is Literal:
         if value in get_args(hint):
             return value
     elif origin is tuple:
-        return tuple(_typed(get_args(hint)[0], item) for item in _items(hint, value))
+        kind, items = get_args(hint)[0], value
+        if isinstance(value, str):  # of an option: numbers as in 0.3:0.7, or one text
+            parts = [part for part in value.replace(",", ":").split(":") if part]
+            items = [value] if kind is str else parts
+        if isinstance(items, list | tuple):
+            return tuple(_typed(kind, item) for item in items)
     elif hint is NoneType:
         if value in (None, "", "none"):
             return None
@@ -130,24 +138,6 @@ def _typed(hint: object, value: object) -> object:
     elif hint is str and isinstance(value, str):
         return value
     raise ValueError
-
-
-def _items(hint: object, value: object) -> list[object]:
-    """A list of the registry, or an option's text: numbers as in 0.3:0.7, or one text."""
-    if isinstance(value, list | tuple):
-        return list(value)
-    if not isinstance(value, str):
-        raise ValueError
-    if get_args(hint)[0] is str:
-        return [value]
-    return [part for part in value.replace(",", ":").split(":") if part]
-
-
-def _in_range(value: object, limits: Mapping[str, Any]) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return True
-    least, most = limits.get("least"), limits.get("most")
-    return (least is None or value >= least) and (most is None or value <= most)
 
 
 _KINDS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,7 @@ def test_the_command_exits_with_1_on_problems_and_shows_the_data_without(tmp_pat
     listed = json.loads(run("tasks", "check", str(tmp_path / "all"), "--json").out)
 
     assert one.code == 1 and "5 problems in" in one.out
-    assert good.code == 0 and "2 queries, 3 documents, 3 judgements" in good.out
+    assert good.code == 0 and re.search(r"documents +3 ", good.out)
     assert len(listed) == 12 and set(listed[0]) == {"file", "line", "id", "problem"}
 
 

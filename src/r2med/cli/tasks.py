@@ -106,7 +106,7 @@ def list_tasks(
     as_json: options.Json = False,
 ) -> None:
     """List the tasks, whether their data is here, and their shape."""
-    from r2med.report.tasks import group_table, suite_table
+    from r2med.report.tasks import suite_table
 
     grouping = options.chosen(by, options.GROUPINGS, "--by")
     entries = _entries(names or [])
@@ -115,9 +115,7 @@ def list_tasks(
     parts: list[object] = []
     for suite in suites():
         if members := [entry for entry in entries if entry.suite == suite.name]:
-            by_task = grouping == "task"
-            parts += [suite_table(suite, members) if by_task else group_table(suite, members, by)]
-            parts.append("")
+            parts += [suite_table(suite, members, grouping), ""]
     parts.append("`r2med tasks show TASK` tells all about one; `r2med fetch TASK` brings its data.")
     answer([_facts(entry) for entry in entries], *parts, as_json=as_json)
 
@@ -208,7 +206,13 @@ def verify(
 
     if as_json:
         refuse_unread(context, "on JSON, which has every fact", "every")
-    entries = _to_verify(names or [], data_root)
+    entries = _entries(names or [])
+    if not names and data_root is not None:
+        raise UsageError("With --data-root name tasks to check, e.g. `r2med tasks verify full`.")
+    if not names:
+        entries = [entry for entry in entries if is_present(entry)]
+    if not entries:
+        raise MissingError("No task data is here yet. `r2med fetch nano` brings some.")
     checks: list[Check] = []
     with progress() as bar:
         line = bar.add_task("verifying", total=len(entries))
@@ -328,17 +332,6 @@ def _entries(names: Sequence[str]) -> list[TaskEntry]:
 def _facts(entry: TaskEntry) -> dict[str, object]:
     here = {"present": is_present(entry), "folder": str(data_folder(entry))}
     return {**asdict(entry), **here, "positives_per_query": entry.positives_per_query}
-
-
-def _to_verify(names: Sequence[str], data_root: Path | None) -> list[TaskEntry]:
-    if names:
-        return _entries(names)
-    if data_root is not None:
-        raise UsageError("With --data-root name tasks to check, e.g. `r2med tasks verify full`.")
-    here = [entry for entry in _entries([]) if is_present(entry)]
-    if not here:
-        raise MissingError("No task data is here yet. `r2med fetch nano` brings some.")
-    return here
 
 
 def _only_published(names: Sequence[str]) -> list[TaskEntry]:

@@ -15,11 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from zlib import crc32 as checksum
 
 import numpy as np
 from numpy.typing import NDArray
-
-from r2med.atomic import checksum
 
 SUFFIX = ".vectors"
 #: Bytes of a text's address: enough that two texts never share one.

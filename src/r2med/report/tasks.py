@@ -26,41 +26,58 @@ _VERDICTS = {False: "DIFFERS", True: "ok", None: "unknown"}
 _STYLES = {False: "bold", True: "", None: "dim"}
 
 
-def suite_table(suite: Suite, entries: Sequence[TaskEntry]) -> Grid:
-    """One row per task, family by family."""
+def suite_table(suite: Suite, entries: Sequence[TaskEntry], by: str) -> Grid:
+    """One row per task, family by family; or per family or scenario: its tasks, their sizes."""
     rows: list[list[Cell]] = []
-    for family, members in groupby(entries, key=lambda entry: entry.family):
-        rows.append([Text(family, style="italic")])
-        for entry in members:
-            here = "yes" if is_present(entry) else "no"
-            rows.append([f" {entry.name}", here, *_shape([entry]), entry.scenario])
-    others = columns_of("here", ">queries", ">documents", ">pos/q", "scenario")
-    columns = [Column("task", right=False, fixed=True), *others]
-    return Grid(columns, rows, gap=1, title=f"{suite.title} · suite {suite.name}")
-
-
-def group_table(suite: Suite, entries: Sequence[TaskEntry], by: str) -> Grid:
-    """One row per family or scenario: its tasks, and their sizes together."""
-    groups: dict[str, list[TaskEntry]] = {}
-    for entry in entries:
-        groups.setdefault(entry.family if by == "family" else entry.scenario, []).append(entry)
-    rows: list[list[Cell]] = []
-    for name, members in groups.items():
-        here = sum(is_present(entry) for entry in members)
-        names = ", ".join(entry.source for entry in members)
-        rows.append([name, names, f"{here}/{len(members)}", *_shape(members)])
-    columns = columns_of(by, "tasks", ">here", ">queries", ">documents", ">pos/q")
+    if by == "task":
+        for family, members in groupby(entries, key=lambda entry: entry.family):
+            rows.append([Text(family, style="italic")])
+            for entry in members:
+                here = "yes" if is_present(entry) else "no"
+                rows.append([f" {entry.name}", here, *_shape([entry]), entry.scenario])
+        others = columns_of("here", ">queries", ">documents", ">pos/q", "scenario")
+        columns = [Column("task", right=False, fixed=True), *others]
+    else:
+        groups: dict[str, list[TaskEntry]] = {}
+        for entry in entries:
+            groups.setdefault(getattr(entry, by), []).append(entry)
+        for name, group in groups.items():
+            names = ", ".join(entry.source for entry in group)
+            here = f"{sum(map(is_present, group))}/{len(group)}"
+            rows.append([name, names, here, *_shape(group)])
+        columns = columns_of(by, "tasks", ">here", ">queries", ">documents", ">pos/q")
     return Grid(columns, rows, gap=1, title=f"{suite.title} · suite {suite.name}")
 
 
 def task_details(entry: TaskEntry) -> Group:
     """All that is known of one task, and what is not."""
     edition = f", edition {entry.edition}" if entry.edition else ""
-    return Group(
-        Text(f"{entry.name} · suite {entry.suite}{edition}", style="bold"),
-        Padding(Text(entry.description), (0, 0, 1, 0)),
-        pairs(_details(entry)),
+    hub, queries, documents, positives = entry.hub, *_shape([entry])
+    licence = entry.licence or "unknown"
+    lengths = (
+        f"{_figure(entry.statistics.get(f'{what}_text', {}).get('average_text_length'))} per {each}"
+        for what, each in (("queries", "query"), ("documents", "document"))
     )
+    split = f", split {entry.split}" if entry.split else ""
+    judged = _figure(entry.counts.get("judgements"))
+    rows = [
+        ("aliases", ", ".join(entry.aliases)),
+        ("family", entry.family),
+        ("scenario", entry.scenario),
+        ("queries are", f"a {entry.kind}; {entry.purpose}"),
+        ("queries", queries),
+        ("documents", documents),
+        ("judgements", f"{judged} ({positives} positives per query)"),
+        ("characters", ", ".join(lengths)),
+        ("data", f"{'here' if is_present(entry) else 'not here'}: {data_folder(entry)}"),
+        ("hub", f"{hub.repo}{split}" if hub else "none"),
+        *([("revision", hub.revision or "not pinned (default branch)")] if hub else []),
+        ("licence", f"{licence} ({entry.licence_source})" if entry.licence_source else licence),
+        ("citation", entry.citation),
+        ("unknown", "; ".join(entry.unknown) or "nothing"),
+    ]
+    title = Text(f"{entry.name} · suite {entry.suite}{edition}", style="bold")
+    return Group(title, Padding(Text(entry.description), (0, 0, 1, 0)), pairs(rows))
 
 
 def check_summary(entries: Sequence[TaskEntry], checks: Sequence[Check]) -> Grid:
@@ -108,59 +125,19 @@ def problem_grids(problems: Sequence[Problem]) -> Iterator[Grid]:
 
 
 def summary(task: Task) -> Group:
-    """What sound data is: counts, lengths, positives per query, grades, and what is odd."""
-    from r2med.tasks.task import counts, statistics
+    """What sound data is: its observed profile, grades, and what is odd."""
+    from r2med.nano.profiles import data_profile
+    from r2med.report.profiles import data_rows
 
-    facts = statistics(task)
-    positives = facts["relevant_docs"]
     grades = sorted(Counter(task.judgements.scores.tolist()).items())
-    lengths = (
-        f"{own['min_text_length']:,} to {own['max_text_length']:,} "
-        f"(mean {own['average_text_length']:,.0f}) of a {what}"
-        for what, own in (("query", facts["queries_text"]), ("document", facts["documents_text"]))
-    )
+    scores = ", ".join(f"{count:,} of score {grade}" for grade, count in grades)
     rows = [
-        ("data", ", ".join(f"{count:,} {what}" for what, count in counts(task).items())),
-        ("characters", ", ".join(lengths)),
-        (
-            "positives per query",
-            f"{positives['min_relevant_docs_per_query']:,} to "
-            f"{positives['max_relevant_docs_per_query']:,}, "
-            f"mean {positives['average_relevant_docs_per_query']:.2f}",
-        ),
-        ("scores", ", ".join(f"{grade} ({count:,})" for grade, count in grades)),
+        *data_rows(data_profile(task)),
+        ("judgements", scores),
         ("hash", task.hash[:12]),
         *(("note", notice) for notice in task.notices),
     ]
     return Group(Text(f"{task.name}: no problems", style="bold"), pairs(rows, indent=2))
-
-
-def _details(entry: TaskEntry) -> list[tuple[str, str]]:
-    hub = entry.hub
-    revision = (hub.revision or "not pinned (default branch)") if hub else ""
-    queries, documents, positives = _shape([entry])
-    judged = entry.counts.get("judgements")
-    licence = entry.licence or "unknown"
-    lengths = (
-        f"{_figure(entry.statistics.get(f'{what}_text', {}).get('average_text_length'))} per {each}"
-        for what, each in (("queries", "query"), ("documents", "document"))
-    )
-    return [
-        ("aliases", ", ".join(entry.aliases)),
-        ("family", entry.family),
-        ("scenario", entry.scenario),
-        ("queries are", f"a {entry.kind}; {entry.purpose}"),
-        ("queries", queries),
-        ("documents", documents),
-        ("judgements", f"{_figure(judged)} ({positives} positives per query)"),
-        ("characters", ", ".join(lengths)),
-        ("data", f"{'here' if is_present(entry) else 'not here'}: {data_folder(entry)}"),
-        ("hub", f"{hub.repo}{f', split {entry.split}' if entry.split else ''}" if hub else "none"),
-        *([("revision", revision)] if hub else []),
-        ("licence", f"{licence} ({entry.licence_source})" if entry.licence_source else licence),
-        ("citation", entry.citation),
-        ("unknown", "; ".join(entry.unknown) or "nothing"),
-    ]
 
 
 def _shape(entries: Sequence[TaskEntry]) -> tuple[str, str, str]:

@@ -121,12 +121,8 @@ def checked(values: pa.Array, field: Field) -> tuple[pa.Array, dict[int, str]]:
             for row in np.flatnonzero(~whole).tolist()
         }
         return pa.array(np.where(whole, scores, 0).astype(np.int32)), problems
-    wrong = dict.fromkeys(_rows(values.is_null()), "is null")
+    wrong = dict.fromkeys(pc.indices_nonzero(values.is_null()).to_pylist(), "is null")
     if field.kind == "id":
-        wrong |= dict.fromkeys(_rows(pc.fill_null(pc.equal(values, ""), False)), "is empty")
+        empty = pc.indices_nonzero(pc.equal(values, "")).to_pylist()
+        wrong |= dict.fromkeys(empty, "is empty")
     return values, wrong
-
-
-def _rows(chosen: pa.BooleanArray) -> list[int]:
-    rows: list[int] = np.flatnonzero(chosen.to_numpy(zero_copy_only=False)).tolist()
-    return rows
