@@ -11,7 +11,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from html import escape
 from importlib import import_module
-from itertools import repeat
 from typing import Any, Literal
 
 from rich.text import Text
@@ -133,12 +132,14 @@ def latex(text: str) -> str:
     return "".join(map(_latex_character, _MINUS.sub("−", visible(text))))
 
 
-def _is_bold(text: Text) -> bool:
-    return "bold" in str(text.style)
+def _is_bold(cell: object) -> bool:
+    return isinstance(cell, Text) and "bold" in str(cell.style)
 
 
-def _plain(cell: Cell) -> str:
-    return "-" if cell is None else str(cell)
+def _cell(cell: Cell, escaped: Callable[[str], str], bold: str) -> str:
+    """A cell as a markup writes its text, in `bold` where it is."""
+    written = escaped("-" if cell is None else str(cell).strip())
+    return bold.format(written) if _is_bold(cell) else written
 
 
 def _whole(grid: Grid) -> Iterator[list[Cell]]:
@@ -157,8 +158,7 @@ def _markdown_table(grid: Grid) -> str:
 def _markdown_cell(cell: Cell) -> str:
     if isinstance(cell, SystemName) and cell.text and "`" not in cell.text:
         return f"`{visible(cell.text)}`".replace("|", "\\|") + markdown(cell.note)
-    written = markdown(_plain(cell).strip())
-    return f"**{written}**" if isinstance(cell, Text) and _is_bold(cell) else written
+    return _cell(cell, markdown, "**{}**")
 
 
 def markdown(text: str) -> str:
@@ -168,67 +168,54 @@ def markdown(text: str) -> str:
 
 
 def _html_table(grid: Grid) -> str:
-    rights = [column.right for column in grid.columns]
-    heads = map(_html_cell, [column.title for column in grid.columns], rights, repeat("th"))
-    rows = ["".join(map(_html_cell, row, rights)) for row in _whole(grid)]
-    lines = "".join(f"<tr>{cells}</tr>" for cells in ("".join(heads), *rows))
-    return f"<table>{lines}</table>"
+    titles: list[Cell] = [column.title for column in grid.columns]
+    sides = ["right" if column.right else "left" for column in grid.columns]
+    lines = []
+    for tag, row in [("th", titles), *(("td", row) for row in _whole(grid))]:
+        texts = (_cell(cell, _html, "<b>{}</b>") for cell in row)
+        tags = (f'<{tag} style="text-align:{side}">' for side in sides)
+        cells = (f"{opening}{text}</{tag}>" for opening, text in zip(tags, texts, strict=True))
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return f"<table>{''.join(lines)}</table>"
 
 
 def _html(text: str) -> str:
     return escape(visible(text))
 
 
-def _html_cell(cell: Cell, right: bool, tag: str = "td") -> str:
-    text = _html(_plain(cell).strip())
-    bold = isinstance(cell, Text) and _is_bold(cell)
-    side = "right" if right else "left"
-    return f'<{tag} style="text-align:{side}">{f"<b>{text}</b>" if bold else text}</{tag}>'
-
-
 def _latex_table(captions: Iterable[str], grid: Grid, notes: Iterable[str]) -> str:
-    title = [*captions, *([grid.title] if grid.title else [])]
-    below = [*([grid.caption] if grid.caption else []), *notes]
-    sides = "".join("r" if column.right else "l" for column in grid.columns)
+    columns = grid.columns
     lines = ["\\begin{table}", "\\centering"]
-    if title:
-        lines.append(f"\\caption{{{latex(_one_line(title))}.}}")
-    lines += [_FITTED, f"\\begin{{tabular}}{{{sides}}}", "\\toprule", *_latex_rows(grid)]
+    if heading := [line.replace("\n", ", ") for line in (*captions, grid.title) if line]:
+        # What begins in lower case goes on, all else is a new sentence.
+        rest = (f"{', ' if line[0].islower() else '. '}{line}" for line in heading[1:])
+        lines.append(f"\\caption{{{latex(heading[0] + ''.join(rest))}.}}")
+    sides = "".join("r" if column.right else "l" for column in columns)
+    lines += [_FITTED, f"\\begin{{tabular}}{{{sides}}}", "\\toprule"]
+    lines += [_latex_row(column.title for column in columns), "\\midrule"]
+    for place, row in enumerate(grid.marked):
+        if len(row) < len(columns):
+            section = f"\\emph{{{_cell(row[0], latex, '{}')}}}"
+            lines.append(f"\\multicolumn{{{len(columns)}}}{{l}}{{{section}}} \\\\")
+        else:
+            lines.append(_latex_row(row))
+        if place in grid.ends and place + 1 < len(grid.rows):
+            lines.append("\\midrule")
     lines += ["\\bottomrule", "\\end{tabular}}"]
-    if below:
-        lines += ["", f"\\smallskip\n{{\\footnotesize {latex(' '.join(below))}\\par}}"]
+    if below := " ".join(filter(None, [grid.caption, *notes])):
+        lines += ["", f"\\smallskip\n{{\\footnotesize {latex(below)}\\par}}"]
     return "\n".join([*lines, "\\end{table}"])
 
 
-def _one_line(lines: Iterable[str]) -> str:
-    """Lines of a heading in one: what begins in lower case goes on, all else is a new sentence."""
-    first, *rest = (line.replace("\n", ", ") for line in lines)
-    return first + "".join(f"{', ' if line[0].islower() else '. '}{line}" for line in rest)
-
-
-def _latex_rows(grid: Grid) -> Iterator[str]:
-    yield _latex_row(column.title for column in grid.columns)
-    yield "\\midrule"
-    for place, row in enumerate(grid.marked):
-        if len(row) < len(grid.columns):
-            heading = f"\\emph{{{latex(_plain(row[0]))}}}"
-            yield f"\\multicolumn{{{len(grid.columns)}}}{{l}}{{{heading}}} \\\\"
-        else:
-            yield _latex_row(row)
-        if place in grid.ends and place + 1 < len(grid.rows):
-            yield "\\midrule"
-
-
 def _latex_row(cells: Iterable[Cell]) -> str:
-    return f"{' & '.join(map(_latex_cell, cells))} \\\\"
+    return " & ".join(_cell(cell, _starred, "\\textbf{{{}}}") for cell in cells) + " \\\\"
 
 
-def _latex_cell(cell: Cell) -> str:
-    """A cell, the star that marks a number as a superscript."""
-    number, star, _ = _plain(cell).strip().partition("*")
+def _starred(text: str) -> str:
+    """A cell in LaTeX, the star that marks a number as a superscript."""
+    number, star, _ = text.partition("*")
     marked = star and number[-1:].isdigit()
-    written = f"{latex(number)}$^{{*}}$" if marked else latex(_plain(cell).strip())
-    return f"\\textbf{{{written}}}" if isinstance(cell, Text) and _is_bold(cell) else written
+    return f"{latex(number)}$^{{*}}$" if marked else latex(text)
 
 
 #: Characters that LaTeX reads as commands, and those of our tables that fonts may lack.

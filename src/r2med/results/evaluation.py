@@ -70,25 +70,23 @@ class Evaluation(Tabular):
             return frozenset()
         columns = {system: self.column(system, metric) for system in self.systems}
         systems = [name for name, own in columns.items() if None not in map(own.get, tasks)]
-        scores = [self._matrix(task, metric, systems) for task in tasks]
-        whole = [matrix for matrix in scores if matrix is not None and len(matrix)]
-        if len(systems) < 2 or len(whole) < len(scores):
+        scores: list[Matrix] = []
+        for task in tasks:
+            by_system = {r.name: r.scores for r in reversed(self.results) if r.task == task}
+            tables = [by_system[system] for system in systems]
+            same = len({frozenset(table.query_ids.to_pylist()) for table in tables}) == 1
+            if not same or any(metric not in table or not len(table) for table in tables):
+                return frozenset()
+            ids = tables[0].query_ids
+            scores.append(np.column_stack([table.at(ids)[metric] for table in tables]))
+        if len(systems) < 2:
             return frozenset()
-        best = int(np.argmax(np.mean([matrix.mean(axis=0) for matrix in whole], axis=0)))
+        best = int(np.argmax(np.mean([matrix.mean(axis=0) for matrix in scores], axis=0)))
         others = [place for place in range(len(systems)) if place != best]
-        p_values = pairwise_p(whole, "task", resamples=draws_for(len(others)))[best]
+        p_values = pairwise_p(scores, "task", resamples=draws_for(len(others)))[best]
         corrected = holm([float(p_values[place]) for place in others])
         below = zip(others, corrected, strict=True)
         return frozenset(systems[place] for place, p in below if p < SIGNIFICANT)
-
-    def _matrix(self, task: str, metric: str, systems: Sequence[str]) -> Matrix | None:
-        """Queries by systems that have the task; None where queries differ."""
-        by_system = {r.name: r.scores for r in reversed(self.results) if r.task == task}
-        tables = [by_system[system] for system in systems]
-        queries = {frozenset(table.query_ids.to_pylist()) for table in tables}
-        if len(queries) != 1 or any(metric not in table for table in tables):
-            return None
-        return np.column_stack([table.at(tables[0].query_ids)[metric] for table in tables])
 
     def to_arrow(self) -> pa.Table:
         """One row per result; metrics 0 to 1."""
@@ -99,20 +97,20 @@ class Evaluation(Tabular):
 
     def to_json(self) -> list[dict[str, Any]]:
         """One record per result; metrics 0 to 1."""
-        return [self._record(result) for result in self.results]
-
-    def _record(self, result: Result) -> dict[str, Any]:
-        row = _row(result)
-        facts: dict[str, Any] = {
-            **{name: row[name] for name in ("system", "spec", "task", "suite", "queries")},
-            "metrics": {name: result.metrics[name] for name in self.metrics},
-            "seconds": dict(result.seconds),
-            **{name: row[name] for name in ("reused", "created", "result")},
-        }
-        if reranking := result.record.reranking:
-            ceiling = {name: reranking.ceiling[name] for name in self.metrics}
-            facts |= {"reranked": reranking.depth, "tail": reranking.tail, "ceiling": ceiling}
-        return facts
+        records = []
+        for result in self.results:
+            row, reranking = _row(result), result.record.reranking
+            facts: dict[str, Any] = {
+                **{name: row[name] for name in ("system", "spec", "task", "suite", "queries")},
+                "metrics": {name: result.metrics[name] for name in self.metrics},
+                "seconds": dict(result.seconds),
+                **{name: row[name] for name in ("reused", "created", "result")},
+            }
+            if reranking:
+                ceiling = {name: reranking.ceiling[name] for name in self.metrics}
+                facts |= {"reranked": reranking.depth, "tail": reranking.tail, "ceiling": ceiling}
+            records.append(facts)
+        return records
 
 
 @dataclass(frozen=True, eq=False)
