@@ -113,7 +113,7 @@ def test_a_sweep_comes_from_a_file_and_the_command_line_goes_before_it(tmp_path:
     [
         ("system = []", "'system' is not known. Did you mean 'systems'?"),
         ("systems = [1]", "expected a list of texts"),
-        ("systems = ['bm25']\n[options]\nbatch-size = 'x'", "expected a whole number"),
+        ("systems = ['bm25']\n[options]\nbatch-size = 'x'", "a valid integer"),
         ("systems = ['bm25']\n[options]\nbatchsize = 1", "Did you mean 'batch-size'?"),
         ("systems = ['bm25[k1={k}]']\n[values]\nk = 1", "values.k is 1, expected a list"),
         ("systems = ['bm25[k1={j}]']\n[values]\nk = [1]", "holds {j}, in 'bm25[k1={j}]'"),

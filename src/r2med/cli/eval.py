@@ -66,7 +66,7 @@ def evaluate(
     Finished results are reused; --force runs again, --fresh also asks models again.
     """
     if sweep is not None:
-        evaluate(**with_sweep(context, sweep, evaluate, locals()))
+        evaluate(**with_sweep(context, sweep, locals()))
         return
     from r2med.measure.metrics import parse_metrics
     from r2med.report.scores import reused_notes, truncation_notes

@@ -252,7 +252,7 @@ def format_of(
     return form
 
 
-def is_typed(context: typer.Context, name: str) -> bool:
+def is_typed(context: Any, name: str) -> bool:
     """Whether a parameter stands on the command line, not left to its default."""
     return getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 from typer import Context
 
+from r2med.cli.app import usage_message
 from r2med.cli.options import is_typed
 from r2med.errors import DataError, MissingError, UsageError, nearest
 
@@ -29,12 +29,10 @@ _LISTS = ("systems", "tasks")
 _KEYS = (*_LISTS, "values", "options")
 
 
-def with_sweep(
-    context: Context, path: Path, command: Callable[..., None], arguments: Mapping[str, Any]
-) -> dict[str, Any]:
+def with_sweep(context: Context, path: Path, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a command with those of a file; what the command line says comes first.
 
-    Systems of both are taken, the file's first.
+    Systems of both are taken, the file's first. Options are read as the command line's are.
     """
     settings = _read(path)
     values = {**arguments, "sweep": None}
@@ -44,43 +42,27 @@ def with_sweep(
     values["systems"] = [*systems, *(values["systems"] or [])] or None
     if settings["tasks"] and not is_typed(context, "task"):
         values["task"] = ",".join(settings["tasks"])
-    known = _options(context, command)
+    known = [name[2:] for each in context.command.params for name in each.opts if name[:2] == "--"]
+    words: list[str] = []
     for option, value in settings["options"].items():
-        if option not in known:
+        if option not in known or option in ("from", "task"):
             raise UsageError(f"{path}: options.{option} is not known. {nearest(option, known)}")
-        name, kind = known[option]
-        if not is_typed(context, name):
-            values[name] = _typed(value, kind, f"{path}: options.{option}")
+        if isinstance(value, bool):
+            words += [f"--{option}"] * value
+        else:
+            several = value if isinstance(value, list) else [value]
+            words += [f"--{option}={each}" for each in several]
+    try:
+        with context.command.make_context(context.command_path, words) as read:
+            for name, value in read.params.items():
+                if is_typed(read, name) and not is_typed(context, name):
+                    values[name] = value
+    except Exception as problem:
+        if (why := usage_message(problem)) is None:
+            raise
+        raise UsageError(f"{path}: {why}") from None
     context.params.update(values)
     return values
-
-
-def _options(context: Context, command: Callable[..., None]) -> dict[str, tuple[str, Any]]:
-    """The parameter and its type by the long name of every option that a file may set."""
-    hints = get_type_hints(command)
-    return {
-        option.removeprefix("--"): (str(each.name), hints[str(each.name)])
-        for each in context.command.params
-        for option in getattr(each, "opts", ())
-        if option.startswith("--") and each.name in hints and each.name not in ("sweep", "task")
-    }
-
-
-def _typed(value: object, hint: Any, where: str) -> Any:
-    """A value of the file as the command's parameter is declared."""
-    kinds = [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
-    kind = kinds[0]
-    if get_origin(kind) is list and isinstance(value, list):
-        return [str(each) for each in value]
-    if kind is Path and isinstance(value, str):
-        return Path(value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if get_origin(kind) is None and type(value) is kind:
-        return value
-    names = {bool: "true or false", int: "a whole number", float: "a number"}
-    expected = names.get(kind, "a list of texts" if get_origin(kind) is list else "a text")
-    raise UsageError(f"{where} is {value!r}, expected {expected}.")
 
 
 def _read(path: Path) -> dict[str, Any]:

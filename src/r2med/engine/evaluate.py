@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any, ForwardRef, Literal, TypedDict, Unpack, cast, overload
 
@@ -103,21 +103,18 @@ def evaluate(
 def _signature() -> Signature:
     """The parameters with every option, for `help(evaluate)`; their defaults are each_result's."""
     defaults: dict[str, object] = {"results": str(DEFAULT_FOLDER), "metrics": (), "engine": "local"}
-    switches = dict.fromkeys(("force", "strict"), False)
-    own = [
-        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=hint)
-        for name, hint in (("systems", "object"), ("tasks", "TaskLike | Sequence[TaskLike]"))
-    ]
+    defaults |= {"force": False, "strict": False}
+    plain = signature(evaluate)
     options = [
         Parameter(
             name,
             Parameter.KEYWORD_ONLY,
-            default=(defaults | switches).get(name),
+            default=defaults.get(name),
             annotation=hint.__forward_arg__ if isinstance(hint, ForwardRef) else hint,
         )
         for name, hint in Options.__annotations__.items()
     ]
-    return Signature([*own, *options], return_annotation="Result | list[Result]")
+    return plain.replace(parameters=[*list(plain.parameters.values())[:2], *options])
 
 
 evaluate.__signature__ = _signature()  # type: ignore[attr-defined]
@@ -154,9 +151,13 @@ def each_result(
     _tell_shallow(built, extra, tell)
     names = task_names(tasks, own_tasks(store.root))
     cells = [(name, system.part.text) for name in names for system in built]
+    heard: set[str] = set()
+    every = (
+        replace(_cells(like, name, store, tell, options), heard=heard)
+        for like, name in zip(tasks, names, strict=True)
+    )
     try:
-        results = _each(built, zip(tasks, names, strict=True), store, extra, tell, options)
-        yield from watched(results, store.root, cells)
+        yield from watched(_each(built, every, extra), store.root, cells)
     finally:
         for system in built:
             system.conditions.close()
@@ -165,21 +166,12 @@ def each_result(
 
 
 def _each(
-    systems: Sequence[System],
-    tasks: Iterable[tuple[TaskLike, str]],
-    store: Store,
-    extra: Sequence[Metric],
-    tell: Tell,
-    options: Options,
+    systems: Sequence[System], every: Iterable[Cells], extra: Sequence[Metric]
 ) -> Iterator[Result]:
     """Task by task; with workers, what needs no model is begun on all tasks beforehand.
 
     A cell whose work failed on several workers is left out, and named when the others are done.
     """
-    heard: set[str] = set()
-    every: Iterable[Cells] = (
-        replace(_cells(like, name, store, tell, options), heard=heard) for like, name in tasks
-    )
     if any(system.conditions.workers for system in systems):
         every = list(every)
         for cells in every:

@@ -48,7 +48,13 @@ def visible(text: str) -> str:
 
 
 class _Door(Console):
-    """A console that lets no control character of a text through, and no closed pipe pass."""
+    """A console that lets no control character of a text through, and no closed pipe pass.
+
+    Words are shown as they are: brackets belong to system names, colons to ids.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **settings)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -68,24 +74,18 @@ class _Door(Console):
 def console(file: IO[str] | None = None, width: int | None = None) -> Console:
     """Standard output; off a terminal plain text as wide as `COLUMNS` says, or 80 columns.
 
-    Words are shown as they are: brackets belong to system names, colons to ids.
+    An unreadable or tiny `COLUMNS` counts as unset.
     """
     if file is None and not sys.stdout.isatty():
-        width = _plain_width()
-    return _Door(file=file, width=width, highlight=False, markup=False, emoji=False)
+        columns = os.environ.get("COLUMNS", "")
+        width = int(columns) if columns.isdecimal() and int(columns) >= 40 else PLAIN_WIDTH
+    return _Door(file=file, width=width)
 
 
 def notice_console() -> Console:
     """Standard error, for everything that is not the answer itself."""
     width = None if sys.stderr.isatty() else PLAIN_WIDTH
-    return _Door(
-        stderr=True,
-        width=width,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        soft_wrap=width is not None,
-    )
+    return _Door(stderr=True, width=width, soft_wrap=width is not None)
 
 
 def echo(text: str) -> None:
@@ -224,9 +224,3 @@ def _bars(*columns: Any) -> Progress:
         transient=True,
         disable=not shown.is_terminal,
     )
-
-
-def _plain_width() -> int:
-    """The width for a pipe or file; an unreadable or tiny `COLUMNS` counts as unset."""
-    width = os.environ.get("COLUMNS", "")
-    return int(width) if width.isdecimal() and int(width) >= 40 else PLAIN_WIDTH
