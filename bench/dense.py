@@ -113,7 +113,7 @@ def retriever(spec: str) -> Any:
     """The retriever of a system of one stage."""
     (unit,) = parse(spec).fused
     assert isinstance(unit, Unit)
-    stage = Builder(Conditions(), {}).system(unit).stage
+    stage = Builder(Conditions(), {}).system(unit)
     assert isinstance(stage, Retrieval)
     return stage.retriever
 

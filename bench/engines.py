@@ -107,7 +107,7 @@ class Encoding:
 
     def _retriever(self, batch_tokens: int) -> Any:
         conditions = Conditions(workers=self.workers, batch_tokens=batch_tokens)
-        stage = Builder(conditions, {}).system(Unit("minilm")).stage
+        stage = Builder(conditions, {}).system(Unit("minilm"))
         assert isinstance(stage, Retrieval)
         return stage.retriever
 

@@ -35,7 +35,7 @@ def system(text: str, server: LLMServer) -> System:
 
 
 def paid(text: str, server: LLMServer) -> dict[str, Estimate]:
-    return dict(estimates(system(text, server).part, r2med.load_task(TASK)))
+    return dict(estimates(system(text, server).stage, r2med.load_task(TASK)))
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ def test_terms_of_bm25_add_up_to_the_score() -> None:
     found = explain(text, task, "1", run=True)
 
     stage = System.from_spec(text).stage
-    assert isinstance(stage, Expanding) and isinstance(stage.first.stage, Retrieval)
-    searcher = stage.first.stage.retriever.prepare(task)
+    assert isinstance(stage, Expanding) and isinstance(stage.first, Retrieval)
+    searcher = stage.first.retriever.prepare(task)
     assert isinstance(searcher, Bm25Searcher)
     scores = dict(searcher.search(task.queries, depth=1000).ranking("1"))
     assert found.changes

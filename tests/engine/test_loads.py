@@ -20,7 +20,7 @@ BIOLOGY = Sizes.of(find_task("Biology"))
 
 
 def of(text: str, sizes: Sizes = BIOLOGY, width: int | None = None) -> dict[str, Load]:
-    parts = loads(System.from_spec(text).part, sizes, width)
+    parts = loads(System.from_spec(text).stage, sizes, width)
     return {f"{load.part} {load.stage}": load for load in parts}
 
 

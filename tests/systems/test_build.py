@@ -119,7 +119,7 @@ def test_the_published_rerankers_drop_the_tail_and_others_keep_it() -> None:
 def test_a_reranked_system_is_published_on_nv_at_two_depths(
     text: str, published: str | None
 ) -> None:
-    assert built(text).part.published_as == published
+    assert built(text).stage.published_as == published
 
 
 def test_a_fusion_stage_configures_the_fusion_before_it() -> None:

@@ -69,7 +69,7 @@ def test_depth_and_ties_are_those_of_what_searches() -> None:
 def test_only_published_generations_make_a_published_system(
     text: str, published: str | None
 ) -> None:
-    assert System.from_spec(text).part.published_as == published
+    assert System.from_spec(text).stage.published_as == published
 
 
 def test_identity_follows_the_file_s_content(tmp_path: Path) -> None:

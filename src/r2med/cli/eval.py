@@ -184,7 +184,7 @@ def _estimate(systems: Sequence[System], tasks: Iterable[Task], *, as_json: bool
     parts: dict[str, dict[str, dict[str, object]]] = {}
     for task in tasks:
         for system in systems:
-            for part, estimate in estimates(system.part, task):
+            for part, estimate in estimates(system.stage, task):
                 row = estimate_row(part, task.name, estimate)
                 parts.setdefault(part, {})[task.name] = row
     tables = [estimate_table([*rows.values()], part) for part, rows in parts.items()]
@@ -218,7 +218,7 @@ def _reckon(
         (load.part, load.stage, load.task): load_row(load, speed, price)
         for sizes in [Sizes.of(task, passages) for task in measured]
         for system in systems
-        for load in loads(system.part, sizes, width)
+        for load in loads(system.stage, sizes, width)
     }
     rows, names = list(every.values()), [task.name for task in counted]
     table = load_table(rows, names, speed, price) if rows else _NO_MODEL

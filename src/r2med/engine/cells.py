@@ -39,13 +39,13 @@ from r2med.systems.stages import (
     Expanding,
     Reranking,
     Retrieval,
+    Stage,
     bind,
     leaves,
-    notices,
     safeguards,
     sources,
 )
-from r2med.systems.work import Ledger, NamedStage, Stage, StageCost, Work, run_member
+from r2med.systems.work import Ledger, StageCost, Work, run_member
 from r2med.tasks.task import Task
 
 #: Engines of retrievers that load no model: a worker runs them on a whole task.
@@ -58,15 +58,15 @@ _NEAREST = 100
 class Cell:
     """One part of a system on one task, and what decides its outcome: computed once."""
 
-    part: NamedStage
+    part: Stage
     identity: Mapping[str, object]
     ties: TieOrder
     key: str
 
     @classmethod
-    def of(cls, part: NamedStage, task: Task) -> Cell:
+    def of(cls, part: Stage, task: Task) -> Cell:
         """The cell of a part that is bound to the task."""
-        identity, ties = part.stage.identity(task), part.stage.ties(task)
+        identity, ties = part.identity(task), part.ties(task)
         return cls(part, identity, ties, result_key(task.hash, identity, ties))
 
 
@@ -85,11 +85,11 @@ class Cells:
     ahead: dict[str, Callable[[], list[tuple[Run, Ledger]]]] = field(default_factory=dict)
     """By key: runs that workers have begun; call one to wait for it."""
 
-    def begin(self, part: NamedStage, workers: Workers) -> None:
+    def begin(self, part: Stage, workers: Workers) -> None:
         """Let workers run what a system needs no model for, while others go on here."""
         task = self.task
         for leaf in leaves(bind(part, task)):
-            if isinstance(leaf.stage, Retrieval) and leaf.stage.entry.engine in _WITHOUT_MODEL:
+            if isinstance(leaf, Retrieval) and leaf.entry.engine in _WITHOUT_MODEL:
                 cell = Cell.of(leaf, task)
                 if cell.key not in self.ahead and (self.force or not self._folder(cell).exists()):
                     source = Loadable(f"task {task.hash}", partial(itself, task))
@@ -98,19 +98,20 @@ class Cells:
 
     def result(self, system: System, *, extra: Sequence[Metric] = ()) -> Result:
         """The result of a system, with the stored metrics and some more."""
-        result = self._result(bind(system.part, self.task), system.conditions, extra)
+        result = self._result(bind(system.stage, self.task), system.conditions, extra)
         if system.label in (None, result.record.system.label):
             return result
         return self.store.relabel(result, system.label)
 
-    def _result(self, part: NamedStage, conditions: Conditions, extra: Sequence[Metric]) -> Result:
-        self._tell_once(notices(part.stage, self.task), conditions.tell)
+    def _result(self, part: Stage, conditions: Conditions, extra: Sequence[Metric]) -> Result:
+        if isinstance(part, Expanding):
+            self._tell_once(part.bound(self.task).notices, conditions.tell)
         cell = Cell.of(part, self.task)
         alike = self.done.setdefault(cell.key, {})
         kept = alike.get(part.text) or self._stored(cell, conditions.tell)
         known = kept if part.text in alike or not self.force else None
         if known is not None:
-            self._tell_once(_changed(known, sources(part.stage)), conditions.tell)
+            self._tell_once(_changed(known, sources(part)), conditions.tell)
         if known is None or not all(str(metric) in known.metrics for metric in extra):
             twin = known or next(iter(alike.values()), None)
             known = self._made(cell, kept, twin, conditions, extra)
@@ -136,20 +137,20 @@ class Cells:
             [(run, spent)] = begun()
             ledger.include(spent, reused=False)
         else:
-            run = cell.part.stage.run(Work(self.task, ledger, self._member, conditions))
+            run = cell.part.run(Work(self.task, ledger, self._member, conditions))
         metrics = [*stored_metrics(), *extra, *map(parse_metric, kept.metrics if kept else ())]
         label = kept.record.system.label if kept else None
         record, scores = self._measured(cell, run, list(dict.fromkeys(metrics)), ledger, label)
         if twin:
             same = ("seconds", "stages", "facts", "created", "sources")
             record = replace(record, **{name: getattr(twin.record, name) for name in same})
-        elif name := _approximate(cell.part.stage):
+        elif name := _approximate(cell.part):
             loss = self._index_loss(cell.part, run, scores, conditions)
             facts = {**record.facts, name: {**record.facts[name], "loss": loss}}
             record = replace(record, facts=facts)
         return self.store.write(record, run, scores)
 
-    def _member(self, part: NamedStage, work: Work) -> Run:
+    def _member(self, part: Stage, work: Work) -> Run:
         """A member's run, by the result of that member; its costs belong to the whole system."""
         before = sum(map(len, self.done.values()))
         result = self._result(part, work.conditions, ())
@@ -178,7 +179,7 @@ class Cells:
     def _measured(
         self, cell: Cell, run: Run, metrics: Sequence[Metric], ledger: Ledger, label: str | None
     ) -> tuple[Record, Scores]:
-        task, part, stage = self.task, cell.part, cell.part.stage
+        task, stage = self.task, cell.part
         reranking, safeguard = None, None
         with ledger.stage("measure"):
             scores = measure(run, task.judgements, metrics, ties=cell.ties)
@@ -204,12 +205,12 @@ class Cells:
                 folder=_data_folder(task, self.store.root) if task.suite is None else None,
             ),
             system=SystemRecord(
-                spec=part.text,
+                spec=stage.text,
                 identity=cell.identity,
                 depth=stage.depth,
                 ties=cell.ties,
-                published_as=part.published_as,
-                deviations=part.deviations,
+                published_as=stage.published_as,
+                deviations=stage.deviations,
                 label=label,
             ),
             metrics=scores.means(),
@@ -227,7 +228,7 @@ class Cells:
         return record, scores
 
     def _index_loss(
-        self, part: NamedStage, run: Run, scores: Scores, conditions: Conditions
+        self, part: Stage, run: Run, scores: Scores, conditions: Conditions
     ) -> dict[str, object]:
         """What an approximate index cost, against the result of the same system without it."""
         from r2med.retrieve.dense.milvus import SETTINGS
@@ -237,7 +238,7 @@ class Cells:
             return replace(unit, options=kept)
 
         exact_spec = mapped(parse(part.text), without)
-        exact = bind(System.from_spec(exact_spec, conditions).part, self.task)
+        exact = bind(System.from_spec(exact_spec, conditions).stage, self.task)
         result = self._result(exact, conditions, ())
         metric = HEADLINE[0]
         found = compare_columns(scores[metric], result.scores.at(scores.query_ids)[metric])
@@ -295,7 +296,7 @@ def _approximate(stage: Stage) -> str | None:
         case Retrieval(name=name, retriever=retriever):
             return name if getattr(retriever, "approximate", False) else None
         case Expanding(first=first):
-            return _approximate(first.stage)
+            return _approximate(first)
     return None
 
 

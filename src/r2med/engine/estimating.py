@@ -21,8 +21,7 @@ from r2med.remote.budget import CHARACTERS_PER_TOKEN, Estimate
 from r2med.rerank.llm import LlmReranker
 from r2med.retrieve.api import ApiEncoder, ApiRetriever
 from r2med.retrieve.dense.embed import SIDES, Side
-from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, bind
-from r2med.systems.work import NamedStage, Stage
+from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, Stage, bind
 from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Corpus, Judgements, Queries, Task, counts, statistics
 
@@ -30,9 +29,9 @@ from r2med.tasks.task import Corpus, Judgements, Queries, Task, counts, statisti
 Paid = tuple[str, Estimate]
 
 
-def estimates(part: NamedStage, task: Task) -> Iterator[Paid]:
+def estimates(stage: Stage, task: Task) -> Iterator[Paid]:
     """Every part of a system that asks a model on a task."""
-    yield from _estimates(bind(part, task).stage, task)
+    yield from _estimates(bind(stage, task), task)
 
 
 def _estimates(stage: Stage, task: Task, expansion: Bound | None = None) -> Iterator[Paid]:
@@ -41,17 +40,17 @@ def _estimates(stage: Stage, task: Task, expansion: Bound | None = None) -> Iter
             yield from _encoding(name, retriever, task, expansion)
         case Fused(members=members):
             for member in members:
-                yield from _estimates(member.stage, task, expansion)
+                yield from _estimates(member, task, expansion)
         case Expanding(name=name, first=first):
             bound = stage.bound(task)
             if isinstance(bound, FromModel):
                 yield name, bound.estimate()
-            for part, estimate in _estimates(first.stage, task, bound):
+            for part, estimate in _estimates(first, task, bound):
                 yield f"{name} | {part}", estimate
         case Reranking(name=name, first=first, reranker=reranker):
-            yield from _estimates(first.stage, task)
+            yield from _estimates(first, task)
             if isinstance(reranker, LlmReranker):
-                depth = min(stage.reranked, first.stage.depth)
+                depth = min(stage.reranked, first.depth)
                 yield f"{first.text} | {name}", reranker.estimate(task, depth)
 
 
@@ -151,14 +150,14 @@ class Load:
 
 
 def loads(
-    part: NamedStage, sizes: Sizes, width: int | None = None, *, written: float = 0
+    stage: Stage, sizes: Sizes, width: int | None = None, *, written: float = 0
 ) -> Iterator[Load]:
     """Everything that models would do for a system on a task; neither has to be here.
 
     `width` is the number of dimensions of a vector, which only the model itself knows, `written`
     the tokens that a language model writes for each query, to be searched with.
     """
-    match stage := part.stage:
+    match stage:
         case Retrieval(entry=entry) if entry.engine in _ENCODING:
             yield from _encoded(stage, sizes, width, written)
         case Fused(members=members):
@@ -174,7 +173,7 @@ def loads(
             yield from loads(first, sizes, width, written=method.n * each)
         case Reranking(name=name, first=first, reranker=reranker):
             yield from loads(first, sizes, width)
-            depth = min(stage.reranked, first.stage.depth, sizes.documents)
+            depth = min(stage.reranked, first.depth, sizes.documents)
             if isinstance(reranker, LlmReranker):
                 yield _asked("rerank", name, reranker.estimate(sizes.stand_in, depth), sizes)
             else:

@@ -150,7 +150,7 @@ def each_result(
     built = _built(systems, options, workers)
     _tell_shallow(built, extra, tell)
     names = task_names(tasks, own_tasks(store.root))
-    cells = [(name, system.part.text) for name in names for system in built]
+    cells = [(name, system.stage.text) for name in names for system in built]
     heard: set[str] = set()
     every = (
         replace(_cells(like, name, store, tell, options), heard=heard)
@@ -177,7 +177,7 @@ def _each(
         for cells in every:
             for system in systems:
                 if system.conditions.workers:
-                    cells.begin(system.part, system.conditions.workers)
+                    cells.begin(system.stage, system.conditions.workers)
     failures = []
     for cells in every:
         for system in systems:

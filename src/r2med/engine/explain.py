@@ -27,9 +27,10 @@ from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
 from r2med.retrieve.conditions import Conditions
 from r2med.runs import Run
+from r2med.runs.run import ordered
 from r2med.systems.build import System
-from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, bind, in_tie_order
-from r2med.systems.work import Ledger, NamedStage, Work, run_member
+from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, Stage, bind
+from r2med.systems.work import Ledger, Work, run_member
 from r2med.tabular import Tabular
 from r2med.tasks.task import Task
 
@@ -134,7 +135,7 @@ def explain(
         return Explained(task, diagnosis)
     part, stage, expansion = _kept(ranking.result, alone)
     members: dict[str, dict[str, int]] = {}
-    for member in part.stage.members if part and isinstance(part.stage, Fused) else ():
+    for member in part.members if part and isinstance(part, Fused) else ():
         with suppress(R2MedError):
             found = find_ranking(member.text, results, task, folder, lambda message: None)
             members[member.text] = found.run.ranks_of(query_id)
@@ -183,7 +184,7 @@ def term_changes(
 
 def _run(system: System, task: Task, alone: Task) -> Explained:
     """Expand one query, search with and without, and diagnose what comes out."""
-    stage = bind(system.part, alone, keep=False).stage
+    stage = bind(system.stage, alone, keep=False)
     if not isinstance(stage, Expanding):
         raise UsageError(
             "--run explains an expander and what it searches with, as in 'hyde:smollm2 | bm25'; "
@@ -197,18 +198,17 @@ def _run(system: System, task: Task, alone: Task) -> Explained:
         system.conditions.close()
     [query_id] = alone.queries.ids.to_pylist()
     work = Work(alone, Ledger(), run_member, system.conditions)
-    searching = cast("Retrieval | Fused", stage.first.stage)
-    deeper = replace(stage.first, stage=replace(searching, depth=DEPTH))
+    deeper = replace(cast("Retrieval | Fused", stage.first), depth=DEPTH)
 
     def in_order(run: Run) -> Run:
         """As measured to the depth of a result, ties included; below, as the search lists them."""
-        measured = in_tie_order(run.truncated(stage.depth), stage, alone).ranking(query_id)
+        measured = ordered(run.truncated(stage.depth), stage.ties(alone)).ranking(query_id)
         return Run.from_lists({query_id: measured + run.ranking(query_id)[stage.depth :]})
 
     after = in_order(replace(stage, first=deeper).search(expansion, work))
-    before = in_order(deeper.stage.run(work))
+    before = in_order(deeper.run(work))
     diagnosis = diagnose_ranking(Ranking(str(system), after), task, below=before, only=query_id)
-    changes = _changes(system.part, task, alone, expansion, _positives(diagnosis))
+    changes = _changes(system.stage, task, alone, expansion, _positives(diagnosis))
     return Explained(task, diagnosis, expansion, prompt, changes)
 
 
@@ -225,19 +225,17 @@ def _positives(diagnosis: TaskDiagnosis) -> list[str]:
     return [each.document_id for each in diagnosis.queries[0].positives if each.in_corpus]
 
 
-def _kept(
-    result: Result, alone: Task
-) -> tuple[NamedStage | None, Expanding | None, Expansion | None]:
+def _kept(result: Result, alone: Task) -> tuple[Stage | None, Expanding | None, Expansion | None]:
     """A stored system below its rerankers, what expands queries in it, and with which generations.
 
     These are read from where the result says that they are kept.
     """
     try:
-        part = System.from_spec(result.system).part
+        part = System.from_spec(result.system).stage
     except R2MedError:  # a model or file of the user's that is not here
         return None, None, None
-    while isinstance(part.stage, Reranking):
-        part = part.stage.first
+    while isinstance(part, Reranking):
+        part = part.first
     stage = _expanding(part)
     facts = result.record.facts.get(stage.name, {}) if stage else {}
     places = [facts.get("generations_kept"), facts.get("generations_from")]
@@ -247,15 +245,15 @@ def _kept(
     return part, stage, FromFile(alone, stage.expander.method, path, by_default=False).expand()
 
 
-def _expanding(part: NamedStage) -> Expanding | None:
+def _expanding(part: Stage) -> Expanding | None:
     """The stage that expands queries, or the first member of a fusion that does."""
-    if isinstance(part.stage, Fused):
-        return next(filter(None, map(_expanding, part.stage.members)), None)
-    return part.stage if isinstance(part.stage, Expanding) else None
+    if isinstance(part, Fused):
+        return next(filter(None, map(_expanding, part.members)), None)
+    return part if isinstance(part, Expanding) else None
 
 
 def _changes(
-    part: NamedStage | None,
+    stage: Stage | None,
     task: Task,
     alone: Task,
     expansion: Expansion | None,
@@ -263,10 +261,9 @@ def _changes(
     prepare: Preparing = Bm25Retriever.prepare,
 ) -> Changes:
     """The largest difference first; empty where scores are not sums of terms."""
-    stage = part.stage if part else None
     text = searched = alone.queries.texts[0].as_py()
     if isinstance(stage, Expanding) and expansion and len(expansion.variants) == 1:
-        stage, [form] = stage.first.stage, expansion.variants[0]
+        stage, [form] = stage.first, expansion.variants[0]
         searched = form.lexical
     if not isinstance(stage, Retrieval) or not isinstance(stage.retriever, Bm25Retriever):
         return {}

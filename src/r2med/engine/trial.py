@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from r2med.engine.estimating import estimates
 from r2med.errors import LimitError, UsageError
 from r2med.runs import Run
+from r2med.runs.run import ordered
 from r2med.systems.build import System
 from r2med.systems.registry import parts_of
-from r2med.systems.stages import bind, in_tie_order
-from r2med.systems.work import Ledger, NamedStage, StageCost, Work
+from r2med.systems.stages import Stage, bind
+from r2med.systems.work import Ledger, StageCost, Work
 from r2med.tasks.task import Judgements, Queries, Task
 
 QUERY = "typed"
@@ -36,7 +37,7 @@ def try_query(system: System, task: Task, text: str, *, paid: bool, depth: int =
     if not text.strip():
         raise UsageError("The query is empty; type a question or a case.")
     alone = replace(task, queries=Queries.of([QUERY], [text]), judgements=Judgements.none())
-    part = bind(system.part, alone, keep=False)
+    part = bind(system.stage, alone, keep=False)
     for name, estimate in () if paid else estimates(part, alone):
         if estimate.money != 0.0:
             raise LimitError(
@@ -45,9 +46,9 @@ def try_query(system: System, task: Task, text: str, *, paid: bool, depth: int =
             )
     ledger, stages = Ledger(), list[tuple[str, list[tuple[str, float]]]]()
 
-    def ranked(each: NamedStage, work: Work) -> Run:
-        run = each.stage.run(work)
-        ranking = in_tie_order(run, each.stage, alone).ranking_or_empty(QUERY)
+    def ranked(each: Stage, work: Work) -> Run:
+        run = each.run(work)
+        ranking = ordered(run, each.ties(alone)).ranking_or_empty(QUERY)
         stages.append((each.text, ranking[:depth]))
         return run
 

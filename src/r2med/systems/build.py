@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from r2med.errors import UsageError
@@ -23,8 +23,15 @@ from r2med.systems.registry import (
     registered,
 )
 from r2med.systems.spec import Spec, Unit, parse
-from r2med.systems.stages import Expanding, Fused, GivenCandidates, GivenRun, Reranking, Retrieval
-from r2med.systems.work import NamedStage, Stage
+from r2med.systems.stages import (
+    Expanding,
+    Fused,
+    GivenCandidates,
+    GivenRun,
+    Reranking,
+    Retrieval,
+    Stage,
+)
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -63,13 +70,8 @@ class System:
     """A runnable system and the text that names it."""
 
     spec: Spec
-    part: NamedStage
+    stage: Stage
     conditions: Conditions
-
-    @property
-    def stage(self) -> Stage:
-        """What runs."""
-        return self.part.stage
 
     @classmethod
     def from_spec(
@@ -124,7 +126,7 @@ class Builder:
     conditions: Conditions
     models: Mapping[str, object]
 
-    def system(self, part: Spec | Unit) -> NamedStage:
+    def system(self, part: Spec | Unit) -> Stage:
         """A whole system: an expander or first stages, then rerankers."""
         if isinstance(part, Unit):
             return self._first(part)
@@ -135,7 +137,7 @@ class Builder:
             current = self._next(spec, current, part.stages[place])
         return current
 
-    def _fused(self, part: Spec) -> tuple[NamedStage, int]:
+    def _fused(self, part: Spec) -> tuple[Stage, int]:
         """First stages, fused where there are several, and how many stages say in which way."""
         members = tuple(self.system(member) for member in part.fused)
         if len(members) == 1:
@@ -144,11 +146,11 @@ class Builder:
         if part.stages and self._kind(part.stages[0], FOLLOWING) == "fusion":
             unit, done = cast(Unit, part.stages[0]), 1
         fusion = read_settings(configured(unit))
-        depth = unit.depth or max(member.stage.depth for member in members)
+        depth = unit.depth or max(member.depth for member in members)
         text = str(Spec(part.fused, part.stages[:done]))
-        return NamedStage(text, Fused(str(unit), members, fusion, depth)), done
+        return Fused(text, str(unit), members, fusion, depth), done
 
-    def _expanded(self, part: Spec) -> tuple[NamedStage, int]:
+    def _expanded(self, part: Spec) -> tuple[Stage, int]:
         """An expander and the one stage that searches with its queries."""
         unit, searching = cast(Unit, part.fused[0]), part.stages[0]
         if self._kind(searching) == "expander":
@@ -160,17 +162,18 @@ class Builder:
 
         first = self.system(searching)
         expander = Expander(read_settings(configured(unit)), self.conditions, self._finder)
-        stage = Expanding(str(unit), expander, first)
         text = str(Spec(part.fused, (searching,)))
-        published = dict(unit.options) == {"generations": "published"} and first.published_as
-        name = f"{unit.name}:{unit.argument} | {first.published_as}" if published else None
-        return NamedStage(text, stage, name, first.deviations if published else ()), 1
+        stage = Expanding(text, str(unit), expander, first)
+        if dict(unit.options) != {"generations": "published"} or not first.published_as:
+            return stage, 1
+        name = f"{unit.name}:{unit.argument} | {first.published_as}"
+        return replace(stage, published_as=name, deviations=first.deviations), 1
 
     def _finder(self, task: Task, text: str) -> Finder:
         """What an expander that reads before it writes searches with."""
         from r2med.expand.writing import Finder
 
-        stage = self.system(parse(text)).stage
+        stage = self.system(parse(text))
         if not isinstance(stage, Retrieval):
             raise UsageError(f"[search={text}]: expected one retriever, as in [search=bm25].")
         return Finder(task, stage.retriever, stage.built)
@@ -184,7 +187,7 @@ class Builder:
             return "reranker" if is_reranker(self.models[part.name]) else "retriever"
         return entry_of(part, stages).stage
 
-    def _first(self, unit: Unit) -> NamedStage:
+    def _first(self, unit: Unit) -> Stage:
         kind = self._kind(unit)
         if kind not in ("given", "retriever"):
             _refuse_first(unit, kind)
@@ -196,20 +199,19 @@ class Builder:
             return _own_retrieval(unit, retriever)
         entry = configured(unit)
         settings = read_settings(entry)
-        depth = unit.depth or entry.depth
+        text, depth = str(unit), unit.depth or entry.depth
         if isinstance(settings, RunSettings):
-            file = locate_run(settings.path, settings.repeats)
-            return NamedStage(str(unit), GivenRun(str(unit), file, unit.depth))
+            return GivenRun(text, text, locate_run(settings.path, settings.repeats), unit.depth)
         if isinstance(settings, CandidateSettings):
-            return NamedStage(str(unit), GivenCandidates(str(unit), settings, depth, entry.ties))
+            return GivenCandidates(text, text, settings, depth, entry.ties)
         module = _module(entry)
         retriever = module.build(settings, self.conditions.building(module.__name__, settings))
-        stage = Retrieval(str(unit), entry, retriever, depth, identity_of(settings))
+        stage = Retrieval(text, text, entry, retriever, depth, identity_of(settings))
         if unit.options or unit.depth is not None:
-            return NamedStage(str(unit), stage)
-        return NamedStage(str(unit), stage, entry.published_as, entry.deviations)
+            return stage
+        return replace(stage, published_as=entry.published_as, deviations=entry.deviations)
 
-    def _next(self, spec: Spec, first: NamedStage, unit: Unit | Spec) -> NamedStage:
+    def _next(self, spec: Spec, first: Stage, unit: Unit | Spec) -> Stage:
         kind = self._kind(unit, FOLLOWING)
         if isinstance(unit, Spec) or kind != "reranker":
             _refuse_next(spec, unit, kind)
@@ -232,7 +234,7 @@ class Builder:
                 "stage's order below the reranked documents, tail=drop leaves it out."
             )
         depth, tail = unit.depth or entry.depth, cast("Tail", entry.tail)
-        stage = Reranking(str(unit), first, reranker, depth, tail, entry.ties, identity)
+        stage = Reranking(str(spec), str(unit), first, reranker, depth, tail, entry.ties, identity)
         published = (
             entry.published_as is not None
             and not unit.options
@@ -240,13 +242,15 @@ class Builder:
             and depth in entry.published_depths
         )
         if not published:
-            return NamedStage(str(spec), stage)
-        return NamedStage(str(spec), stage, f"{first.text} | {unit.name}@{depth}", entry.deviations)
+            return stage
+        name = f"{first.text} | {unit.name}@{depth}"
+        return replace(stage, published_as=name, deviations=entry.deviations)
 
 
-def _own_retrieval(unit: Unit, retriever: Retriever) -> NamedStage:
+def _own_retrieval(unit: Unit, retriever: Retriever) -> Stage:
     entry = Entry(unit.name, "retriever", "custom", "a model of the caller's own")
-    return NamedStage(str(unit), Retrieval(str(unit), entry, retriever, unit.depth or entry.depth))
+    text = str(unit)
+    return Retrieval(text, text, entry, retriever, unit.depth or entry.depth)
 
 
 def read_settings(entry: Entry) -> Any:

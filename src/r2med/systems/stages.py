@@ -1,7 +1,10 @@
 """The stages of a system: each yields a run on a task, and says everything that decides it.
 
-Stages are built by `systems.build`. What needs a language model or a reranker is imported where a
-system has one, so plain retrieval loads neither.
+Every stage has `depth`, how many documents its run holds per query, `identity(task)`, all that
+decides the run as JSON values, `ties(task)`, the order of equal scores by which it is measured, and
+`run(work)`. Identity and ties depend on the task where its protocol or files beside its data
+decide: candidate lists, generations. Stages are built by `systems.build`. What needs a language
+model or a reranker is imported where a system has one, so plain retrieval loads neither.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from r2med.runs import Run
 from r2med.runs.run import TieOrder, ordered
 from r2med.settings import identity_of
 from r2med.systems.registry import Entry
-from r2med.systems.work import NamedStage, Stage, Work
+from r2med.systems.work import Work
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -39,10 +42,19 @@ _RERANKING_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Retrieval:
+class _Named:
+    text: str
+    """A system's, or that of a member that could be one."""
+    name: str
+    """The part of it that says what this stage does; costs and facts are kept by it."""
+    published_as: str | None = field(default=None, kw_only=True)
+    deviations: tuple[str, ...] = field(default=(), kw_only=True)
+
+
+@dataclass(frozen=True)
+class Retrieval(_Named):
     """One retriever, as its registry entry configures it."""
 
-    name: str
     entry: Entry
     retriever: Retriever
     depth: int
@@ -89,10 +101,9 @@ class Retrieval:
 
 
 @dataclass(frozen=True)
-class GivenRun:
+class GivenRun(_Named):
     """`run:PATH`: a run file or a stored result; its identity is the file's content."""
 
-    name: str
     file: RunFile
     cut: int | None
 
@@ -128,10 +139,9 @@ class GivenRun:
 
 
 @dataclass(frozen=True)
-class GivenCandidates:
+class GivenCandidates(_Named):
     """`candidates:NAME`: a candidate subset that lies beside the task's data."""
 
-    name: str
     settings: CandidateSettings
     depth: int
     tie_order: TieOrder
@@ -164,11 +174,10 @@ class GivenCandidates:
 
 
 @dataclass(frozen=True)
-class Fused:
+class Fused(_Named):
     """`a + b`: members in the order they were named, and how they are fused."""
 
-    name: str
-    members: tuple[NamedStage, ...]
+    members: tuple[Stage, ...]
     fusion: Fusion
     depth: int
 
@@ -184,7 +193,7 @@ class Fused:
     def identity(self, task: Task) -> Mapping[str, object]:
         """The members' identities, in any order unless weighted, and the method."""
         fusion = self.fusion.on(task.suite)
-        members = [dict(member.stage.identity(task)) for member in self.members]
+        members = [dict(member.identity(task)) for member in self.members]
         return {
             "fusion": identity_of(fusion),
             "version": _FUSION_VERSION,
@@ -201,29 +210,29 @@ class Fused:
         return self.fuse([work.member(member, work) for member in self.members], work)
 
     def fuse(self, runs: Sequence[Run], work: Work) -> Run:
-        """Fuse one run per member, each in the order in which it is measured."""
-        stages = [member.stage for member in self.members]
+        """Fuse one run per member, each in the order in which it is measured.
+
+        Ranks then mean the same to the fusion as to a reader of the member's scores.
+        """
         with work.ledger.stage("fuse", self.name):
-            lists = [
-                in_tie_order(run, stage, work.task) for run, stage in zip(runs, stages, strict=True)
-            ]
-            filled = [fills(stage) for stage in stages]
+            measured = zip(runs, self.members, strict=True)
+            lists = [ordered(run, member.ties(work.task)) for run, member in measured]
+            filled = [fills(member) for member in self.members]
             return self.fusion.on(work.task.suite).fuse(lists, depth=self.depth, filled=filled)
 
 
 @dataclass(frozen=True)
-class Expanding:
+class Expanding(_Named):
     """`METHOD:LLM | first`; rerankers that follow see the original query."""
 
-    name: str
     expander: Expander
-    first: NamedStage
+    first: Stage
     on_task: Bound | None = None
     """The expander on the task of this evaluation: see `bind`."""
 
     def __post_init__(self) -> None:
         """Refuse a first stage that does not search."""
-        if not _searches(self.first.stage):
+        if not _searches(self.first):
             raise UsageError(
                 f"{self.name} expands queries, so a retriever must follow it, as in "
                 f"'{self.name} | bm25' or '{self.name} | (bm25 + minilm)'."
@@ -232,7 +241,7 @@ class Expanding:
     @property
     def depth(self) -> int:
         """As deep as what searches."""
-        return self.first.stage.depth
+        return self.first.depth
 
     def identity(self, task: Task) -> Mapping[str, object]:
         """The expander's, on this task, and that of what searches."""
@@ -242,12 +251,12 @@ class Expanding:
                 "settings": identity_of(self.expander.method),
                 **self.bound(task).identity,
             },
-            "first": dict(self.first.stage.identity(task)),
+            "first": dict(self.first.identity(task)),
         }
 
     def ties(self, task: Task) -> TieOrder:
         """Those of what searches."""
-        return self.first.stage.ties(task)
+        return self.first.ties(task)
 
     def bound(self, task: Task) -> Bound:
         """The expander on one task."""
@@ -268,22 +277,20 @@ class Expanding:
 
     def search(self, expansion: Expansion, work: Work) -> Run:
         """Search with every variant, and fuse where there are several."""
-        first = self.first.stage
-        runs = _search(first, work, expansion.variants)
+        runs = _search(self.first, work, expansion.variants)
         if len(runs) == 1:
             return runs[0]
         with work.ledger.stage("fuse", self.name):
-            lists = [in_tie_order(run, first, work.task) for run in runs]
-            filled = [fills(first)] * len(runs)
+            lists = [ordered(run, self.ties(work.task)) for run in runs]
+            filled = [fills(self.first)] * len(runs)
             return reciprocal_rank_fusion(lists, depth=self.depth, filled=filled)
 
 
 @dataclass(frozen=True)
-class Reranking:
+class Reranking(_Named):
     """`first | reranker@K`: the first K documents in a new order, the rest below."""
 
-    name: str
-    first: NamedStage
+    first: Stage
     reranker: Reranker
     reranked: int
     """K: how many documents of each list are put in a new order."""
@@ -295,8 +302,8 @@ class Reranking:
     @property
     def depth(self) -> int:
         """As deep as the first stage, or K where the rest is dropped."""
-        first = self.first.stage.depth
-        return min(first, self.reranked) if self.tail == "drop" else first
+        below = self.first.depth
+        return min(below, self.reranked) if self.tail == "drop" else below
 
     def identity(self, task: Task) -> Mapping[str, object]:
         """The reranker's, the first stage's, and what happens below K."""
@@ -305,7 +312,7 @@ class Reranking:
             "version": _RERANKING_VERSION,
             "reranked": self.reranked,
             "tail": self.tail,
-            "first": dict(self.first.stage.identity(task)),
+            "first": dict(self.first.identity(task)),
         }
 
     def ties(self, task: Task) -> TieOrder:
@@ -316,7 +323,7 @@ class Reranking:
         """Get the first stage's run, score its first K, put them in order."""
         from r2med.rerank.scores import candidate_lists, reordered
 
-        first = in_tie_order(work.member(self.first, work), self.first.stage, work.task)
+        first = ordered(work.member(self.first, work), self.first.ties(work.task))
         if short := int(np.count_nonzero(first.lengths < self.reranked)):
             work.tell(
                 self.name,
@@ -332,43 +339,37 @@ class Reranking:
         return run
 
 
-def bind(part: NamedStage, task: Task, *, keep: bool = True) -> NamedStage:
-    """The part for one evaluation on one task: what lies in files is looked up once, and now.
+Stage = Retrieval | GivenRun | GivenCandidates | Fused | Expanding | Reranking
+
+
+def bind(stage: Stage, task: Task, *, keep: bool = True) -> Stage:
+    """The stage for one evaluation on one task: what lies in files is looked up once, and now.
 
     Unless `keep`, finished generations are not written to the shelf of the task.
     """
-    stage = part.stage
     match stage:
         case GivenRun():
-            stage = replace(stage)
+            return replace(stage)
         case Expanding():
-            stage = replace(stage, on_task=stage.expander.on(task, keep=keep))
+            return replace(stage, on_task=stage.expander.on(task, keep=keep))
         case Reranking():
-            stage = replace(stage, first=bind(stage.first, task, keep=keep))
+            return replace(stage, first=bind(stage.first, task, keep=keep))
         case Fused():
             members = tuple(bind(each, task, keep=keep) for each in stage.members)
-            stage = replace(stage, members=members)
-    return replace(part, stage=stage)
+            return replace(stage, members=members)
+    return stage
 
 
-def leaves(part: NamedStage) -> Iterator[NamedStage]:
+def leaves(stage: Stage) -> Iterator[Stage]:
     """The members that need no other member's run, each of which has a result of its own."""
-    match part.stage:
+    match stage:
         case Reranking(first=first):
             yield from leaves(first)
         case Fused(members=members):
             for member in members:
                 yield from leaves(member)
         case _:
-            yield part
-
-
-def in_tie_order(run: Run, stage: Stage, task: Task) -> Run:
-    """A stage's run in the order in which it is measured on a task.
-
-    Ranks and the first K then mean the same to the next stage as to a reader of its scores.
-    """
-    return ordered(run, stage.ties(task))
+            yield stage
 
 
 def fills(stage: Stage) -> bool:
@@ -377,13 +378,8 @@ def fills(stage: Stage) -> bool:
     A rank among such documents says nothing, so fusion leaves them out.
     """
     if isinstance(stage, Expanding):
-        return fills(stage.first.stage)
+        return fills(stage.first)
     return isinstance(stage, Retrieval) and stage.settings.get("unmatched") == "fill"
-
-
-def notices(stage: Stage, task: Task) -> tuple[str, ...]:
-    """What a reader of a stage's scores must know, whether it runs now or ran before."""
-    return stage.bound(task).notices if isinstance(stage, Expanding) else ()
 
 
 def _below(stage: Stage) -> Iterator[Stage]:
@@ -391,10 +387,10 @@ def _below(stage: Stage) -> Iterator[Stage]:
     yield stage
     match stage:
         case Reranking(first=first) | Expanding(first=first):
-            yield from _below(first.stage)
+            yield from _below(first)
         case Fused(members=members):
             for member in members:
-                yield from _below(member.stage)
+                yield from _below(member)
 
 
 def safeguards(stage: Stage, task: Task) -> Mapping[str, str]:
@@ -421,14 +417,14 @@ def sources(stage: Stage) -> dict[str, str]:
 
 def _searches(stage: Stage) -> bool:
     if isinstance(stage, Fused):
-        return all(_searches(member.stage) for member in stage.members)
+        return all(_searches(member) for member in stage.members)
     return isinstance(stage, Retrieval)
 
 
 def _search(stage: Stage, work: Work, variants: Variants) -> list[Run]:
     """One run per variant of the queries."""
     if isinstance(stage, Fused):
-        members = [_search(member.stage, work, variants) for member in stage.members]
+        members = [_search(member, work, variants) for member in stage.members]
         return [stage.fuse(runs, work) for runs in zip(*members, strict=True)]
     return cast(Retrieval, stage).run_forms(work, variants)
 

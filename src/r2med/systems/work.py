@@ -1,4 +1,4 @@
-"""What a stage promises, and what it works with: a task, its members' runs, a ledger of costs."""
+"""What a stage works with: a task, its members' runs, a ledger of costs."""
 
 from __future__ import annotations
 
@@ -8,47 +8,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from r2med.retrieve.conditions import Conditions
 from r2med.runs import Run
-from r2med.runs.run import TieOrder
 from r2med.tasks.task import Task
 
-
-class Stage(Protocol):
-    """A part of a system that yields a run."""
-
-    @property
-    def depth(self) -> int:
-        """How many documents its run holds per query."""
-        ...
-
-    def identity(self, task: Task) -> Mapping[str, object]:
-        """Everything that decides the run on a task, as JSON values.
-
-        It depends on the task where files beside the task's data decide: candidate lists,
-        generations.
-        """
-        ...
-
-    def ties(self, task: Task) -> TieOrder:
-        """The order of equal scores by which its run is measured."""
-        ...
-
-    def run(self, work: Work) -> Run:
-        """Do the work on one task."""
-        ...
-
-
-@dataclass(frozen=True)
-class NamedStage:
-    """A stage with the text that names it: a system, or a member of one that could be one."""
-
-    text: str
-    stage: Stage
-    published_as: str | None = None
-    deviations: tuple[str, ...] = ()
+if TYPE_CHECKING:
+    from r2med.systems.stages import Stage
 
 
 @dataclass(frozen=True)
@@ -61,7 +28,7 @@ class Work:
 
     task: Task
     ledger: Ledger
-    member: Callable[[NamedStage, Work], Run]
+    member: Callable[[Stage, Work], Run]
     conditions: Conditions = field(default_factory=Conditions)
 
     def tell(self, name: str, message: str) -> None:
@@ -69,9 +36,9 @@ class Work:
         self.conditions.tell(f"{self.task.name}: {name}: {message}")
 
 
-def run_member(part: NamedStage, work: Work) -> Run:
+def run_member(part: Stage, work: Work) -> Run:
     """Run a member now; the plain answer to `Work.member`."""
-    return part.stage.run(work)
+    return part.run(work)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def opened(folder: Path, told: list[str]) -> Opened:
         documents = encoded(vectors, **places)
         rows = Index(documents, Search("dot"), 10**8).rows
         options = f"index=milvus:{folder / 'v.db'}{',' * bool(text)}{text}"
-        found = System.from_spec(f"wordllama[{options}]").stage.retriever.milvus  # type: ignore[attr-defined]
+        found = System.from_spec(f"wordllama[{options}]").stage.retriever.milvus  # type: ignore[union-attr]
         conditions = Conditions(tell=told.append)
         return MilvusIndex(found, rows, documents.distinct, len(documents.places), conditions)
 
@@ -242,7 +242,7 @@ def test_settings_without_effect_or_with_secrets_are_refused(options: str, probl
 def test_few_cells_are_all_searched_where_nothing_else_is_said() -> None:
     system = System.from_spec("wordllama[index=milvus:v.db,index_kind=ivf_flat,nlist=8]")
 
-    assert system.stage.retriever.milvus.searching == {"nprobe": 8}  # type: ignore[attr-defined]
+    assert system.stage.retriever.milvus.searching == {"nprobe": 8}  # type: ignore[union-attr]
 
 
 def test_what_the_engine_would_change_silently_is_refused(opened: Opened) -> None:
