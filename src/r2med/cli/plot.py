@@ -65,7 +65,7 @@ def plot(
 
         board = _board(suite, task, metric, kind, results)
         if what == "cost":
-            by = chosen(spent or "seconds", boards.MEASURES, "--spent")
+            by = chosen(spent or "seconds", tuple(boards.MEASURES), "--spent")
             chart = boards.cost(board, look, by=by)
         elif what == "dates":
             chart = boards.dates(board, look)

@@ -35,11 +35,6 @@ _CACHED = "*: partly from a cache; answers of language models as recorded with t
 _FAMILIES_SHOWN = "Q&A, evidence, case: task means by family; wider output shows the tasks."
 
 
-_Layout = tuple[list[Column], int, int, str | None]
-"""Columns, digits of what stands before them, the spaces between them, and what a reader should
-know of this layout."""
-
-
 def draw(board: Leaderboard, out: Paper, *, cost: bool = False) -> None:
     """Print the board and its legend; `cost` shows seconds, tokens and money instead of tasks."""
     noted = dict.fromkeys(mark for row in board.shown for mark in row.marks)
@@ -48,16 +43,19 @@ def draw(board: Leaderboard, out: Paper, *, cost: bool = False) -> None:
     among = f"; {len(board.rows)} of {len(board.rows) + board.hidden} rows, ranks among all"
     out.print(f"ranked by the {board.mean_title}{among if board.hidden else ''}")
     if not board.rows:
-        out.print(_nothing(board))
+        empty = {
+            "demo": "Nothing is published for the demo suite and no result is stored. "
+            "Try: r2med eval bm25 --task demo",
+            LOCAL: "No result on data of your own is stored. Try: r2med eval bm25 --task FOLDER",
+        }
+        other = f"No published or stored system has {board.metric} here."
+        out.print(empty.get(board.suite.name, other))
         return
-    layouts = _cost_layouts() if cost else _layouts(board)
-    print_fitting(
-        (
-            _grid(board.shown, [*_leading(board, marks, digits), *columns], gap, note)
-            for columns, digits, gap, note in layouts
-        ),
-        out,
+    layouts = (
+        _grid(board.shown, [*_leading(board, marks, digits), *columns], gap, note)
+        for columns, digits, gap, note in _layouts(board, cost)
     )
+    print_fitting(layouts, out)
     for line in _legend(board, marks):
         out.print(line, style="dim")
     if board.detailed:
@@ -71,11 +69,16 @@ def _draw_figures(row: Standing, board: Leaderboard, out: Paper) -> None:
         if row.beside:
             out.print(f"{row.name}, measured here, may be set beside {'; '.join(row.beside)}.")
         return
+
+    def cited(each: Standing) -> SystemName:
+        where = [f"{work.name}, {work.revision} {work.table}".strip() for work in each.sources]
+        return SystemName("; ".join(where), f" ({each.variant})" if each.variant else "")
+
     out.print()
     count = row.spread.figures if row.spread else 1
     out.print(f"{row.system}: {plural(count, 'figure')}", style="bold")
     columns = [
-        Column("printed in", right=False, cell=_cited),
+        Column("printed in", right=False, cell=cited),
         Column("date", right=False, cell=lambda each: each.date or None),
         Column("mean", cell=lambda each: points(each.mean)),
     ]
@@ -87,20 +90,28 @@ def _draw_figures(row: Standing, board: Leaderboard, out: Paper) -> None:
         draw_protocols(compare_figures(row.system), out, title="what differs in their protocols")
 
 
-def _cited(row: Standing) -> SystemName:
-    where = [f"{source.name}, {source.revision} {source.table}".strip() for source in row.sources]
-    return SystemName("; ".join(where), f" ({row.variant})" if row.variant else "")
+def _layouts(board: Leaderboard, cost: bool) -> Iterator[tuple[list[Column], int, int, str | None]]:
+    """Columns, digits of what stands before them, spaces between them, and a caption.
 
-
-def _layouts(board: Leaderboard) -> Iterator[_Layout]:
-    """Tasks by name, by short name, with one digit, then families, then only the mean."""
+    Tasks by name, by short name, with one digit, then families, then only the mean.
+    """
+    if cost:
+        columns = _cost_columns()
+        yield columns, 2, 2, _CACHED
+        yield columns, 1, 1, _CACHED
+        return
     yield _task_columns(board, 2, short=False), 2, 2, None
     short = explained("", (task.source for task in board.tasks)) or None
     for digits, gap in ((2, 2), (2, 1), (1, 1)):
         yield _task_columns(board, digits), digits, gap, short
     families = dict.fromkeys(task.family for task in board.tasks)
     if len(families) > 1:
-        columns = [_family_column(family) for family in families]
+
+        def column(family: str) -> Column:
+            title = _FAMILY_NAMES.get(family, family)
+            return Column(title, best=True, cell=lambda r: points(r.aggregates.families[family]))
+
+        columns = [column(family) for family in families]
         yield columns, 2, 2, _FAMILIES_SHOWN
         yield columns, 1, 1, _FAMILIES_SHOWN
     yield [], 1, 1, None
@@ -118,27 +129,19 @@ def _task_columns(board: Leaderboard, digits: int, *, short: bool = True) -> lis
     ]
 
 
-def _family_column(family: str) -> Column:
-    title = _FAMILY_NAMES.get(family, family)
-    return Column(title, best=True, cell=lambda row: points(row.aggregates.families[family]))
-
-
-def _cost_layouts() -> Iterator[_Layout]:
+def _cost_columns() -> list[Column]:
     def column(title: str, written: Callable[[Cost], Cell]) -> Column:
         return Column(title, cell=lambda row: None if row.cost is None else written(row.cost))
 
-    columns = [
-        column("index s", lambda cost: _timed(cost.index_seconds, cost.index_cached)),
-        column("ms/query", lambda cost: _timed(1000 * cost.seconds_per_query, cost.query_cached)),
+    def timed(duration: float, cached: bool) -> str:
+        return f"{duration:,.1f}{'*' if cached else ' '}"
+
+    return [
+        column("index s", lambda cost: timed(cost.index_seconds, cost.index_cached)),
+        column("ms/query", lambda cost: timed(1000 * cost.seconds_per_query, cost.query_cached)),
         column("tokens/query", lambda cost: _known(cost.tokens_per_query, "{:,.0f}".format)),
         column("money", lambda cost: _known(cost.money, dollars)),
     ]
-    yield columns, 2, 2, _CACHED
-    yield columns, 1, 1, _CACHED
-
-
-def _timed(duration: float, cached: bool) -> str:
-    return f"{duration:,.1f}{'*' if cached else ' '}"
 
 
 def _leading(board: Leaderboard, marks: dict[str, int], digits: int) -> list[Column]:
@@ -155,10 +158,16 @@ def _leading(board: Leaderboard, marks: dict[str, int], digits: int) -> list[Col
     def column(name: str, title: str, written: Callable[[Any], Cell]) -> Column:
         return Column(title, cell=lambda row: _known(getattr(row, name), written) or "")
 
+    def named(row: Standing) -> SystemName:
+        return SystemName(row.name, "".join(f" [{marks[mark]}]" for mark in row.marks))
+
+    def origin(row: Standing) -> Text:
+        return Text(row.sources[0].short, "dim") if row.sources else Text("here", "cyan")
+
     return [
         Column("#", cell=lambda row: str(row.rank) if row.rank else None),
-        Column("system", right=False, cell=lambda row: _name(row, marks)),
-        Column("from", right=False, cell=_origin),
+        Column("system", right=False, cell=named),
+        Column("from", right=False, cell=origin),
         Column("mean", best=True, cell=lambda row: points(row.mean)),
         *(
             column(name, *written)
@@ -189,8 +198,11 @@ def _legend(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
     ]
     if gains:
         yield f"Δ: gain over the system's own first stage. {'; '.join(gains)}."
-    works = _works(board)
-    if works:
+    revisions: dict[str, dict[str, None]] = {}
+    for work in (row.sources[0] for row in board.shown if row.sources):
+        revisions.setdefault(f"{work.short} is {work.name}", {})[work.revision] = None
+    if revisions:
+        works = [f"{work} ({', '.join(known)})" for work, known in revisions.items()]
         yield f"from: {'; '.join(works)}. Printed means have no interval and no test."
     if any(row.spread for row in board.shown):
         more = "" if board.detailed else " `--only SYSTEM` says how their protocols differ."
@@ -208,8 +220,7 @@ def _legend(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
         doubted = any(row.interval is not None for row in board.rows)
         half = "; ±: half the 95 % interval over queries" if doubted else ""
         yield f"here: stored results of yours{half}."
-    if board.separation is not None:
-        tested = board.separation
+    if tested := board.separation:
         yield (
             f"≈: rows that share a letter could not be separated: {tested.different} of the "
             f"{tested.pairs} pairs of {tested.rows} measured rows on the same data differ (paired "
@@ -219,35 +230,3 @@ def _legend(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
         yield "tie bounds: the mean with equal scores in the worst and in the best order."
     yield from board.notes
     yield from (f"[{number}] {mark.rstrip('.')}." for mark, number in marks.items())
-
-
-def _works(board: Leaderboard) -> list[str]:
-    """The works that the rows shown are from, their short names first."""
-    found: dict[tuple[str, str], dict[str, None]] = {}
-    for row in board.shown:
-        for source in row.sources[:1]:
-            found.setdefault((source.short, source.name), {})[source.revision] = None
-    return [
-        f"{short} is {name} ({', '.join(revisions)})" for (short, name), revisions in found.items()
-    ]
-
-
-def _nothing(board: Leaderboard) -> str:
-    if board.suite.name == "demo":
-        return (
-            "Nothing is published for the demo suite and no result is stored. "
-            "Try: r2med eval bm25 --task demo"
-        )
-    if board.suite.name == LOCAL:
-        return "No result on data of your own is stored. Try: r2med eval bm25 --task FOLDER"
-    return f"No published or stored system has {board.metric} here."
-
-
-def _name(row: Standing, marks: dict[str, int]) -> SystemName:
-    return SystemName(row.name, "".join(f" [{marks[mark]}]" for mark in row.marks))
-
-
-def _origin(row: Standing) -> Text:
-    if row.origin == "measured":
-        return Text("here", style="cyan")
-    return Text(row.sources[0].short, style="dim")

@@ -24,39 +24,36 @@ def draw(reproduction: Reproduction, out: Paper) -> None:
     origins = ", ".join(dict.fromkeys(published.origins.values()))
     out.print(f"{system}{renamed} · {reproduction.metric} × 100", style="bold")
     out.print(f"published in {origins}")
-    lines = [*map(_cells, rows), *([_mean_cells(rows)] if len(rows) > 1 else [])]
+    lines = []
+    for row in rows:
+        verdict = row.verdict or ("not run" if row.missing else "not published")
+        lines.append(_cells(row, Text(verdict, _STYLES.get(verdict, "dim"))))
+    if len(rows) > 1:  # over exactly the tasks shown; no mean of ours where a task is missing
+        ours = mean_of(row.ours for row in rows)
+        mean = Reproduced(
+            f"task mean ({len(rows)})",
+            mean_of(row.published for row in rows),
+            ours,
+            equal=sum(row.equal for row in rows),
+            compared=sum(row.compared for row in rows),
+            queries=sum(row.queries for row in rows) if ours is not None else 0,
+        )
+        lines.append(_cells(mean, ""))
     ends = frozenset([len(rows) - 1])
     print_fitting((Grid(_COLUMNS, lines, gap, ends) for gap in (2, 1)), out)
     for line in _notes(rows, published.decimals):
         out.print(line)
 
 
-def _cells(row: Reproduced) -> list[Cell]:
-    verdict = row.verdict or ("not run" if row.missing else "not published")
+def _cells(row: Reproduced, verdict: Cell) -> list[Cell]:
     return [
         row.task,
         str(row.queries) if row.queries else "-",
         points(row.ours, 3),
         points(row.published, 3),
         signed(row.difference, 3),
-        Text(verdict, _STYLES.get(verdict, "dim")),
+        verdict,
         f"{row.equal}/{row.compared}" if row.compared else "-",
-    ]
-
-
-def _mean_cells(rows: Sequence[Reproduced]) -> list[Cell]:
-    """The task mean, over exactly the tasks shown; no mean of ours where a task is missing."""
-    ours, theirs = mean_of(row.ours for row in rows), mean_of(row.published for row in rows)
-    gap = ours - theirs if ours is not None and theirs is not None else None
-    queries = sum(row.queries for row in rows)
-    return [
-        f"task mean ({len(rows)})",
-        str(queries) if ours is not None else "-",
-        points(ours, 3),
-        points(theirs, 3),
-        signed(gap, 3),
-        "",
-        f"{sum(row.equal for row in rows)}/{sum(row.compared for row in rows)}",
     ]
 
 

@@ -22,15 +22,19 @@ ORIGINS = {
     "measured": "measured here",
 }
 _FROM = {"later": "later", "measured": "here"}
+#: By what a point may be marked: the values, which colours of the theme they have, their shapes.
+_LOOKS = {
+    "origin": ([*ORIGINS.values()], (1, 2, 0), ("diamond", "triangle-up", "circle")),
+    "kind": ([*KIND_TITLES.values()], (0, 1, 2), ("circle", "square", "triangle-up")),
+}
 _MARKS = 2
-_MEAN = "mean"
-_CELL = 24
+#: Pixels of a cell.
+_CELL = (72, 24)
 #: Above this part of the colour range the text changes its colour.
 _TURN = 0.55
 _STEP = 22
-Measure = Literal["seconds", "tokens", "money"]
-MEASURES: tuple[Measure, ...] = ("seconds", "tokens", "money")
-_TITLES = {
+#: What a query may cost, and how the axis of the plot says it.
+MEASURES = {
     "seconds": "seconds per query (the corpus is indexed), log scale",
     "tokens": "tokens per query, log scale",
     "money": "US dollars per query, log scale",
@@ -60,39 +64,25 @@ def _ranked(board: Leaderboard, top: int) -> tuple[list[Standing], list[str]]:
     return rows, [f"{len(rows)} of {ranked} systems"] if ranked > len(rows) else []
 
 
-def _labels(rows: Sequence[Standing]) -> list[str]:
-    """One label per row; a star where a mark below the title qualifies it."""
+def _points(rows: Sequence[Standing]) -> list[_Point]:
+    """What every plot knows of a system; a star where a mark below the title qualifies it."""
     mixed = len({row.origin for row in rows}) > 1
     return [
-        row.name
-        + (f" ({_FROM[row.origin]})" if mixed and row.origin != "published" else "")
-        + (" *" if row.marks else "")
+        {
+            "system": row.name
+            + (f" ({_FROM[row.origin]})" if mixed and row.origin != "published" else "")
+            + (" *" if row.marks else ""),
+            "origin": ORIGINS[row.origin],
+            "mean": 100 * (row.mean or 0),
+        }
         for row in rows
     ]
 
 
-def _points(rows: Sequence[Standing]) -> list[_Point]:
-    """What every plot of means knows of a system."""
-    return [
-        {"system": label, "origin": ORIGINS[row.origin], "mean": 100 * (row.mean or 0)}
-        for row, label in zip(rows, _labels(rows), strict=True)
-    ]
-
-
-def _title(
-    board: Leaderboard, text: str, rows: Sequence[Standing], *more: str
-) -> dict[str, str | list[str]]:
-    return {"text": f"{board.suite.title}: {text}", "subtitle": _subtitle(board, rows, *more)}
-
-
-def _marked(
-    field: str,
-    titles: list[str],
-    colours: Sequence[str],
-    shapes: Sequence[str],
-    points: list[_Point],
-) -> tuple[Any, Any]:
+def _marked(field: str, theme: Theme, points: list[_Point]) -> tuple[Any, Any]:
     """Colour and shape by a field; a legend only where there is something to tell apart."""
+    titles, series, shapes = _LOOKS[field]
+    colours = [theme.series[place] for place in series]
     known = [title for title in titles if any(point[field] == title for point in points)]
     legend = alt.Legend(title=None, values=known, symbolOpacity=1) if len(known) > 1 else None
     return (
@@ -101,13 +91,7 @@ def _marked(
     )
 
 
-def _marked_by_origin(theme: Theme, points: list[_Point]) -> tuple[Any, Any]:
-    colours = [theme.series[place] for place in (1, 2, 0)]
-    shapes = ("diamond", "triangle-up", "circle")
-    return _marked("origin", [*ORIGINS.values()], colours, shapes, points)
-
-
-def _subtitle(board: Leaderboard, rows: Sequence[Standing], *more: str) -> list[str]:
+def _title(board: Leaderboard, text: str, rows: Sequence[Standing], *more: str) -> dict[str, Any]:
     """What every such plot must say: which mean, whose figures, and what qualifies some."""
     origins = {row.origin for row in rows}
     whose = " and ".join(name for origin, name in ORIGINS.items() if origin in origins)
@@ -123,70 +107,39 @@ def _subtitle(board: Leaderboard, rows: Sequence[Standing], *more: str) -> list[
     shown = [f"* {mark}" for mark in marked[:_MARKS]]
     if len(marked) > _MARKS:
         shown.append(f"* and {len(marked) - _MARKS} more marks: r2med leaderboard lists them")
-    return [*lines, *more, *shown]
+    return {"text": f"{board.suite.title}: {text}", "subtitle": [*lines, *more, *shown]}
 
 
 def heatmap(board: Leaderboard, theme: Theme, *, top: int) -> Any:
     """One cell per system and task, the best system on top, the ranking mean apart at the right."""
     rows, left_out = _ranked(board, top)
-    order = _labels(rows)
-    tasks = [task.source for task in board.tasks]
-    cells: list[_Point] = [
-        {"system": label, "task": task.source, "value": 100 * value}
-        for row, label in zip(rows, order, strict=True)
-        for task in board.tasks
-        if (value := row.values.get(task.name)) is not None
-    ]
-    means = [
-        {"system": label, "task": _MEAN, "value": 100 * (row.mean or 0)}
-        for row, label in zip(rows, order, strict=True)
-    ]
-    most = max(cell["value"] for cell in cells)
-    parts = [
-        _grid(cells, order, tasks, most, theme, named=True).properties(width=72 * len(tasks)),
-        _grid(means, order, [_MEAN], most, theme, named=False).properties(width=64),
-    ]
-    title = _title(board, f"{board.metric} × 100 by system and task", rows, *left_out)
-    whole = alt.hconcat(*parts, spacing=10).resolve_scale(color="shared", y="shared")
-    return whole.properties(title=title)
-
-
-def _grid(
-    cells: list[_Point],
-    order: list[str],
-    columns: list[str],
-    most: float,
-    theme: Theme,
-    *,
-    named: bool,
-) -> Any:
-    y = alt.Y(
-        "system:N",
-        sort=order,
-        title=None,
-        axis=alt.Axis(ticks=False, domain=False, labelPadding=8) if named else None,
-    )
-    x = alt.X(
-        "task:N",
-        sort=columns,
-        title=None,
-        axis=alt.Axis(orient="top", labelAngle=-30, ticks=False, domain=False, labelPadding=6),
-    )
+    cells: list[_Point] = []
+    for row, point in zip(rows, _points(rows), strict=True):
+        for task in board.tasks:
+            if (value := row.values.get(task.name)) is not None:
+                cells.append({"task": task.source, "value": 100 * value, "part": 0, **point})
+        cells.append({"task": "mean", "value": point["mean"], "part": 1, **point})
+    most = max(cell["value"] for cell in cells if cell["part"] == 0)
+    bare: dict[str, Any] = {"ticks": False, "domain": False}
+    order = list(dict.fromkeys(cell["system"] for cell in cells))
+    columns = [*(task.source for task in board.tasks), "mean"]
+    top_axis = alt.Axis(orient="top", labelAngle=-30, labelPadding=6, **bare)
+    x = alt.X("task:N", sort=columns, title=None, axis=top_axis)
+    y = alt.Y("system:N", sort=order, title=None, axis=alt.Axis(labelPadding=8, **bare))
+    ramp = alt.Scale(domain=[0, most], range=list(theme.ramp), interpolate="lab")
+    dark = f"datum.value > {_TURN * most}"
     base = alt.Chart({"values": cells}).encode(x=x, y=y)
-    squares = base.mark_rect(stroke=theme.paper, strokeWidth=1.5).encode(
-        color=alt.Color(
-            "value:Q",
-            scale=alt.Scale(domain=[0, most], range=list(theme.ramp), interpolate="lab"),
-            legend=None,
-        )
-    )
+    squares = base.mark_rect(stroke=theme.paper, strokeWidth=1.5)
     figures = base.mark_text(fontSize=11).encode(
         text=alt.Text("value:Q", format=".1f"),
-        color=alt.condition(
-            f"datum.value > {_TURN * most}", alt.value(theme.high_ink), alt.value(theme.low_ink)
-        ),
+        color=alt.condition(dark, alt.value(theme.high_ink), alt.value(theme.low_ink)),
     )
-    return alt.layer(squares, figures).properties(height=_CELL * len(order))
+    coloured = squares.encode(color=alt.Color("value:Q", scale=ramp, legend=None))
+    whole = alt.layer(coloured, figures, width=alt.Step(_CELL[0]), height=alt.Step(_CELL[1]))
+    parts = alt.Column("part:O", header=alt.Header(labels=False, title=None))
+    title = _title(board, f"{board.metric} × 100 by system and task", rows, *left_out)
+    apart = whole.facet(column=parts, spacing=10, title=title)
+    return apart.resolve_scale(x="independent")
 
 
 def means(board: Leaderboard, theme: Theme, *, top: int) -> Any:
@@ -194,17 +147,18 @@ def means(board: Leaderboard, theme: Theme, *, top: int) -> Any:
     rows, lines = _ranked(board, top)
     points = _points(rows)
     for row, point in zip(rows, points, strict=True):
-        bar = row.interval or row.spread
-        point["low"], point["high"] = (100 * bar.low, 100 * bar.high) if bar else (None, None)
+        bar, mean = row.interval or row.spread, point["mean"]
+        low, high = (100 * bar.low, 100 * bar.high) if bar else (mean, mean)
+        point |= {"zero": 0, "low": low, "high": high}
     if any(row.interval for row in rows):
-        lines.append("bars of measured figures: 95 % bootstrap interval over queries")
+        lines.append("bars of measured figures: 95 % intervals over queries")
     if any(row.spread for row in rows):
         lines.append("bars of printed figures: from the lowest to the highest that works print")
     if any(row.origin != "measured" for row in rows):
         lines.append("printed figures come without queries, so without an interval")
     order = [point["system"] for point in points]
     y = alt.Y("system:N", sort=order, title=None, axis=alt.Axis(ticks=False, labelPadding=8))
-    colour, shape = _marked_by_origin(theme, points)
+    colour, shape = _marked("origin", theme, points)
     x = alt.X(
         "mean:Q",
         title=f"{board.metric} × 100",
@@ -212,23 +166,14 @@ def means(board: Leaderboard, theme: Theme, *, top: int) -> Any:
         axis=alt.Axis(tickCount=8, grid=False),
     )
     base = alt.Chart({"values": points})
-    lines_to = (
-        base.mark_rule(color=theme.grid)
-        .encode(y=y, x=alt.X("zero:Q"), x2="start:Q")
-        .transform_calculate(zero="0", start="isValid(datum.low) ? datum.low : datum.mean")
-    )
-    bars = (
-        base.transform_filter("isValid(datum.low)")
-        .mark_rule(strokeWidth=2.5, opacity=0.55)
-        .encode(y=y, x=alt.X("low:Q"), x2="high:Q", color=colour)
-    )
+    leading = base.mark_rule(color=theme.grid).encode(y=y, x=alt.X("zero:Q"), x2="low:Q")
+    bars = base.mark_rule(strokeWidth=2.5, opacity=0.55)
+    bars = bars.encode(y=y, x=alt.X("low:Q"), x2="high:Q", color=colour)
     dots = base.mark_point(filled=True, size=85, opacity=1)
-    figures = (
-        base.mark_text(align="left", dx=8, fontSize=11, color=theme.muted)
-        .encode(y=y, x=alt.X("end:Q"), text=alt.Text("mean:Q", format=".1f"))
-        .transform_calculate(end="isValid(datum.high) ? datum.high : datum.mean")
-    )
-    drawn = (lines_to, bars, dots.encode(y=y, x=x, color=colour, shape=shape), figures)
+    dots = dots.encode(y=y, x=x, color=colour, shape=shape)
+    figures = base.mark_text(align="left", dx=8, fontSize=11, color=theme.muted)
+    figures = figures.encode(y=y, x=alt.X("high:Q"), text=alt.Text("mean:Q", format=".1f"))
+    drawn = (leading, bars, dots, figures)
     title = _title(board, f"mean {board.metric}", rows, *lines)
     return alt.layer(*drawn).properties(width=520, height=_STEP * len(order), title=title)
 
@@ -251,7 +196,7 @@ def dates(board: Leaderboard, theme: Theme) -> Any:
         axis=alt.Axis(format="%b %Y", tickCount="month", labelAngle=-30, grid=False),
     )
     y = alt.Y("mean:Q", title=f"{board.metric} × 100, mean", axis=alt.Axis(tickCount=6))
-    colour, shape = _marked_by_origin(theme, points)
+    colour, shape = _marked("origin", theme, points)
     dots = alt.Chart({"values": points}).mark_point(filled=True, size=60, opacity=0.7)
     edge = alt.Chart({"values": _frontier(points, "date")}).encode(x=x, y=y)
     line = edge.mark_line(interpolate="step-after", strokeDash=[4, 3], color=theme.muted)
@@ -262,7 +207,7 @@ def dates(board: Leaderboard, theme: Theme) -> Any:
     return alt.layer(*drawn).properties(width=640, height=360, title=title)
 
 
-def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
+def cost(board: Leaderboard, theme: Theme, *, by: str = "seconds") -> Any:
     """One point per measured system; a line joins those that nothing beats on both axes."""
     rows = [row for row in board.rows if row.mean is not None and _spent(row, by) is not None]
     if not rows:
@@ -287,7 +232,7 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
     _place_names(points, domain, span)
     x = alt.X(
         "cost:Q",
-        title=_TITLES[by],
+        title=MEASURES[by],
         scale=alt.Scale(type="log", domain=domain),
         axis=alt.Axis(format="~g", tickCount=4, grid=False),
     )
@@ -298,8 +243,7 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
         axis=alt.Axis(tickCount=6),
     )
     base = alt.Chart({"values": points}).encode(x=x, y=y)
-    shapes = ("circle", "square", "triangle-up")
-    colour, shape = _marked("kind", [*KIND_TITLES.values()], theme.series[:3], shapes, points)
+    colour, shape = _marked("kind", theme, points)
     dots = base.mark_point(filled=True, size=110, opacity=1).encode(color=colour, shape=shape)
     names = [
         base.transform_filter(f"datum.slot == {slot}")
@@ -317,7 +261,7 @@ def cost(board: Leaderboard, theme: Theme, *, by: Measure = "seconds") -> Any:
     return alt.layer(edge, dots, *names).properties(width=_WIDTH, height=_HEIGHT, title=title)
 
 
-def _spent(row: Standing, by: Measure) -> float | None:
+def _spent(row: Standing, by: str) -> float | None:
     """The cost of one query; None where it was not recorded."""
     if row.cost is None or not row.cost.queries:
         return None
