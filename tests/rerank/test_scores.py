@@ -56,6 +56,15 @@ def test_a_deeper_reranking_scores_only_what_is_new() -> None:
     assert len(later.asked) == 5
 
 
+def test_what_a_reranking_cost_leaves_out_the_pairs_that_were_kept() -> None:
+    scored(Lengths(), candidates(10))
+    later = reranker_of("mine", Lengths(), Conditions())
+
+    later.scores(candidates(15))
+
+    assert (later.facts()["texts"], later.facts()["cached"]) == (5, 10)
+
+
 def test_equal_pairs_are_scored_once() -> None:
     model = Lengths()
 

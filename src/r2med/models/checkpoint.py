@@ -221,28 +221,10 @@ def load_encoder(folder: Path, *, dtype: str, trust_remote_code: bool) -> Any:
     saved = getattr(config, "architectures", None) or []
     decodes = config.is_encoder_decoder or any(name.endswith("EncoderModel") for name in saved)
     loader = "AutoModelForTextEncoding" if decodes else "AutoModel"
-    return _loaded(loader, folder, _UNUSED, dtype=dtype, trust_remote_code=trust_remote_code)
+    return load_model(loader, folder, _UNUSED, dtype=dtype, trust_remote_code=trust_remote_code)
 
 
-def load_classifier(
-    folder: Path, *, dtype: str, trust_remote_code: bool, labels: int | None = None
-) -> Any:
-    """A checkpoint as a sequence classifier; with `labels`, one that an adapter gives its head."""
-    options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust_remote_code}
-    if labels is None:
-        return _loaded("AutoModelForSequenceClassification", folder, (), **options)
-    return _loaded(
-        "AutoModelForSequenceClassification", folder, ("",), num_labels=labels, **options
-    )
-
-
-def load_causal(folder: Path, *, dtype: str, trust_remote_code: bool) -> Any:
-    """A checkpoint as a language model that predicts the next token."""
-    options = {"dtype": dtype, "trust_remote_code": trust_remote_code}
-    return _loaded("AutoModelForCausalLM", folder, (), **options)
-
-
-def _loaded(loader: str, folder: Path, spare: tuple[str, ...], **options: Any) -> Any:
+def load_model(loader: str, folder: Path, spare: tuple[str, ...] = (), **options: Any) -> Any:
     """A model by a class of transformers; its files must hold all weights but the `spare` ones."""
     import transformers
 

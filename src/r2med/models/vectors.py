@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,14 +43,18 @@ _PIECE_TEXTS, _PIECE_CHARACTERS = 512, 1 << 18
 
 @dataclass(frozen=True, eq=False)
 class Computed:
-    """What a model gave for some rows of its inputs."""
+    """What a model gave for some rows of its inputs, and what that cost."""
 
     rows: Rows
     vectors: NDArray[np.float32]
+    """None of them where they are on their shelf already."""
     tokens: NDArray[np.int64]
     truncated: NDArray[np.bool_]
-    kept: bool = False
-    """Whether the vectors are on their shelf already, and left out here."""
+    model_seconds: float = 0.0
+    tokeniser_seconds: float = 0.0
+    seen: str | None = None
+    """One of the texts as the model saw it."""
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class Depot:
         """Write a batch to this process's shard; the answer holds no vectors any more."""
         block = _block(addresses[computed.rows], computed, np.dtype(self.storage))
         self._file().append(packed(block))
-        return replace(computed, vectors=computed.vectors[:, :0], kept=True)
+        return replace(computed, vectors=computed.vectors[:0])
 
     def sync(self) -> None:
         """Bring what was left to the disk itself."""
@@ -265,7 +269,7 @@ def fill(
 
         try:
             for rows, computed in compute(pieces()):
-                if not computed.kept:
+                if len(computed.vectors):
                     shelf.add(addresses[rows[computed.rows]], computed)
                 done += len(computed.rows)
                 progress(done + others, len(queue), time.perf_counter() - start)

@@ -6,23 +6,21 @@ Scores are raw logits, never probabilities: the order is the same, and none satu
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError
 from r2med.expand.prompts import filled
-from r2med.models.batching import Batches, Rows, TokenInputs
+from r2med.models.batching import Rows, TokenInputs
 from r2med.models.checkpoint import (
     Checkpoint,
     chosen_device,
-    load_causal,
-    load_classifier,
+    load_model,
     load_tokenizer,
     locate,
     named_failures,
@@ -30,9 +28,9 @@ from r2med.models.checkpoint import (
     need,
     position_limit,
 )
-from r2med.models.vectors import Computed
 from r2med.rerank.scores import Pair, PairReranker
 from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.dense.embed import Form, Inputs
 from r2med.settings import identity_of, setting
 
 Tokens = list[int]
@@ -89,31 +87,32 @@ def build(
 class PairModel(ABC):
     """A model and its tokeniser, as a scorer of pairs.
 
-    A subclass says how it is loaded, which tokens it reads for a pair, and which number of its
-    output is the score.
+    A subclass says which class of transformers loads it, which tokens it reads for a pair, and
+    which number of its output is the score.
     """
 
     kind: ClassVar[str]
     """Names the architecture in the identity."""
+    loader: ClassVar[str]
+    adapted: ClassVar[Mapping[str, Any]] = {}
+    """Options of the base model of an adapter that brings the head."""
     settings: PairModelSettings
 
     def __init__(self, settings: PairModelSettings, conditions: Conditions) -> None:
         self.settings = settings
         self.conditions = conditions
-        self._batches = Batches(conditions.batch_tokens, conditions.tell)
-        self._first_seen: str | None = None
 
     @abstractmethod
-    def load(self, folder: Path) -> Any:
-        """The whole model in a folder; an adapter's base, where the checkpoint is an adapter."""
-
-    @abstractmethod
-    def inputs(self, pairs: Sequence[Pair]) -> TokenInputs:
+    def inputs(self, texts: Sequence[Pair], form: Form) -> TokenInputs:
         """What the model reads for each pair."""
 
     @abstractmethod
     def forward(self, inputs: TokenInputs, rows: Rows) -> NDArray[np.float32]:
         """The scores of some inputs, computed as one batch."""
+
+    def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
+        """The scores as vectors of one number."""
+        return self.forward(cast("TokenInputs", inputs), rows)[:, None]
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
@@ -139,35 +138,29 @@ class PairModel(ABC):
             **identity_of(self.settings),
         }
 
-    def score(self, pairs: Sequence[Pair]) -> Iterator[Computed]:
-        """Batches of like length, longest first."""
-        inputs = self.inputs(pairs)
-        if self._first_seen is None and pairs:
-            self._first_seen = inputs.seen(0)
-        batches = self._batches.run(
-            inputs.tokens,
-            lambda rows: self.forward(inputs, rows),
-            lambda row: f"{self.checkpoint.name}: the pair of query {pairs[row][0][:80]!r}",
-        )
-        for rows, scores in batches:
-            yield Computed(rows, scores[:, None], inputs.tokens[rows], inputs.truncated[rows])
-
     def facts(self) -> Mapping[str, object]:
-        """Where the weights came from, and the first pair as the model saw it."""
+        """Where the weights came from, and the device and precision where the model was needed."""
         facts = self.checkpoint.facts()
         if self.base:
             facts["base"] = self.base.name
-        if self._first_seen is not None:
+        if "model" in vars(self):
             facts["device"] = str(self.model.device)
             facts["dtype"] = str(self.model.dtype).removeprefix("torch.")
-            facts["first"] = self._first_seen
         return facts
 
     @cached_property
     def model(self) -> Any:
         """The model in evaluation mode, on its device; an adapter is merged into its base."""
         need("torch", "transformers", extra="rerank")
-        model = self.load((self.base or self.checkpoint).folder)
+        head = self.adapted if self.base else {}
+        model = load_model(
+            self.loader,
+            (self.base or self.checkpoint).folder,
+            ("",) if head else (),
+            dtype=self.settings.dtype,
+            trust_remote_code=self.conditions.trust_remote_code,
+            **head,
+        )
         if self.base:
             need("peft", extra="rankllama")
             from peft import PeftModel
@@ -213,22 +206,15 @@ class CrossEncoder(PairModel):
     """A sequence classifier, and which of its logits is the score."""
 
     kind = "cross-encoder"
+    loader = "AutoModelForSequenceClassification"
+    adapted: ClassVar[Mapping[str, Any]] = {"num_labels": 1}
     settings: CrossEncoderSettings
 
-    def load(self, folder: Path) -> Any:
-        """The classifier; under an adapter, with the one label that the adapter's head gives."""
-        return load_classifier(
-            folder,
-            dtype=self.settings.dtype,
-            trust_remote_code=self.conditions.trust_remote_code,
-            labels=1 if self.base else None,
-        )
-
-    def inputs(self, pairs: Sequence[Pair]) -> TokenInputs:
+    def inputs(self, texts: Sequence[Pair], form: Form) -> TokenInputs:
         """Both texts with the tokeniser's own separators, the longer one cut first."""
         encoded = self.tokenizer(
-            [f"{self.settings.query_prefix}{query}" for query, _ in pairs],
-            [f"{self.settings.document_prefix}{document}" for _, document in pairs],
+            [f"{self.settings.query_prefix}{query}" for query, _ in texts],
+            [f"{self.settings.document_prefix}{document}" for _, document in texts],
             truncation="longest_first",
             max_length=self.limit,
             return_attention_mask=False,
@@ -262,14 +248,10 @@ class YesNo(PairModel):
     """
 
     kind = "yes-no"
+    loader = "AutoModelForCausalLM"
     settings: YesNoSettings
 
-    def load(self, folder: Path) -> Any:
-        """The model with the head that predicts tokens."""
-        trusted = self.conditions.trust_remote_code
-        return load_causal(folder, dtype=self.settings.dtype, trust_remote_code=trusted)
-
-    def inputs(self, pairs: Sequence[Pair]) -> TokenInputs:
+    def inputs(self, texts: Sequence[Pair], form: Form) -> TokenInputs:
         """Prefix, query, document and suffix, each part tokenised by itself; the document is cut.
 
         Where `query_part` is empty, `document_part` holds both texts and is cut at its end.
@@ -284,9 +266,9 @@ class YesNo(PairModel):
                 "itself, so no text would be read."
             )
         most = min(int(self.limit * settings.query_share), room)
-        heads = self._parts(settings.query_part, pairs)
+        heads = self._parts(settings.query_part, texts)
         rows, truncated = [], []
-        for head, body in zip(heads, self._parts(settings.document_part, pairs), strict=True):
+        for head, body in zip(heads, self._parts(settings.document_part, texts), strict=True):
             second = separator + body if settings.query_part else body
             kept = [*head[:most], *second[: room - len(head[:most])]]
             rows.append([*prefix, *kept, *suffix])

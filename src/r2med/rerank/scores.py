@@ -7,18 +7,19 @@ stage reuses any other; batches are on disk as they finish, so a kill loses one 
 from __future__ import annotations
 
 import secrets
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from r2med.errors import DataError
-from r2med.models.vectors import Computed, Depot, Rows, distinct, fill, hashed, open_shelf
-from r2med.retrieve.conditions import Conditions, Progress, Tell
+from r2med.models.vectors import Addresses, hashed, open_shelf
+from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.dense.embed import Encoder, Encoding, Form, costs
 from r2med.runs import Run
 from r2med.runs.run import name_places, places_of
 from r2med.tasks.task import Task
@@ -59,23 +60,6 @@ class Reranker(Protocol):
         ...
 
 
-class PairScorer(Protocol):
-    """A model that scores one pair without looking at the others."""
-
-    @property
-    def identity(self) -> Mapping[str, object] | None:
-        """Everything besides the texts that decides a score; None is never stored."""
-        ...
-
-    def score(self, pairs: Sequence[Pair]) -> Iterator[Computed]:
-        """Every pair once, in batches as they finish; a vector is the one score of a pair."""
-        ...
-
-    def facts(self) -> Mapping[str, object]:
-        """What really ran, as JSON values."""
-        ...
-
-
 def candidate_lists(run: Run, task: Task) -> list[Candidates]:
     """The lists of a run with their texts: the original query, and an id's last row.
 
@@ -103,15 +87,28 @@ def candidate_lists(run: Run, task: Task) -> list[Candidates]:
     return lists
 
 
-class PairReranker:
-    """A reranker that scores every candidate by itself."""
+class _PairForm(Form):
+    """A pair's address is a hash of both exact texts, with a boundary that no text can move."""
 
-    def __init__(self, name: str, scorer: PairScorer, conditions: Conditions) -> None:
+    def addresses(self, texts: Iterable[Pair]) -> Addresses:
+        """The address of each pair in the store."""
+        parts = [hashed(b"", [])]
+        for query, pairs in groupby(texts, key=itemgetter(0)):
+            prefix = query.encode("utf-8", "surrogatepass")
+            documents = [document for _, document in pairs]
+            parts.append(hashed(f"{len(prefix)}:".encode() + prefix, documents))
+        return np.concatenate(parts)
+
+
+class PairReranker:
+    """A reranker that scores every candidate by itself, with an encoder of pairs."""
+
+    def __init__(self, name: str, scorer: Encoder, conditions: Conditions) -> None:
         self.name = name
         self.scorer = scorer
+        self.encoders = {"pair": scorer}
         self.conditions = conditions
-        self._facts: dict[str, object] = {}
-        self._ran: Mapping[str, object] = {}
+        self._facts: Mapping[str, object] = {}
         self._anonymous = unidentified(scorer)
 
     @property
@@ -121,113 +118,33 @@ class PairReranker:
 
     def scores(self, lists: Sequence[Candidates]) -> list[ListScores]:
         """Look every pair up and score the missing ones."""
-        start = time.perf_counter()
-        pairs = [(one.query, text) for one in lists for text in one.documents]
-        names = [(one.query_id, name) for one in lists for name in one.document_ids]
-        sizes = np.array([len(query) + len(text) for query, text in pairs], dtype=np.int64)
-        addresses, firsts, inside = distinct(_addresses(lists))
-        store = open_shelf(
-            "rerank-scores",
-            self.scorer.identity,
-            label=self.name,
-            tell=self.conditions.tell,
-            what="scores",
-        )
-
-        def piece(chosen: Rows) -> Piece:
-            rows = firsts[chosen].tolist()
-            texts, named = [pairs[row] for row in rows], [names[row] for row in rows]
-            return Piece(self.name, texts, named, addresses[chosen])
-
-        count = fill(
-            store,
-            addresses,
-            sizes[firsts],
-            lambda parts: self._computed(((rows, piece(rows)) for rows in parts), store.depot),
-            progress=self._progress,
-        )
-        places = store.find(addresses)[inside]
-        flat = store.gather(places)[:, 0] if len(places) else np.zeros(0, dtype=np.float32)
-        self._facts = {"texts": len(places), "reused": len(places) - count}
-        tokens, truncated = store.tokens(places)
-        if tokens.any():
-            self._facts["tokens"] = int(tokens.sum())
-            self._facts["truncated"] = round(float(truncated.mean()), 6)
-        if count:
-            self._facts["seconds"] = round(time.perf_counter() - start, 3)
-        self._facts |= {**self.scorer.facts(), **self._ran}
+        names = [(one.query_id, document) for one in lists for document in one.document_ids]
+        encoded = Encoding(
+            encoder=self.scorer,
+            part="pair",
+            texts=[(one.query, text) for one in lists for text in one.documents],
+            form=_PairForm(),
+            name=lambda row: "query {!r} and document {!r}".format(*names[row]),
+            doing=f"reranking with {self.name}",
+            shelf=open_shelf(
+                "rerank-scores",
+                self.scorer.identity,
+                label=self.name,
+                tell=self.conditions.tell,
+                what="scores",
+            ),
+            conditions=self.conditions,
+        ).run()
+        facts = encoded.facts
+        self._facts = {**facts, **self.scorer.facts(), **costs({"pairs": facts})}
+        if not names:
+            return [np.zeros(0, dtype=np.float32) for _ in lists]
         ends = np.cumsum([len(one.documents) for one in lists])
-        return np.split(flat, ends[:-1]) if lists else []
+        return np.split(encoded.matrix()[encoded.distinct, 0], ends[:-1])
 
     def facts(self) -> Mapping[str, object]:
         """Pairs, how many of them were known, tokens, and what the scorer says."""
         return self._facts
-
-    def _progress(self, done: int, total: int, seconds: float) -> None:
-        self.conditions.progress(Progress(f"reranking with {self.name}", done, total, seconds))
-
-    def _computed(
-        self, pieces: Iterator[tuple[Rows, Piece]], depot: Depot | None
-    ) -> Iterator[tuple[Rows, Computed]]:
-        """Scores of some distinct pairs, batch by batch: on workers where there are any."""
-        workers, model = self.conditions.workers, self.conditions.loadable
-        if workers is None or model is None:
-            for chosen, piece in pieces:
-                yield from ((chosen, computed) for computed, _ in score(self.scorer, piece))
-            return
-        source = replace(model, part="scorer", opener=_scorer, identity=self.scorer.identity)
-        sent = ((chosen, replace(piece, depot=depot)) for chosen, piece in pieces)
-        for chosen, (computed, facts) in workers.each(source, score, sent):
-            self._ran = {**facts, "engine": workers.name}
-            yield chosen, computed
-
-
-def _addresses(lists: Sequence[Candidates]) -> NDArray[np.uint8]:
-    """A hash of each pair's exact texts, with a boundary that no text can move."""
-    parts = [hashed(b"", [])]
-    for one in lists:
-        query = one.query.encode("utf-8", "surrogatepass")
-        parts.append(hashed(f"{len(query)}:".encode() + query, one.documents))
-    return np.concatenate(parts)
-
-
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """Some pairs on their way to a scorer, here or in a worker."""
-
-    reranker: str
-    pairs: Sequence[Pair]
-    names: Sequence[tuple[str, str]]
-    """The ids of each pair's query and document."""
-    addresses: NDArray[np.uint8]
-    depot: Depot | None = None
-    """Where a worker leaves the scores; None hands them back."""
-
-    def __str__(self) -> str:
-        query, document = self.names[0]
-        return f"{len(self.names):,} pairs from query {query} and document {document} on"
-
-
-def _scorer(reranker: PairReranker, tell: Tell) -> PairScorer:
-    return reranker.scorer
-
-
-def score(scorer: PairScorer, piece: Piece) -> Iterator[tuple[Computed, Mapping[str, object]]]:
-    """The scores of a piece, batch by batch, all of them finite, and the scorer's facts."""
-    for computed in scorer.score(piece.pairs):
-        bad = np.flatnonzero(~np.isfinite(computed.vectors[:, 0]))
-        if len(bad):
-            query, document = piece.names[computed.rows[bad[0]]]
-            raise DataError(
-                f"{piece.reranker} gave the score {computed.vectors[bad[0], 0]} for query "
-                f"{query!r} and document {document!r}, expected a finite number.\n"
-                "If the model runs in float16, try [dtype=float32] or [dtype=bfloat16]."
-            )
-        if piece.depot:
-            computed = piece.depot.leave(piece.addresses, computed)
-        yield computed, scorer.facts()
-    if piece.depot:
-        piece.depot.sync()
 
 
 def unidentified(thing: object) -> Mapping[str, object]:

@@ -7,14 +7,16 @@ documents); its code runs only where the caller trusts it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError
+from r2med.models.batching import Rows
 from r2med.models.checkpoint import (
     Checkpoint,
     chosen_device,
@@ -23,7 +25,6 @@ from r2med.models.checkpoint import (
     locate,
     need,
 )
-from r2med.models.vectors import Computed
 from r2med.rerank.scores import (
     Candidates,
     ListScores,
@@ -34,6 +35,7 @@ from r2med.rerank.scores import (
     unidentified,
 )
 from r2med.retrieve.conditions import Conditions, Progress
+from r2med.retrieve.dense.embed import Form, Inputs, TextInputs
 from r2med.retrieve.user_models import identity_of as own_identity
 from r2med.retrieve.user_models import load_target, running
 from r2med.settings import identity_of, setting
@@ -94,16 +96,21 @@ def reranker_of(name: str, thing: object, conditions: Conditions) -> Reranker:
 
 @dataclass(frozen=True)
 class _Predictor:
-    """predict(pairs) as a pair scorer."""
+    """predict(pairs) as an encoder of pairs."""
 
     name: str
     own: Any
     identity: Mapping[str, object] | None
 
-    def score(self, pairs: Sequence[Pair]) -> Iterator[Computed]:
-        """All at once, in their order."""
+    def inputs(self, texts: Sequence[Pair], form: Form) -> TextInputs:
+        """The pairs as they are."""
+        return TextInputs.of(texts, form)
+
+    def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
+        """The scores of some pairs."""
+        pairs = [cast("TextInputs", inputs).texts[row] for row in rows]
         with running(f"{self.name}: predict"):
-            output = self.own.predict(list(pairs))
+            output = self.own.predict(pairs)
         try:
             scores = np.asarray(output, dtype=np.float32)
         except (TypeError, ValueError):
@@ -117,8 +124,7 @@ class _Predictor:
                 f"{self.name}: predict gave {shape} for {len(pairs)} pairs, expected "
                 f"one score for each pair.\nThe first pair's query is {pairs[0][0][:80]!r}."
             )
-        rows = np.arange(len(pairs), dtype=np.int64)
-        yield Computed(rows, scores[:, None], np.zeros_like(rows), rows < 0)
+        return scores[:, None]
 
     def facts(self) -> Mapping[str, object]:
         """What the object is."""

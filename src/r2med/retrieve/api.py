@@ -10,7 +10,7 @@ import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -41,8 +41,6 @@ Vectors = NDArray[np.float32]
 #: From a text and a number of tokens: the text's own count, and its beginning of that many.
 Cut = Callable[[str, int], tuple[int, str]]
 
-_PATH = "embeddings"
-_ENVIRONMENT, _OPTION = "R2MED_EMBED", "[url=...]"
 #: Keys that belong to one vendor's address.
 _OWN_KEYS: Mapping[str, str] = {
     "OPENAI_API_KEY": "https://api.openai.com/v1",
@@ -106,22 +104,6 @@ class ApiSettings:
         expected = Estimate(cached, calls, tokens, 0, money, basis)
         return expected.at_most(None if most is None else Tokens(most), price)
 
-    def server(self) -> Server:
-        """Where requests go; R2MED_EMBED_URL takes the place of the entry's own address.
-
-        A key of the entry's own goes to the address it belongs to and nowhere else.
-        """
-        own = _OWN_KEYS.get(self.key_env, "")
-        return find_server(
-            self.model,
-            own_url=own,
-            own_key_env=self.key_env,
-            environment=_ENVIRONMENT,
-            option=_OPTION,
-            url=None if self.url == own else self.url,
-            key_env="" if own else self.key_env,
-        )
-
 
 def build(settings: ApiSettings, conditions: Conditions) -> ApiRetriever:
     """A retriever as its entry describes it; no server is asked and no key is read yet."""
@@ -165,7 +147,7 @@ class ApiRetriever(DenseRetriever):
         asked = task.queries.texts.to_pylist() if queries is None else queries
         for side, texts in zip(SIDES, (asked, document_texts(task)), strict=True):
             form, distinct = self.form(task, side), list(dict.fromkeys(texts))
-            places = self.shelf(self.encoders[side]).find(form.addresses(distinct))
+            places = self.shelf(side).find(form.addresses(distinct))
             missing = [text for text, place in zip(distinct, places, strict=True) if place < 0]
             inputs = encoder.inputs(missing, form)
             calls += len(encoder.planned(inputs))
@@ -181,11 +163,10 @@ class ApiRetriever(DenseRetriever):
     def estimate_generated(self, count: int, tokens: int, most: int | None) -> Estimate:
         """What so many texts would use that a model has not written yet."""
         settings = cast("ApiEncoder", self.encoders["query"]).settings
-        limit = settings.max_length
-        longest = limit or most
+        longest = settings.max_length or most
         return settings.estimate(
             calls=-(-count // settings.most_texts),
-            tokens=count * (min(tokens, limit) if limit else tokens),
+            tokens=count * min(tokens, settings.max_length or tokens),
             most=None if longest is None else count * longest,
             basis="texts as long as the model's answers are expected to be",
         )
@@ -203,8 +184,21 @@ class ApiEncoder:
 
     @cached_property
     def server(self) -> Server:
-        """Where requests go."""
-        return self.settings.server()
+        """Where requests go; R2MED_EMBED_URL takes the place of the entry's own address.
+
+        A key of the entry's own goes to the address it belongs to and nowhere else.
+        """
+        settings = self.settings
+        own = _OWN_KEYS.get(settings.key_env, "")
+        return find_server(
+            settings.model,
+            own_url=own,
+            own_key_env=settings.key_env,
+            environment="R2MED_EMBED",
+            option="[url=...]",
+            url=None if settings.url == own else settings.url,
+            key_env="" if own else settings.key_env,
+        )
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
@@ -231,6 +225,11 @@ class ApiEncoder:
         """
         ready = cast("TextInputs", inputs)
         settings, price = self.settings, self.settings.known_price()
+
+        def read(place: int, answer: dict[str, Any], _: float) -> tuple[Vectors, int]:
+            texts = cast("list[str]", jobs[place].body["input"])
+            return vectors_of(answer, len(texts)), billed(answer, texts)
+
         session = Session(self.server, self.budget, name=settings.model, price=price)
         try:
             batches = self.planned(ready)
@@ -241,7 +240,7 @@ class ApiEncoder:
                 too_large: list[Rows] = []
                 failures: list[tuple[Rows, Failure]] = []
                 jobs = [self._job(ready, batch) for batch in batches]
-                for place, outcome in session.each(_PATH, jobs, partial(_read, jobs)):
+                for place, outcome in session.each("embeddings", jobs, read):
                     batch = batches[place]
                     if not isinstance(outcome, Failure):
                         vectors, tokens = outcome
@@ -284,9 +283,17 @@ class ApiEncoder:
         return [np.array(batch, dtype=np.int64) for batch in batches]
 
     def _job(self, inputs: TextInputs, batch: Rows) -> Job:
-        texts = [inputs.texts[row] for row in batch]
-        most = sum(most_tokens_of(text) + _SPARE for text in texts)
-        return Job(body(self.settings, self.side, texts), Tokens(most))
+        """A request; Voyage names the width otherwise and has no word for plain floats."""
+        settings, texts = self.settings, [inputs.texts[row] for row in batch]
+        body: dict[str, object] = {"model": settings.model, "input": texts}
+        kind = settings.input_type(self.side)
+        if kind:
+            body["input_type"] = kind
+        if settings.encoding_format == "base64" or not kind:
+            body["encoding_format"] = settings.encoding_format
+        if settings.output_dimensions:
+            body["output_dimension" if kind else "dimensions"] = settings.output_dimensions
+        return Job(body, Tokens(sum(most_tokens_of(text) + _SPARE for text in texts)))
 
     def _error(
         self, failures: Sequence[tuple[Rows, Failure]], inputs: TextInputs, requests: int
@@ -304,24 +311,6 @@ class ApiEncoder:
             f"The first: {first.why}.\nEvery vector that arrived is kept; "
             + first.advice(unknown=_UNKNOWN)
         )
-
-
-def body(settings: ApiSettings, side: Side, texts: Sequence[str]) -> dict[str, object]:
-    """The JSON of a request; Voyage names the width otherwise and has no word for plain floats."""
-    sent: dict[str, object] = {"model": settings.model, "input": list(texts)}
-    kind = settings.input_type(side)
-    if kind:
-        sent["input_type"] = kind
-    if settings.encoding_format == "base64" or not kind:
-        sent["encoding_format"] = settings.encoding_format
-    if settings.output_dimensions:
-        sent["output_dimension" if kind else "dimensions"] = settings.output_dimensions
-    return sent
-
-
-def _read(jobs: Sequence[Job], place: int, answer: dict[str, Any], _: float) -> tuple[Vectors, int]:
-    texts = cast("list[str]", jobs[place].body["input"])
-    return vectors_of(answer, len(texts)), billed(answer, texts)
 
 
 def vectors_of(answer: dict[str, Any], count: int) -> Vectors:
@@ -351,10 +340,9 @@ def _vector(embedding: object) -> Vectors:
 def billed(answer: dict[str, Any], texts: Sequence[str]) -> int:
     """Tokens as the server counted them, or about as many."""
     usage = answer.get("usage")
-    counts = usage if isinstance(usage, dict) else {}
-    for name in ("total_tokens", "prompt_tokens"):
-        if isinstance(counts.get(name), int):
-            return int(counts[name])
+    for name in ("total_tokens", "prompt_tokens") if isinstance(usage, dict) else ():
+        if isinstance(usage.get(name), int):
+            return int(usage[name])
     return sum(tokens_of(text) for text in texts)
 
 
@@ -379,10 +367,18 @@ def put(texts: Sequence[str], form: Form, *, quoted: bool, tokenizer: str) -> Te
 def load_cut(tokenizer: str) -> Cut:
     """The function that counts and cuts; its vocabulary is fetched once by its own library."""
     kind, _, short = tokenizer.rpartition(":")
-    tiktoken = kind == "tiktoken"
-    library, name = ("tiktoken", short) if tiktoken else ("tokenizers", tokenizer)
+    library, name = ("tiktoken", short) if kind == "tiktoken" else ("tokenizers", tokenizer)
     try:
-        return _tiktoken(name) if tiktoken else _tokenizers(name)
+        if kind == "tiktoken":
+            import tiktoken
+
+            encoding = tiktoken.get_encoding(name)
+        else:
+            from tokenizers import Tokenizer  # type: ignore[import-untyped, unused-ignore]
+
+            own = Path(name).is_file()
+            encoding = Tokenizer.from_file(name) if own else Tokenizer.from_pretrained(name)
+            encoding.no_truncation()
     except Exception as problem:
         why = f"{library} cannot load {name} ({type(problem).__name__}); it is fetched once, online"
         if isinstance(problem, ImportError):
@@ -392,28 +388,11 @@ def load_cut(tokenizer: str) -> Cut:
             "[max_length=0] sends texts whole and leaves it to the server."
         ) from None
 
-
-def _tiktoken(name: str) -> Cut:
-    import tiktoken
-
-    encoding = tiktoken.get_encoding(name)
-
     def cut(text: str, limit: int) -> tuple[int, str]:
-        ids = encoding.encode(text, disallowed_special=())
-        return len(ids), text if len(ids) <= limit else encoding.decode(ids[:limit])
-
-    return cut
-
-
-def _tokenizers(name: str) -> Cut:
-    from tokenizers import Tokenizer  # type: ignore[import-untyped, unused-ignore]
-
-    own = Path(name).is_file()
-    tokenizer = Tokenizer.from_file(name) if own else Tokenizer.from_pretrained(name)
-    tokenizer.no_truncation()
-
-    def cut(text: str, limit: int) -> tuple[int, str]:
-        encoded = tokenizer.encode(text, add_special_tokens=False)
+        if kind == "tiktoken":
+            ids = encoding.encode(text, disallowed_special=())
+            return len(ids), text if len(ids) <= limit else encoding.decode(ids[:limit])
+        encoded = encoding.encode(text, add_special_tokens=False)
         count = len(encoded.ids)
         return count, text if count <= limit else text[: encoded.offsets[limit - 1][1]]
 

@@ -8,7 +8,7 @@ and how they compare them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -20,20 +20,10 @@ from numpy.typing import NDArray
 from r2med.errors import MissingError
 from r2med.models.batching import Features, Rows, TokenInputs
 from r2med.models.checkpoint import locate
-from r2med.models.vectors import open_shelf
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import (
-    SIDES,
-    Encoded,
-    Encoder,
-    Encoding,
-    Form,
-    Inputs,
-    Side,
-    document_texts,
-)
+from r2med.retrieve.dense.embed import SIDES, Encoded, Encoder, Form, Inputs, Side, costs
 from r2med.retrieve.dense.foreign import LibraryEncoder, LibraryModel
-from r2med.retrieve.dense.retriever import Precision, costs
+from r2med.retrieve.dense.retriever import EncoderRetriever, Precision
 from r2med.retrieve.dense.transformer import Recipe, TransformerEncoder, load_linear
 from r2med.retrieve.topk import Matrix, Score, run_of, spread_over, top_scored
 from r2med.runs import Run
@@ -68,34 +58,43 @@ class LateSettings(_Settings):
     document_max_length: int = setting(least=0)
 
 
-@dataclass(frozen=True)
-class MultiRetriever:
-    """A model and how its rows are packed and compared."""
+def build(settings: SparseSettings | LateSettings, conditions: Conditions) -> MultiRetriever:
+    """A retriever as its entry describes it; nothing is loaded yet."""
+    sparse, heads = isinstance(settings, SparseSettings), settings.head == "bge-m3"
+    if isinstance(settings, SparseSettings):
+        lengths = dict.fromkeys(SIDES, settings.max_length)
+    else:
+        lengths = {"query": settings.query_max_length, "document": settings.document_max_length}
 
-    settings: SparseSettings | LateSettings
-    conditions: Conditions
-
-    @cached_property
-    def encoders(self) -> Mapping[Side, Encoder]:
-        """By side: the model may put queries and documents differently."""
-        settings, conditions = self.settings, self.conditions
+    def encoders() -> tuple[Encoder, Encoder]:
         located = locate(settings.checkpoint, revision=settings.revision)
-        sparse, dtype = isinstance(settings, SparseSettings), settings.dtype
-        if settings.head == "bge-m3":
+        if heads:
             kind = TokenWeights if sparse else TokenVectors
-            return dict.fromkeys(SIDES, kind(located, Recipe("cls"), conditions, dtype))
-        if sparse:
-            length = self.length("document")
-            model = LibraryModel(located, "SparseEncoder", dtype, conditions, length)
-            return {side: _sparse_encoder(model, side) for side in SIDES}
-        model = LibraryModel(located, "MultiVectorEncoder", dtype, conditions)
-        return {side: _late_encoder(model, side, self.length(side)) for side in SIDES}
+            head = kind(located, Recipe("cls"), conditions, settings.dtype)
+            return head, head
+        name, limit = (
+            ("SparseEncoder", lengths["document"]) if sparse else ("MultiVectorEncoder", 0)
+        )
+        model = LibraryModel(located, name, settings.dtype, conditions, limit)
+        query, document = (_encoder(model, side, 0 if sparse else lengths[side]) for side in SIDES)
+        return query, document
 
-    def length(self, side: Side) -> int:
-        """Tokens of a text of one side; 0 leaves it to the model."""
-        if isinstance(self.settings, SparseSettings):
-            return self.settings.max_length
-        return int(getattr(self.settings, f"{side}_max_length"))
+    return MultiRetriever(
+        name=settings.checkpoint,
+        make=encoders,
+        form=lambda task, side: Form(max_length=lengths[side] if heads else 0),
+        conditions=conditions,
+        ragged=True,
+        compare=_by_words if sparse else _by_tokens,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiRetriever(EncoderRetriever):
+    """A model and how its rows are compared."""
+
+    compare: Callable[[Encoded, Encoded], tuple[Score, int]]
+    """From rows of queries and documents to scores, and the numbers that one document takes."""
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -104,29 +103,7 @@ class MultiRetriever:
 
     def prepare(self, task: Task) -> MultiSearcher:
         """Encode the last row of every document id, or take it from the store."""
-        return MultiSearcher(self, task, self.encode(document_texts(task), "document"))
-
-    def encode(self, texts: list[str], side: Side) -> Encoded:
-        """The rows of some texts."""
-        settings, encoder = self.settings, self.encoders[side]
-        form = Form(max_length=self.length(side)) if settings.head == "bge-m3" else Form()
-        shelf = open_shelf(
-            "embeddings", encoder.identity, label=settings.checkpoint, tell=self.conditions.tell
-        )
-        return Encoding(
-            encoder=encoder,
-            form=form,
-            side=side,
-            texts=texts,
-            name=lambda row: f"{side} {row + 1}",
-            shelf=shelf,
-            conditions=self.conditions,
-            ragged=True,
-        ).run()
-
-
-#: A retriever as its entry describes it; nothing is loaded yet.
-build = MultiRetriever
+        return MultiSearcher(self, task, self.encode_documents(task))
 
 
 @dataclass(eq=False)
@@ -141,10 +118,10 @@ class MultiSearcher:
 
     def search(self, queries: Queries, *, depth: int) -> Run:
         """The best documents; one whose id is the query's own is left out."""
-        encoded = self.retriever.encode(queries.texts.fill_null("").to_pylist(), "query")
+        asked = queries.texts.fill_null("").to_pylist()
+        encoded = self.retriever.encode(self.task, "query", asked)
         self.queries = {"queries": encoded.facts}
-        sparse = isinstance(self.retriever.settings, SparseSettings)
-        score, numbers = (_by_words if sparse else _by_tokens)(encoded, self.documents)
+        score, numbers = self.retriever.compare(encoded, self.documents)
         texts, scores = top_scored(
             score,
             (len(encoded.places), len(self.documents.places)),
@@ -162,43 +139,29 @@ class MultiSearcher:
         return {"encoder": encoder, **sides, **costs(sides)}
 
 
-def _sparse_encoder(model: LibraryModel, side: Side) -> LibraryEncoder:
-    """Encodes texts of one side as words with weights."""
+def _encoder(model: LibraryModel, side: Side, tokens: int) -> LibraryEncoder:
+    """Encodes texts of one side as words with weights, or as vectors of tokens.
+
+    `tokens` are those of a text in late interaction; 0 leaves their number to the model.
+    """
 
     def run(loaded: Any, texts: list[str], form: Form) -> Matrix:
         encode = getattr(loaded, f"encode_{side}")
-        options = {
-            "save_to_cpu": True,
-            "convert_to_tensor": True,
-            "convert_to_sparse_tensor": False,
-        }
-        dense = encode(texts, batch_size=len(texts), show_progress_bar=False, **options)
-        return packed_words(sp.csr_matrix(dense.float().numpy()))
-
-    return LibraryEncoder(model, run, {"side": side})
-
-
-def _late_encoder(model: LibraryModel, side: Side, tokens: int) -> LibraryEncoder:
-    """Encodes texts of one side as vectors of tokens; 0 tokens leave the length to the model."""
-
-    def run(loaded: Any, texts: list[str], form: Form) -> Matrix:
-        if tokens:
-            _limit(loaded[0], side, tokens)
-        encode = getattr(loaded, f"encode_{side}")
-        options = {"show_progress_bar": False, "convert_to_numpy": True}
-        return packed_tokens(encode(texts, batch_size=len(texts), **options))
+        options: dict[str, Any] = {"batch_size": len(texts), "show_progress_bar": False}
+        if model.kind == "SparseEncoder":
+            options |= {"save_to_cpu": True, "convert_to_tensor": True}
+            dense = encode(texts, convert_to_sparse_tensor=False, **options)
+            return packed_words(sp.csr_matrix(dense.float().numpy()))
+        transformer = loaded[0]
+        if tokens and side == "document":
+            transformer.document_length = tokens
+        elif tokens and transformer.query_expansion is None:
+            transformer.query_length = tokens
+        elif tokens:  # Queries are filled up to this many.
+            transformer.query_expansion = {**transformer.query_expansion, "length": tokens}
+        return packed_tokens(encode(texts, convert_to_numpy=True, **options))
 
     return LibraryEncoder(model, run, {"side": side} | ({"tokens": tokens} if tokens else {}))
-
-
-def _limit(transformer: Any, side: Side, tokens: int) -> None:
-    """Set the tokens of one side; queries that are filled up are filled up to that many."""
-    if side == "document":
-        transformer.document_length = tokens
-    elif transformer.query_expansion is None:
-        transformer.query_length = tokens
-    else:
-        transformer.query_expansion = {**transformer.query_expansion, "length": tokens}
 
 
 class _HeadEncoder(TransformerEncoder):

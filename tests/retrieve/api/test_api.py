@@ -321,7 +321,7 @@ def test_vectors_that_were_paid_for_long_ago_are_still_found() -> None:
     searching = retriever("openai", "http://127.0.0.1:1/v1")
     form = Form(instruction="Q", max_length=6000)
 
-    shelf = searching.shelf(searching.encoders["query"])
+    shelf = searching.shelf("query")
 
     assert shelf.folder is not None
     assert shelf.folder.name == "16df98b033ca72016aa79694ec9ba9d8"

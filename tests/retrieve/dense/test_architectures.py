@@ -128,8 +128,8 @@ def one_thread() -> Iterator[None]:
 def encoder_of(settings: Settings, side: Side) -> BatchEncoder:
     from r2med.retrieve.dense.transformer import build
 
-    query, document = settings.checkpoints()
-    return build(query if side == "query" else document, settings, Conditions(device="cpu"))
+    own = getattr(settings, f"{side}_checkpoint")
+    return build(own or settings.checkpoint, settings, Conditions(device="cpu"))
 
 
 def ours(encoder: BatchEncoder, form: Form, batch: int) -> NDArray[np.float32]:

@@ -43,7 +43,8 @@ class Counting:
 def work(encoder: Counting, texts: Sequence[str]) -> Callable[[Shelf, Conditions], Encoding]:
     def made(shelf: Shelf, conditions: Conditions) -> Encoding:
         name = "document d{}".format
-        return Encoding(encoder, Form(), "document", texts, name, shelf, conditions)
+        doing = "encoding documents"
+        return Encoding(encoder, "document", texts, Form(), name, doing, shelf, conditions)
 
     return made
 

@@ -1,4 +1,7 @@
-"""From texts to vectors: what an encoder promises, and the loop that encodes what is not stored."""
+"""From texts to vectors: what an encoder promises, and the loop that encodes what is not stored.
+
+A reranker that scores pairs is an encoder too: its texts are pairs, its vectors one number.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,6 @@ from r2med.tasks.task import Task
 Side = Literal["query", "document"]
 SIDES: tuple[Side, Side] = ("query", "document")
 
-_PLURALS: Mapping[Side, str] = {"query": "queries", "document": "documents"}
 #: Vectors compared at a time.
 _WINDOW = 8192
 
@@ -41,7 +43,7 @@ class Form:
     pair: bool = False
     """Whether the text is the second segment after an empty first one."""
 
-    def addresses(self, texts: Iterable[str]) -> Addresses:
+    def addresses(self, texts: Iterable[Any]) -> Addresses:
         """The address of each text in the store: a hash of the form and the text."""
         return hashed(json.dumps(asdict(self), sort_keys=True).encode() + b"\0", texts)
 
@@ -50,7 +52,7 @@ class Form:
 class TextInputs:
     """Whole texts, for a model that tokenises by itself."""
 
-    texts: Sequence[str]
+    texts: Sequence[Any]
     form: Form
     tokens: NDArray[np.int64]
     truncated: NDArray[np.bool_]
@@ -58,7 +60,7 @@ class TextInputs:
     """The texts as the model will tokenise them, where that is known beforehand."""
 
     @classmethod
-    def of(cls, texts: Sequence[str], form: Form, counted: TokenInputs | None = None) -> TextInputs:
+    def of(cls, texts: Sequence[Any], form: Form, counted: TokenInputs | None = None) -> TextInputs:
         """Texts with their tokens, or without any count."""
         if counted:
             return cls(texts, form, counted.tokens, counted.truncated, counted)
@@ -66,8 +68,11 @@ class TextInputs:
         return cls(texts, form, none, none > 0)
 
     def seen(self, row: int) -> str:
-        """The tokens as text again, or the text as it is handed over."""
-        return self.counted.seen(row) if self.counted else self.form.instruction + self.texts[row]
+        """The tokens as text again, or the text, or both of a pair, as handed over."""
+        if self.counted:
+            return self.counted.seen(row)
+        text = self.texts[row]
+        return self.form.instruction + text if isinstance(text, str) else "\n".join(text)
 
 
 Inputs: TypeAlias = TokenInputs | TextInputs
@@ -82,7 +87,7 @@ class Encoder(Protocol):
         """Everything besides form and text that decides a vector; None is never stored."""
         ...
 
-    def inputs(self, texts: Sequence[str], form: Form) -> Inputs:
+    def inputs(self, texts: Sequence[Any], form: Form) -> Inputs:
         """The texts as the model will see them; never fails on an empty text."""
         ...
 
@@ -154,7 +159,7 @@ def document_texts(task: Task) -> list[str]:
 class Piece:
     """Some texts on their way to an encoder, here or in a worker."""
 
-    texts: Sequence[str]
+    texts: Sequence[Any]
     names: Sequence[str]
     """What to call each text in an error."""
     form: Form
@@ -167,17 +172,26 @@ class Piece:
     def __str__(self) -> str:
         return f"{len(self.names):,} texts from {self.names[0]} to {self.names[-1]}"
 
+    def check(self, vectors: NDArray[np.float32], rows: Rows) -> None:
+        """A DataError where a model's output for some of the texts is not one vector for each."""
+        if vectors.ndim != 2 or len(vectors) != len(rows):
+            raise DataError(
+                f"the encoder gave an array of shape {vectors.shape} for {len(rows)} texts, "
+                f"expected ({len(rows)}, width).\nThe batch began with {self._quoted(rows[0])}."
+            )
+        finite = np.isfinite(vectors).all(axis=1)
+        if not finite.all():
+            bad = self._quoted(rows[np.flatnonzero(~finite)[0]])
+            raise DataError(
+                f"the model gave NaN or infinity for {bad}, expected a finite number.\n"
+                "If it runs in float16, try [dtype=float32] or [dtype=bfloat16]."
+            )
 
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """What an encoder gave for some texts of a piece, and what it cost."""
-
-    computed: Computed
-    width: int
-    model_seconds: float
-    tokeniser_seconds: float = 0.0
-    seen: str | None = None
-    facts: Mapping[str, object] = field(default_factory=dict)
+    def _quoted(self, row: int) -> str:
+        name, text = self.names[row], self.texts[row]
+        if not isinstance(text, str):
+            return name
+        return f"{name}: {text[:80] + ('...' if len(text) > 80 else '')!r}"
 
 
 class Embedding:
@@ -188,7 +202,7 @@ class Embedding:
         self.identity = encoder.identity
         self.batches = Batches(batch_tokens, tell)
 
-    def run(self, piece: Piece) -> Iterator[Batch]:
+    def run(self, piece: Piece) -> Iterator[Computed]:
         """The vectors of a piece, batch by batch."""
         encoder, began = self.encoder, time.perf_counter()
         inputs = encoder.inputs(piece.texts, piece.form)
@@ -205,51 +219,41 @@ class Embedding:
         began = time.perf_counter()
         for rows, vectors in outputs:
             spent = time.perf_counter() - began
-            _check(vectors, rows, piece)
-            computed = Computed(rows, vectors, inputs.tokens[rows], inputs.truncated[rows])
-            if piece.depot:
-                computed = piece.depot.leave(piece.addresses, computed)
-            yield Batch(computed, vectors.shape[1], spent, tokenised, seen, encoder.facts())
+            piece.check(vectors, rows)
+            computed = Computed(
+                rows=rows,
+                vectors=vectors,
+                tokens=inputs.tokens[rows],
+                truncated=inputs.truncated[rows],
+                model_seconds=spent,
+                tokeniser_seconds=tokenised,
+                seen=seen,
+                facts=encoder.facts(),
+            )
+            yield piece.depot.leave(piece.addresses, computed) if piece.depot else computed
             tokenised, seen, began = 0.0, None, time.perf_counter()
         if piece.depot:
             piece.depot.sync()
 
 
-def _embedding(side: Side, batch_tokens: int, retriever: Any, tell: Tell) -> Embedding:
-    """An encoder of a retriever at work."""
-    return Embedding(retriever.encoders[side], batch_tokens, tell)
-
-
-def _check(vectors: NDArray[np.float32], rows: Rows, piece: Piece) -> None:
-    if vectors.ndim != 2 or len(vectors) != len(rows):
-        raise DataError(
-            f"the encoder gave an array of shape {vectors.shape} for {len(rows)} texts, "
-            f"expected ({len(rows)}, width).\nThe batch began with {_quoted(piece, rows[0])}."
-        )
-    finite = np.isfinite(vectors).all(axis=1)
-    if not finite.all():
-        row = rows[np.flatnonzero(~finite)[0]]
-        raise DataError(
-            f"the encoder gave a vector with NaN or infinity for {_quoted(piece, row)}.\n"
-            "If the model runs in float16, try [dtype=float32] or [dtype=bfloat16]."
-        )
-
-
-def _quoted(piece: Piece, row: int) -> str:
-    text = piece.texts[row]
-    return f"{piece.names[row]}: {text[:80] + ('...' if len(text) > 80 else '')!r}"
+def _embedding(part: str, batch_tokens: int, stage: Any, tell: Tell) -> Embedding:
+    """An encoder of a retriever or reranker at work."""
+    return Embedding(stage.encoders[part], batch_tokens, tell)
 
 
 @dataclass(eq=False)
 class Encoding:
-    """One side of one task on its way to a shelf, and what the missing texts cost."""
+    """Some texts on their way to a shelf, and what the missing ones cost."""
 
     encoder: Encoder
+    part: str
+    """Which encoder of its stage that is: a side, or the one of pairs."""
+    texts: Sequence[Any]
     form: Form
-    side: Side
-    texts: Sequence[str]
     name: Callable[[int], str]
     """What to call the text of a row in an error."""
+    doing: str
+    """What progress is called."""
     shelf: Shelf
     conditions: Conditions
     ragged: bool = False
@@ -263,15 +267,21 @@ class Encoding:
     def run(self) -> Encoded:
         """Make sure the shelf holds every text, and say where."""
         self.addresses, self.firsts, inside = distinct(self.form.addresses(self.texts))
-        sizes = np.array([len(self.texts[row]) for row in self.firsts], dtype=np.int64)
+        firsts = [self.texts[row] for row in self.firsts]
+        sizes = [len(text) if isinstance(text, str) else sum(map(len, text)) for text in firsts]
 
         def progress(done: int, total: int, seconds: float) -> None:
-            what = f"encoding {_PLURALS[self.side]}"
-            self.conditions.progress(Progress(what, done, total, seconds))
+            self.conditions.progress(Progress(self.doing, done, total, seconds))
 
-        cut = not isinstance(self.encoder, StreamingEncoder)
         start = time.perf_counter()
-        count = fill(self.shelf, self.addresses, sizes, self._computed, progress=progress, cut=cut)
+        count = fill(
+            self.shelf,
+            self.addresses,
+            np.array(sizes, dtype=np.int64),
+            self._computed,
+            progress=progress,
+            cut=not isinstance(self.encoder, StreamingEncoder),
+        )
         seconds = time.perf_counter() - start
         places = self.shelf.find(self.addresses)
         return Encoded(self.shelf, places, inside, self._facts(places, count, seconds))
@@ -282,20 +292,20 @@ class Encoding:
         workers, model = conditions.workers, conditions.loadable
         if workers is None or model is None or isinstance(encoder, StreamingEncoder):
             embedding = Embedding(encoder, conditions.batch_tokens, conditions.tell)
-            outcomes: Iterator[tuple[Rows, Batch]] = (
+            outcomes: Iterator[tuple[Rows, Computed]] = (
                 (chosen, batch) for chosen in parts for batch in embedding.run(self._piece(chosen))
             )
         else:
-            opener = partial(_embedding, self.side, conditions.batch_tokens)
+            opener = partial(_embedding, self.part, conditions.batch_tokens)
             outcomes = workers.each(
-                replace(model, part=self.side, opener=opener, identity=encoder.identity),
+                replace(model, part=self.part, opener=opener, identity=encoder.identity),
                 Embedding.run,
                 ((chosen, self._piece(chosen, self.shelf.depot)) for chosen in parts),
             )
             self.ran["engine"] = workers.name
         for chosen, batch in outcomes:
             self._book(chosen, batch)
-            yield chosen, batch.computed
+            yield chosen, batch
 
     def _piece(self, chosen: Rows, depot: Depot | None = None) -> Piece:
         rows = self.firsts[chosen].tolist()
@@ -308,15 +318,16 @@ class Encoding:
             shown=rows.index(0) if 0 in rows else None,
         )
 
-    def _book(self, chosen: Rows, batch: Batch) -> None:
-        rows = chosen[batch.computed.rows]
-        if not self.ragged and self.width not in (None, batch.width):
+    def _book(self, chosen: Rows, batch: Computed) -> None:
+        width = batch.vectors.shape[1]
+        if not self.ragged and self.width not in (None, width):
+            first = self.name(int(self.firsts[chosen[batch.rows[0]]]))
             raise DataError(
-                f"the encoder gave vectors of {batch.width} numbers after vectors of "
-                f"{self.width}.\nThe batch began with {self.name(int(self.firsts[rows[0]]))}."
+                f"the encoder gave vectors of {width} numbers after vectors of "
+                f"{self.width}.\nThe batch began with {first}."
             )
-        self.width = batch.width
-        self.tokens += int(batch.computed.tokens.sum())
+        self.width = width
+        self.tokens += int(batch.tokens.sum())
         self.model_seconds += batch.model_seconds
         self.tokeniser_seconds += batch.tokeniser_seconds
         if batch.seen is not None:
@@ -335,7 +346,7 @@ class Encoding:
         }
         if len(places):
             seen = self.shelf.seen(self.addresses[0].tobytes())
-            facts["first"] = seen or self.form.instruction + self.texts[0]
+            facts["first"] = seen or TextInputs.of(self.texts[:1], self.form).seen(0)
         facts["reused"] = len(places) - count
         if count:
             facts |= {
@@ -349,6 +360,19 @@ class Encoding:
         if isinstance(self.encoder, StreamingEncoder):
             facts |= self.encoder.bill()
         return facts
+
+
+def costs(facts: Mapping[str, object]) -> dict[str, object]:
+    """What was really encoded, over all sides: texts, tokens and a server's bill where known."""
+    sides = [side for side in facts.values() if isinstance(side, Mapping)]
+    tokens = sum(side.get("billed_tokens", side.get("encoded_tokens")) or 0 for side in sides)
+    reused = sum(side["reused"] for side in sides if "reused" in side)
+    texts = sum(side["distinct"] for side in sides if "reused" in side) - reused
+    total: dict[str, object] = {"texts": texts, "tokens": tokens or None, "cached": reused}
+    for name in ("calls", "money"):
+        bills = [side[name] for side in sides if side.get(name) is not None]
+        total |= {name: sum(bills)} if bills else {}
+    return total
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

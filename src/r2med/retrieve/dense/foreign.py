@@ -57,7 +57,7 @@ class LibraryModel:
 
     @cached_property
     def model(self) -> Any:
-        """The loaded model."""
+        """The loaded model, all of whose weights come from the checkpoint."""
         extra = extra_of(self.checkpoint.name, "dense")
         need("torch", "transformers", "sentence_transformers", extra=extra)
         import sentence_transformers
@@ -67,7 +67,18 @@ class LibraryModel:
                 f"this checkpoint needs sentence-transformers with {self.kind}: "
                 "pip install --upgrade sentence-transformers."
             )
-        model = self._whole(getattr(sentence_transformers, self.kind))
+        library_class = getattr(sentence_transformers, self.kind)
+        # The library fills what a checkpoint lacks with random weights: where loading draws random
+        # numbers, a second load with others tells whether any of them stayed.
+        model, drew = self._load(library_class, seed=0)
+        weights: dict[str, Any] = model.state_dict() if drew else {}
+        again = self._load(library_class, seed=1)[0].state_dict() if drew else {}
+        drawn = [name for name, held in weights.items() if not held.equal(again[name])]
+        if drawn:
+            raise DataError(
+                f"{self.checkpoint.folder}: the checkpoint lacks {len(drawn)} of the weights of a "
+                f"{self.kind}, such as {drawn[0]}; they would be random."
+            )
         if self.max_length:
             model.max_seq_length = self.max_length
         return model.eval()
@@ -87,24 +98,6 @@ class LibraryModel:
             "dtype": self.dtype,
             "max_length": self.max_length,
         }
-
-    def _whole(self, library_class: Any) -> Any:
-        """The model, all of whose weights come from the checkpoint.
-
-        The library fills what a checkpoint lacks with random weights: where loading draws random
-        numbers, a second load with others tells whether any of them stayed.
-        """
-        model, drew = self._load(library_class, seed=0)
-        if not drew:
-            return model
-        again = self._load(library_class, seed=1)[0].state_dict()
-        drawn = [name for name, held in model.state_dict().items() if not held.equal(again[name])]
-        if drawn:
-            raise DataError(
-                f"{self.checkpoint.folder}: the checkpoint lacks {len(drawn)} of the weights of a "
-                f"{self.kind}, such as {drawn[0]}; they would be random."
-            )
-        return model
 
     def _load(self, library_class: Any, *, seed: int) -> tuple[Any, bool]:
         """A model, and whether loading it drew random numbers; the caller's are left alone."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from r2med.retrieve.dense.embed import (
     Encoding,
     Form,
     Side,
+    costs,
     document_texts,
     unit,
 )
@@ -83,17 +84,6 @@ class Settings:
     nlist: int = setting(least=0, identity="content")
     nprobe: int = setting(least=0, identity="content")
 
-    def checkpoints(self) -> tuple[str, str]:
-        """Of the query and the document side."""
-        query = self.query_checkpoint or self.checkpoint
-        document = self.document_checkpoint or self.checkpoint
-        if not query or not document:
-            raise UsageError(
-                "no checkpoint is given. Name one as in dense:PATH_OR_HUB_NAME, or with "
-                "[checkpoint=...]."
-            )
-        return query, document
-
     def refuse_without_effect(self, encoder: str, fixed: Mapping[str, tuple[object, ...]]) -> None:
         """A UsageError for a setting that an encoder cannot follow; `fixed` says what it has."""
         for name, possible in fixed.items():
@@ -109,10 +99,15 @@ class Settings:
         def own(name: str) -> Any:
             return getattr(self, f"{side}_{name}")
 
-        template = own("instruction")
-        if own("prompt"):
+        template, prompt = own("instruction"), own("prompt")
+        if prompt:
             checkpoint = own("checkpoint") or self.checkpoint
-            template = _prompt(checkpoint, self.revision, own("prompt"))
+            located = locate(checkpoint, revision=self.revision)
+            prompts = (located.json("config_sentence_transformers.json") or {}).get("prompts") or {}
+            if prompt not in prompts:
+                known = nearest(prompt, prompts) if prompts else "It carries none at all."
+                raise UsageError(f"{checkpoint} carries no prompt {prompt!r}. {known}")
+            template = str(prompts[prompt])
         return Form(
             instruction=worded(template, task, kind=self.kind, purpose=self.purpose),
             max_length=own("max_length") or self.max_length,
@@ -143,24 +138,25 @@ def _wordings() -> tuple[Mapping[str, str], ...]:
     return tuple(tomllib.loads(text)["wording"])
 
 
-def _prompt(checkpoint: str, revision: str, name: str) -> str:
-    """The text of a prompt that a sentence-transformers checkpoint carries."""
-    config = locate(checkpoint, revision=revision).json("config_sentence_transformers.json") or {}
-    prompts = config.get("prompts") or {}
-    if name not in prompts:
-        raise UsageError(
-            f"{checkpoint} carries no prompt {name!r}. "
-            + (nearest(name, prompts) if prompts else "It carries none at all.")
-        )
-    return str(prompts[name])
-
-
 def build(settings: Settings, conditions: Conditions) -> DenseRetriever:
     """A retriever as its entry describes it; nothing is located or loaded yet."""
-    query, document = settings.checkpoints()
+    query = settings.query_checkpoint or settings.checkpoint
+    document = settings.document_checkpoint or settings.checkpoint
+    if not query or not document:
+        raise UsageError(
+            "no checkpoint is given. Name one as in dense:PATH_OR_HUB_NAME, or with "
+            "[checkpoint=...]."
+        )
+
+    def encoders() -> tuple[Encoder, Encoder]:
+        name = _MODULES.get(settings.library, "transformer")
+        make = importlib.import_module(f"r2med.retrieve.dense.{name}").build
+        encoder = make(document, settings, conditions)
+        return (encoder if query == document else make(query, settings, conditions)), encoder
+
     return DenseRetriever(
         name=query if query == document else f"{query} and {document}",
-        make=lambda: _encoders(settings, conditions),
+        make=encoders,
         form=settings.form,
         search=Search(settings.similarity, settings.dimensions),
         storage=settings.storage,
@@ -168,15 +164,6 @@ def build(settings: Settings, conditions: Conditions) -> DenseRetriever:
         milvus=Milvus.of(settings),
         conditions=conditions,
     )
-
-
-def _encoders(settings: Settings, conditions: Conditions) -> tuple[Encoder, Encoder]:
-    name = _MODULES.get(settings.library, "transformer")
-    module = importlib.import_module(f"r2med.retrieve.dense.{name}")
-    make = cast("Callable[[str, Settings, Conditions], Encoder]", module.build)
-    query, document = settings.checkpoints()
-    encoder = make(document, settings, conditions)
-    return (encoder if query == document else make(query, settings, conditions)), encoder
 
 
 @dataclass(frozen=True)
@@ -193,28 +180,19 @@ class Search:
         return unit(shortened) if self.similarity == "cosine" else shortened
 
 
-@dataclass(frozen=True)
-class DenseRetriever:
-    """Two encoders, often the same one, and how their vectors are searched."""
+@dataclass(frozen=True, kw_only=True)
+class EncoderRetriever:
+    """Two encoders, often the same one, and the store of what they give."""
 
     name: str
     make: Callable[[], tuple[Encoder, Encoder]]
     """Makes the encoders of queries and documents, when they are first needed."""
     form: Callable[[Task, Side], Form]
     """How a task's texts are put to the model."""
-    search: Search = field(default_factory=Search)
     storage: Storage = "float32"
-    instruct_generated: bool = False
-    """Whether text of a language model is put to the encoder with the query's instruction."""
-    milvus: Milvus | None = None
-    """Where vectors are searched, if not by this program."""
-    besides: Mapping[str, object] = field(default_factory=dict)
-    """What decides rankings besides encoders, where it is not in a registry entry's settings."""
+    ragged: bool = False
+    """Whether rows of the store differ in width, as those of several vectors per text do."""
     conditions: Conditions = field(default_factory=Conditions)
-    own: object = None
-    """The user's object that encodes, where one does."""
-    token: str = field(default_factory=lambda: secrets.token_hex(8))
-    """Stands for an encoder that nobody can name: no other run will ever have it."""
 
     @cached_property
     def encoders(self) -> Mapping[Side, Encoder]:
@@ -226,6 +204,72 @@ class DenseRetriever:
                 "docs/your-model.md says how to give it one."
             )
         return {"query": query, "document": document}
+
+    def encode_documents(self, task: Task) -> Encoded:
+        """The vectors of the last row of every document id."""
+        ids, texts = task.corpus.document_ids, document_texts(task)
+        return self.encode(task, "document", texts, lambda row: f"document {ids[row]}")
+
+    def encode(
+        self,
+        task: Task,
+        side: Side,
+        texts: Sequence[str],
+        name: Callable[[int], str] | None = None,
+        *,
+        instructed: bool = True,
+    ) -> Encoded:
+        """The vectors of some texts of one side, with that side's instruction or bare.
+
+        `name` says what to call the text of a row in an error.
+        """
+        form = self.form(task, side)
+        encoded = Encoding(
+            encoder=self.encoders[side],
+            part=side,
+            texts=texts,
+            form=form if instructed else replace(form, instruction=""),
+            name=name or (lambda row: f"{side} {row + 1}"),
+            doing=f"encoding {'queries' if side == 'query' else 'documents'}",
+            shelf=self.shelf(side),
+            conditions=self.conditions,
+            ragged=self.ragged,
+        ).run()
+        if same := None if self.ragged else encoded.sameness():
+            shared = same == "equal" and side == "query"
+            ranking = "the same for every query" if shared else "the corpus order"
+            self.conditions.tell(
+                f"{task.name}: all {side} vectors of {self.name} are {same}: the ranking is "
+                f"{ranking}."
+            )
+        return encoded
+
+    def shelf(self, side: Side) -> Shelf:
+        """Where the vectors of a side are kept."""
+        return open_shelf(
+            "embeddings",
+            self.encoders[side].identity,
+            label=self.name,
+            storage=self.storage,
+            tell=self.conditions.tell,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseRetriever(EncoderRetriever):
+    """One vector for each text, and how these are searched."""
+
+    search: Search = field(default_factory=Search)
+    instruct_generated: bool = False
+    """Whether text of a language model is put to the encoder with the query's instruction."""
+    milvus: Milvus | None = None
+    """Where vectors are searched, if not by this program."""
+    besides: Mapping[str, object] = field(default_factory=dict)
+    """What decides rankings besides encoders, where it is not in a registry entry's settings."""
+    own: object = None
+    """The user's object that encodes, where one does."""
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
+    """Stands for an encoder that nobody can name: no other run will ever have it."""
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -243,54 +287,7 @@ class DenseRetriever:
 
     def prepare(self, task: Task) -> DenseSearcher:
         """Encode the last row of every document id, or take its vector from the store."""
-        ids, texts = task.corpus.document_ids, document_texts(task)
-        documents = self.encode(task, "document", texts, lambda row: f"document {ids[row]}")
-        return DenseSearcher(self, task, documents)
-
-    def encode(
-        self,
-        task: Task,
-        side: Side,
-        texts: Sequence[str],
-        name: Callable[[int], str] | None = None,
-        *,
-        instructed: bool = True,
-    ) -> Encoded:
-        """The vectors of some texts of one side, with that side's instruction or bare.
-
-        `name` says what to call the text of a row in an error.
-        """
-        encoder = self.encoders[side]
-        form = self.form(task, side)
-        if not instructed:
-            form = replace(form, instruction="")
-        encoded = Encoding(
-            encoder=encoder,
-            form=form,
-            side=side,
-            texts=texts,
-            name=name or (lambda row: f"{side} {row + 1}"),
-            shelf=self.shelf(encoder),
-            conditions=self.conditions,
-        ).run()
-        if same := encoded.sameness():
-            shared = same == "equal" and side == "query"
-            ranking = "the same for every query" if shared else "the corpus order"
-            self.conditions.tell(
-                f"{task.name}: all {side} vectors of {self.name} are {same}: the ranking is "
-                f"{ranking}."
-            )
-        return encoded
-
-    def shelf(self, encoder: Encoder) -> Shelf:
-        """Where an encoder's vectors are kept."""
-        return open_shelf(
-            "embeddings",
-            encoder.identity,
-            label=self.name,
-            storage=self.storage,
-            tell=self.conditions.tell,
-        )
+        return DenseSearcher(self, task, self.encode_documents(task))
 
 
 class DenseSearcher:
@@ -299,7 +296,7 @@ class DenseSearcher:
     def __init__(self, retriever: DenseRetriever, task: Task, documents: Encoded) -> None:
         self._retriever = retriever
         self._task = task
-        self._index = Index(documents, retriever.search, retriever.conditions.memory)
+        self._index = ExactIndex(documents, retriever.search, retriever.conditions.memory)
         self._facts: dict[str, object] = {"documents": documents.facts}
         self._search = self._index.search
         if retriever.milvus:
@@ -354,7 +351,7 @@ class DenseSearcher:
         return run_of(ids, self._task, documents, scores, depth)
 
 
-class Index:
+class ExactIndex:
     """Documents' vectors, in memory where they fit the budget, else read when needed.
 
     Distinct texts are searched once, so equal texts score equally to the last bit.
@@ -384,16 +381,3 @@ class Index:
         if self._kept is not None:
             return self._kept[start:stop]
         return self._search.ready(self._documents.matrix(start, stop))
-
-
-def costs(facts: Mapping[str, object]) -> dict[str, object]:
-    """What was really encoded, over all sides: texts, tokens and a server's bill where known."""
-    sides = [side for side in facts.values() if isinstance(side, Mapping)]
-    tokens = sum(side.get("billed_tokens", side.get("encoded_tokens")) or 0 for side in sides)
-    reused = sum(side["reused"] for side in sides if "reused" in side)
-    texts = sum(side["distinct"] for side in sides if "reused" in side) - reused
-    total: dict[str, object] = {"texts": texts, "tokens": tokens or None, "cached": reused}
-    for name in ("calls", "money"):
-        bills = [side[name] for side in sides if side.get(name) is not None]
-        total |= {name: sum(bills)} if bills else {}
-    return total

@@ -7,6 +7,7 @@ without importing that library; all others are left to it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -51,6 +52,8 @@ _POOLINGS: Mapping[str, Pooling] = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_lasttoken": "last",
 }
+#: Settings of a transformer module that change more than its hidden states' length.
+_UNUSUAL = ("do_lower_case", "query_expansion", "unpad_inputs", "query_length")
 _ACTIVATIONS: Mapping[str, str] = {
     "torch.nn.modules.linear.Identity": "Identity",
     "torch.nn.modules.activation.Tanh": "Tanh",
@@ -172,7 +175,10 @@ class TransformerEncoder:
         model, device = self._model, self._device
         tensors = {name: torch.from_numpy(part).to(device) for name, part in features.items()}
         if self.recipe.bidirectional:
-            tensors["attention_mask"] = _both_ways(tensors["attention_mask"], model.dtype)
+            # An additive mask that hides padding alone takes the place of the causal one.
+            mask = tensors["attention_mask"]
+            hidden = (1 - mask[:, None, None, :]).to(model.dtype) * torch.finfo(model.dtype).min
+            tensors["attention_mask"] = hidden.expand(-1, 1, mask.shape[1], -1)
         mixed = self.autocast and device.type == "cuda"
         with (
             named_run(self.checkpoint, features["input_ids"].shape[1]),
@@ -205,8 +211,21 @@ class TransformerEncoder:
 
     @cached_property
     def _projections(self) -> Sequence[Any]:
-        folder = self.checkpoint.folder
-        return [_load_projection(folder / step.folder, step) for step in self.recipe.projections]
+        """The layers and activations of sentence-transformers modules in folders of their own."""
+        import torch
+
+        layers = []
+        for step in self.recipe.projections:
+            folder = self.checkpoint.folder / step.folder
+            files = [folder / name for name in ("model.safetensors", "pytorch_model.bin")]
+            file = next((file for file in files if file.is_file()), None)
+            if file is None:
+                raise MissingError(
+                    f"{folder}: neither model.safetensors nor pytorch_model.bin is there."
+                )
+            activation = torch.nn.Tanh() if step.activation == "Tanh" else torch.nn.Identity()
+            layers.append(torch.nn.Sequential(load_linear(file), activation).eval())
+        return layers
 
 
 def tokenise(
@@ -222,30 +241,16 @@ def tokenise(
     cut: dict[str, Any] = {"truncation": bool(limit)} | ({"max_length": limit} if limit else {})
     pair = [[""] * len(put), put] if form.pair else [put]
     encoded = tokenizer(*pair, return_attention_mask=False, **cut) if put else {"input_ids": []}
+    # The instruction's tokens at the start of an input, the opening special one included.
+    opening = tokenizer(form.instruction)["input_ids"] if form.instruction else []
+    closing = {tokenizer.eos_token_id, tokenizer.sep_token_id} - {None}
     return TokenInputs.of(
         tokenizer,
         encoded,
         limit=limit,
         end=[tokenizer.eos_token_id] if append_eos else [],
-        instruction_tokens=_instruction_tokens(tokenizer, form.instruction),
+        instruction_tokens=len(opening) - (opening[-1] in closing if opening else 0),
     )
-
-
-def _instruction_tokens(tokenizer: Any, instruction: str) -> int:
-    """Tokens of the instruction at the start of an input, the opening special token included."""
-    if not instruction:
-        return 0
-    ids: list[int] = tokenizer(instruction)["input_ids"]
-    closing = {tokenizer.eos_token_id, tokenizer.sep_token_id} - {None}
-    return len(ids) - (ids[-1] in closing if ids else 0)
-
-
-def _both_ways(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """An additive mask that hides padding alone, which takes the place of the causal one."""
-    import torch
-
-    hidden = (1 - mask[:, None, None, :]).to(dtype)
-    return (hidden * torch.finfo(dtype).min).expand(-1, 1, mask.shape[1], -1)
 
 
 def _pooled(
@@ -263,17 +268,6 @@ def _pooled(
     counted[:, :skipped] = 0
     weights = counted.unsqueeze(-1).float()
     return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
-
-
-def _load_projection(folder: Path, step: Projection) -> torch.nn.Module:
-    """The layer and activation of a sentence-transformers module in a folder of its own."""
-    import torch
-
-    safe, plain = folder / "model.safetensors", folder / "pytorch_model.bin"
-    if not (safe.is_file() or plain.is_file()):
-        raise MissingError(f"{folder}: neither model.safetensors nor pytorch_model.bin is there.")
-    activation = torch.nn.Tanh() if step.activation == "Tanh" else torch.nn.Identity()
-    return torch.nn.Sequential(load_linear(safe if safe.is_file() else plain), activation).eval()
 
 
 def load_linear(file: Path) -> torch.nn.Linear:
@@ -304,7 +298,11 @@ def read_recipe(checkpoint: Checkpoint, settings: Settings) -> Recipe | None:
             append_eos=settings.append_eos,
             normalize=settings.normalize,
         )
-    modules = [(_kind(row), str(row["path"])) for row in checkpoint.json("modules.json")]
+    # Modules of the library are known by their last name, those of others keep the whole.
+    modules = [
+        (re.sub(r"^sentence_transformers\.(.*\.)?", "", str(row["type"])), str(row["path"]))
+        for row in checkpoint.json("modules.json")
+    ]
     kinds = [kind for kind, _ in modules]
     if kinds[:2] != ["Transformer", "Pooling"] or not set(kinds[2:]) <= {"Dense", "Normalize"}:
         return None
@@ -312,9 +310,14 @@ def read_recipe(checkpoint: Checkpoint, settings: Settings) -> Recipe | None:
         return None
     own = checkpoint.json(f"{modules[0][1] or '.'}/sentence_bert_config.json") or {}
     pooling = checkpoint.json(f"{modules[1][1]}/config.json") or {}
-    mode = _mode(pooling)
+    named = pooling.get("pooling_mode")
+    flags = [name for name, on in pooling.items() if name.startswith("pooling_mode_") and on]
+    modes = ([named] if isinstance(named, str) else list(named or [])) or flags
+    mode = _POOLINGS.get(modes[0]) if len(modes) == 1 else None
     projections = [_projection(checkpoint, path) for kind, path in modules if kind == "Dense"]
-    if mode is None or None in projections or not _is_plain(own):
+    # The transformer itself must do no more than turn text into the last hidden states.
+    plain = own.get("transformer_task", "feature-extraction") == "feature-extraction"
+    if mode is None or None in projections or not plain or any(map(own.get, _UNUSUAL)):
         return None
     return Recipe(
         pooling=mode if settings.pooling == "model" else settings.pooling,
@@ -327,30 +330,9 @@ def read_recipe(checkpoint: Checkpoint, settings: Settings) -> Recipe | None:
     )
 
 
-def _kind(row: Mapping[str, Any]) -> str:
-    """The library's own name of a module; one of another's keeps its whole name."""
-    name = str(row["type"])
-    return name.rpartition(".")[2] if name.startswith("sentence_transformers.") else name
-
-
-def _mode(pooling: Mapping[str, Any]) -> Pooling | None:
-    named = pooling.get("pooling_mode")
-    chosen = [named] if isinstance(named, str) else list(named or [])
-    flags = [name for name, on in pooling.items() if name.startswith("pooling_mode_") and on]
-    chosen = chosen or flags
-    return _POOLINGS.get(chosen[0]) if len(chosen) == 1 else None
-
-
 def _projection(checkpoint: Checkpoint, path: str) -> Projection | None:
     """A layer that can be run here; None leaves it, and with it the checkpoint, to its library."""
     config = checkpoint.json(f"{path}/config.json") or {}
     plain = set(config) <= {"in_features", "out_features", "bias", "activation_function"}
     activation = _ACTIVATIONS.get(str(config.get("activation_function")))
     return Projection(path, activation) if plain and activation else None
-
-
-def _is_plain(own: Mapping[str, Any]) -> bool:
-    """Whether a transformer module does no more than turn text into the last hidden states."""
-    task = own.get("transformer_task", "feature-extraction")
-    unusual = ("do_lower_case", "query_expansion", "unpad_inputs", "query_length")
-    return task == "feature-extraction" and not any(own.get(key) for key in unusual)
