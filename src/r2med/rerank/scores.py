@@ -49,15 +49,12 @@ class Reranker(Protocol):
     @property
     def identity(self) -> Mapping[str, object]:
         """What decides its scores besides the settings it was built from, as JSON values."""
-        ...
 
     def scores(self, lists: Sequence[Candidates]) -> list[ListScores]:
         """For each list a finite score for each of its documents, higher is better."""
-        ...
 
     def facts(self) -> Mapping[str, object]:
         """What really ran, as JSON values: costs, reuse, answers that could not be read."""
-        ...
 
 
 def candidate_lists(run: Run, task: Task) -> list[Candidates]:

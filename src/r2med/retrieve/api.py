@@ -340,9 +340,10 @@ def _vector(embedding: object) -> Vectors:
 def billed(answer: dict[str, Any], texts: Sequence[str]) -> int:
     """Tokens as the server counted them, or about as many."""
     usage = answer.get("usage")
-    for name in ("total_tokens", "prompt_tokens") if isinstance(usage, dict) else ():
-        if isinstance(usage.get(name), int):
-            return int(usage[name])
+    counts = usage if isinstance(usage, dict) else {}
+    for name in ("total_tokens", "prompt_tokens"):
+        if isinstance(counts.get(name), int):
+            return int(counts[name])
     return sum(tokens_of(text) for text in texts)
 
 

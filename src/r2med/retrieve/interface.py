@@ -22,11 +22,9 @@ class Searcher(Protocol):
 
     def search(self, queries: Queries, *, depth: int) -> Run:
         """The best `depth` documents of every query, best first, in the retriever's own order."""
-        ...
 
     def facts(self) -> Mapping[str, object]:
         """What really ran, as JSON values for the record: inputs as seen, counts, reuse."""
-        ...
 
 
 class Retriever(Protocol):
@@ -40,14 +38,12 @@ class Retriever(Protocol):
         computed from them, must stand here. A model of the caller's own has no settings, so its
         identity says everything.
         """
-        ...
 
     def prepare(self, task: Task) -> Searcher:
         """Index or encode the corpus, or take a cached index of exactly this corpus.
 
         The whole task is given because instructions are worded after its kind.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,6 @@ class FormSearcher(Protocol):
 
     def search_forms(self, forms: Sequence[QueryForm], *, depth: int) -> Run:
         """As `search`, each query's vector being the plain mean of its parts' vectors."""
-        ...
 
 
 def search_forms(

@@ -49,7 +49,6 @@ class NamedRetriever(Retriever, Protocol):
     @property
     def name(self) -> str:
         """As it shows in tables."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from r2med.retrieve.bm25.words import (
     Group,
     Keys,
     Numbering,
+    Places,
     Texts,
     TokenColumns,
     TokenGroups,
@@ -75,40 +76,26 @@ class Analyzer:
         numbering = Numbering()
         distinct: list[ByteWords] = []
 
+        def found(block: Block) -> tuple[NDArray[np.uint8], Spans, Keys, Places]:
+            """The text in lower case, its words, their keys, and how many each row has."""
+            text, row_starts = block
+            spans = self.find_words(text)
+            lowered = np.frombuffer(text.translate(_LOWER), dtype=np.uint8)
+            ends = np.append(np.searchsorted(spans.starts, row_starts[1:]), len(spans.starts))
+            keys = word_keys(lowered, spans.starts, spans.ends)
+            return lowered, spans, keys, np.diff(ends, prepend=0)
+
         def numbered() -> Iterator[Group]:
-            for words in in_threads(self._block_words, text_blocks(texts)):
-                numbers, fresh = numbering.number(words.keys)
-                starts, ends = words.spans.starts[fresh], words.spans.ends[fresh]
-                distinct.append(ByteWords.cut(words.text, starts, ends))
-                yield numbers, np.diff(words.row_ends, prepend=0)
+            for lowered, spans, keys, lengths in in_threads(found, text_blocks(texts)):
+                numbers, fresh = numbering.number(keys)
+                distinct.append(ByteWords.cut(lowered, spans.starts[fresh], spans.ends[fresh]))
+                yield numbers, lengths
 
         groups = deque(joined(numbered()))
         terms = self.to_terms(ByteWords.concatenated(distinct))
         keys, first, inverse = np.unique(terms.words.keys, return_index=True, return_inverse=True)
         number_of = np.append(inverse, -1).astype(np.int32)[terms.places]
         return TokenGroups(terms.words.take(first), keys, number_of, groups)
-
-    def _block_words(self, block: Block) -> _BlockWords:
-        text, row_starts = block
-        spans = self.find_words(text)
-        lowered = np.frombuffer(text.translate(_LOWER), dtype=np.uint8)
-        row_ends = np.searchsorted(spans.starts, row_starts[1:])
-        return _BlockWords(
-            text=lowered,
-            spans=spans,
-            keys=word_keys(lowered, spans.starts, spans.ends),
-            row_ends=np.append(row_ends, len(spans.starts)),
-        )
-
-
-@dataclass(frozen=True)
-class _BlockWords:
-    """The words of one block; `row_ends` counts the words up to the end of each row."""
-
-    text: NDArray[np.uint8]
-    spans: Spans
-    keys: Keys
-    row_ends: NDArray[np.int64]
 
 
 def find_analyzer(name: str) -> Analyzer:

@@ -155,21 +155,15 @@ def scan(text: str) -> list[tuple[int, int]]:
     spans = []
     place = 0
     while place < len(text):
-        window = _window(text, classes, place)
-        length = max(_longest(moves, window) for moves in _AUTOMATA)
+        # Lucene's buffer holds 255 UTF-16 units, and no half pair.
+        reach = text[place : place + LONGEST]
+        units = accumulate(1 + (character > "\uffff") for character in reach)
+        held = len(reach) if reach.isascii() else sum(total <= LONGEST for total in units)
+        length = max(_longest(moves, classes[place : place + held]) for moves in _AUTOMATA)
         if length:
             spans.append((place, place + length))
         place += max(length, 1)
     return spans
-
-
-def _window(text: str, classes: str, start: int) -> str:
-    """The classes that Lucene's buffer can hold from here: 255 UTF-16 units, no half pair."""
-    reach = text[start : start + LONGEST]
-    if reach.isascii():
-        return classes[start : start + LONGEST]
-    units = accumulate(1 + (character > "\uffff") for character in reach)
-    return classes[start : start + sum(total <= LONGEST for total in units)]
 
 
 def _longest(moves: _Moves, classes: str) -> int:
@@ -218,9 +212,6 @@ class Spans:
     ends: Places
 
 
-_NONE = Spans(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-
-
 def alphanumeric_spans(block: bytes) -> Spans:
     """Runs of ASCII letters and digits."""
     return _runs(np.frombuffer(block.translate(_ALPHANUMERIC), dtype=np.uint8))
@@ -231,16 +222,26 @@ def word_spans(block: bytes) -> Spans:
 
     The block must begin and end with a blank, and rows within it must be separated by one.
     """
-    codes = np.frombuffer(bytearray(block.translate(_ascii_table())), dtype=np.uint8)
-    scanned: list[Spans] = []
-    singles = _NONE if block.isascii() else _mark_beyond_ascii(block, codes, scanned)
+    ascii_kinds = _kind_table()[:128].tobytes() + bytes(128)
+    codes = np.frombuffer(bytearray(block.translate(ascii_kinds)), dtype=np.uint8)
+    others: list[Spans] = []
+    singles = None if block.isascii() else _mark_beyond_ascii(block, codes, others)
     runs = _runs(_joined(codes))
     long = runs.ends - runs.starts > LONGEST
     if long.any():
-        scanned.append(_scanned(block, codes, runs.starts[long]))
+        others.append(_scanned(block, codes, runs.starts[long]))
         runs = _runs(_joined(codes))
-    free = codes[singles.starts] != _TAKEN
-    return _merged([runs, Spans(singles.starts[free], singles.ends[free]), *scanned])
+    if singles is not None:
+        free = codes[singles.starts] != _TAKEN
+        others.append(Spans(singles.starts[free], singles.ends[free]))
+    if not any(len(part.starts) for part in others):
+        return runs
+    # Runs are many and in order, the others are few.
+    starts = np.concatenate([part.starts for part in others])
+    order = np.argsort(starts)
+    ends = np.concatenate([part.ends for part in others])[order]
+    places = np.searchsorted(runs.starts, starts[order])
+    return Spans(np.insert(runs.starts, places, starts[order]), np.insert(runs.ends, places, ends))
 
 
 def _runs(word: Codes) -> Spans:
@@ -264,7 +265,12 @@ def _mark_beyond_ascii(block: bytes, codes: Codes, scanned: list[Spans]) -> Span
     """Complete the codes for multi-byte characters; return those that are words by themselves."""
     data = np.frombuffer(block, dtype=np.uint8)
     leads = np.flatnonzero(data >= 0xC0)
-    points, widths = _decoded(data, leads)
+    first = data[leads].astype(np.int64)
+    widths = 2 + (first >= 0xE0).astype(np.int64) + (first >= 0xF0)
+    points = first & (0x7F >> widths)
+    for step in (1, 2, 3):
+        longer = widths > step
+        points[longer] = points[longer] << 6 | data[leads[longer] + step] & 0x3F
     kinds = _kind_table()[points]
     hard = kinds == _HARD
     if hard.any():
@@ -279,17 +285,6 @@ def _mark_beyond_ascii(block: bytes, codes: Codes, scanned: list[Spans]) -> Span
     _fill(codes, leads[marks], widths[marks], np.full(len(marks), _CONNECTOR, np.uint8))
     single = kinds == _SINGLE
     return Spans(leads[single], leads[single] + widths[single])
-
-
-def _decoded(data: Codes, leads: Places) -> tuple[Places, Places]:
-    """Code points and byte lengths of the characters at `leads`."""
-    first = data[leads].astype(np.int64)
-    widths = 2 + (first >= 0xE0).astype(np.int64) + (first >= 0xF0)
-    points = first & (0x7F >> widths)
-    for step in (1, 2, 3):
-        longer = widths > step
-        points[longer] = points[longer] << 6 | data[leads[longer] + step] & 0x3F
-    return points, widths
 
 
 def _fill(codes: Codes, leads: Places, widths: Places, value: Codes) -> None:
@@ -315,26 +310,9 @@ def _scanned(block: bytes, codes: Codes, places: Places) -> Spans:
     return Spans(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64))
 
 
-def _merged(parts: list[Spans]) -> Spans:
-    """All spans in order; the first part is long and ordered, the others are short."""
-    runs, *others = [part for part in parts if len(part.starts)] or [_NONE]
-    if not others:
-        return runs
-    starts = np.concatenate([part.starts for part in others])
-    order = np.argsort(starts)
-    ends = np.concatenate([part.ends for part in others])[order]
-    places = np.searchsorted(runs.starts, starts[order])
-    return Spans(np.insert(runs.starts, places, starts[order]), np.insert(runs.ends, places, ends))
-
-
 @cache
 def _kind_table() -> Codes:
     kinds = np.zeros(256, dtype=np.uint8)
     for symbols, kind in _KINDS.items():
         kinds[[ord(symbol) for symbol in symbols]] = kind
     return kinds[class_table()]
-
-
-@cache
-def _ascii_table() -> bytes:
-    return _kind_table()[:128].tobytes() + bytes(128)

@@ -19,9 +19,6 @@ from r2med.runs import Run
 from r2med.settings import setting
 from r2med.tasks.task import Corpus, Queries, Task
 
-#: What becomes of documents without any term of the query: they fill the run, or are left out.
-_UNMATCHED = ("fill", "drop")
-
 
 @dataclass(frozen=True)
 class Bm25Retriever:
@@ -32,7 +29,8 @@ class Bm25Retriever:
     b: float = setting(least=0, most=1)
     idf: str = setting(choices=IDFS)
     query: str = setting(choices=QUERIES)
-    unmatched: str = setting(choices=_UNMATCHED)
+    unmatched: str = setting(choices=("fill", "drop"))
+    """What becomes of documents without any term of the query."""
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -57,13 +55,8 @@ class Bm25Searcher:
         self._analyzer = find_analyzer(retriever.analyzer)
         self._corpus = corpus
         self._index, self._origin = self._obtain()
-        self._scorer = Scorer(
-            self._index,
-            k1=retriever.k1,
-            b=retriever.b,
-            idf=retriever.idf,
-            query=retriever.query,
-        )
+        k1, b, idf, query = retriever.k1, retriever.b, retriever.idf, retriever.query
+        self._scorer = Scorer(self._index, k1=k1, b=b, idf=idf, query=query)
 
     def _obtain(self) -> tuple[Index, str]:
         """The index, and where it came from."""

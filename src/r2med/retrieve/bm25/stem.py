@@ -86,14 +86,9 @@ class WordMatrix:
         self.nltk = dialect == "nltk"
         self.tails = self._last_letters(np.arange(len(lengths)))
 
-    def ends(self, rows: Rows, suffix: str) -> Flags:
-        """Whether each row's word ends so."""
-        ends: Flags = self.tails[rows] & _MASKS[len(suffix)] == _number(suffix)
-        return ends
-
     def split(self, rows: Rows, suffix: str) -> tuple[Rows, Rows]:
         """Those of the rows whose word ends so, and the others."""
-        ends = self.ends(rows, suffix)
+        ends: Flags = self.tails[rows] & _MASKS[len(suffix)] == _number(suffix)
         return rows[ends], rows[~ends]
 
     def replace(self, rows: Rows, removed: int | Rows, added: str) -> None:
@@ -225,11 +220,16 @@ def stem(words: WordMatrix) -> None:
     rows = np.flatnonzero(active)
     _plurals(words, rows)
     _participles(words, rows)
-    _final_y(words, rows)
+    final_y, _ = words.split(rows, "y")
+    after = (words.lengths[final_y] > 2) & words.consonant(final_y, 1)
+    words.replace(final_y[after if words.nltk else words.has_vowel(final_y, 1)], 1, "i")
     _double_suffixes(words, rows)
     _apply(words, rows, _STEP_3)
     _apply(words, rows, _STEP_4, above=1)
-    _final_e(words, rows)
+    final_e, _ = words.split(rows, "e")
+    measures = words.measures(final_e, 1)
+    kept = (measures == 1) & words.short_syllable(final_e, 1)
+    words.replace(final_e[(measures > 0) & ~kept], 1, "")
     double_l, _ = words.split(rows, "ll")
     words.replace(double_l[words.measures(double_l, 1) > 1], 1, "")
 
@@ -237,9 +237,10 @@ def stem(words: WordMatrix) -> None:
 def _plurals(words: WordMatrix, rows: Rows) -> None:
     rows, _ = words.split(rows, "s")
     if words.nltk:
-        short = (words.lengths[rows] == 4) & words.ends(rows, "ies")
-        words.replace(rows[short], 3, "ie")
-        rows = rows[~short]
+        ies, others = words.split(rows, "ies")
+        short = words.lengths[ies] == 4
+        words.replace(ies[short], 3, "ie")
+        rows = np.concatenate([others, ies[~short]])
     for suffix, replacement in (("sses", "ss"), ("ies", "i"), ("ss", "ss"), ("s", "")):
         rows = words.replace_suffix(rows, suffix, replacement)
 
@@ -273,15 +274,6 @@ def _restore(words: WordMatrix, rows: Rows) -> None:
     words.replace(rows[words.measures(rows, 0) == 1], 0, "e")
 
 
-def _final_y(words: WordMatrix, rows: Rows) -> None:
-    rows, _ = words.split(rows, "y")
-    if words.nltk:
-        changing = (words.lengths[rows] > 2) & words.consonant(rows, 1)
-    else:
-        changing = words.has_vowel(rows, 1)
-    words.replace(rows[changing], 1, "i")
-
-
 def _double_suffixes(words: WordMatrix, rows: Rows) -> None:
     if not words.nltk:
         _apply(words, rows, _MARTIN_STEP_2)
@@ -304,10 +296,3 @@ def _apply(words: WordMatrix, rows: Rows, rules: _Rules, *, above: int = 0) -> N
     for replacement in np.unique(rules.added):
         chosen = enough & (rules.added == replacement)[rule]
         words.replace(rows[chosen], removed[chosen], str(replacement))
-
-
-def _final_e(words: WordMatrix, rows: Rows) -> None:
-    rows, _ = words.split(rows, "e")
-    measures = words.measures(rows, 1)
-    kept = (measures == 1) & words.short_syllable(rows, 1)
-    words.replace(rows[(measures > 0) & ~kept], 1, "")

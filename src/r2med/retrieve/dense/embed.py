@@ -85,15 +85,12 @@ class Encoder(Protocol):
     @property
     def identity(self) -> Mapping[str, object] | None:
         """Everything besides form and text that decides a vector; None is never stored."""
-        ...
 
     def inputs(self, texts: Sequence[Any], form: Form) -> Inputs:
         """The texts as the model will see them; never fails on an empty text."""
-        ...
 
     def facts(self) -> Mapping[str, object]:
         """What really ran, as JSON values: checkpoint, device, precision."""
-        ...
 
 
 class BatchEncoder(Encoder, Protocol):
@@ -101,7 +98,6 @@ class BatchEncoder(Encoder, Protocol):
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
         """One vector for each of the rows, in one batch; the caller handles memory errors."""
-        ...
 
 
 @runtime_checkable
@@ -110,11 +106,9 @@ class StreamingEncoder(Encoder, Protocol):
 
     def stream(self, inputs: Inputs) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
         """Rows of the inputs with their vectors, as they arrive; each is kept before the next."""
-        ...
 
     def bill(self) -> Mapping[str, object]:
         """What was billed since this was last asked."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
