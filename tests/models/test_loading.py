@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import DataError, MissingError, R2MedError, UsageError
-from r2med.models.checkpoint import chosen_device, load_encoder, load_tokenizer
+from r2med.models.checkpoint import LocalModel, chosen_device, locate
+from r2med.retrieve.conditions import Conditions
 from tests.retrieve.checkpoints import save_model
 
 pytest.importorskip("torch")
@@ -24,8 +25,12 @@ def bert(saved: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved, tmp_path / "bert"))
 
 
+def local(folder: Path) -> LocalModel:
+    return LocalModel(locate(str(folder)), "float32", Conditions())
+
+
 def test_a_tokenizer_is_loaded_from_its_files(bert: Path) -> None:
-    assert len(load_tokenizer(bert, trust_remote_code=False)) > 30
+    assert len(local(bert).tokenizer) > 30
 
 
 def test_a_checkpoint_without_tokenizer_files_is_refused(bert: Path) -> None:
@@ -35,7 +40,7 @@ def test_a_checkpoint_without_tokenizer_files_is_refused(bert: Path) -> None:
     with pytest.raises(
         MissingError, match=r"bert: holds no tokenizer; expected tokenizer\.json or"
     ):
-        load_tokenizer(bert, trust_remote_code=False)
+        len(local(bert).tokenizer)
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json"])
@@ -43,7 +48,7 @@ def test_a_file_that_is_no_json_is_told_with_its_folder(bert: Path, file: str) -
     (bert / file).write_text("{")
 
     with pytest.raises(R2MedError, match=str(bert)):
-        load_tokenizer(bert, trust_remote_code=False)
+        len(local(bert).tokenizer)
 
 
 def test_weights_that_were_cut_off_are_told_with_their_folder(bert: Path) -> None:
@@ -51,7 +56,7 @@ def test_weights_that_were_cut_off_are_told_with_their_folder(bert: Path) -> Non
     weights.write_bytes(weights.read_bytes()[:-100])
 
     with pytest.raises(DataError, match=r"bert: cannot be loaded \(SafetensorError"):
-        load_encoder(bert, dtype="float32", trust_remote_code=False)
+        local(bert).load()
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:77", "meta"])

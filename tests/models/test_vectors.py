@@ -227,7 +227,7 @@ def test_the_catalogue_lists_models_with_their_size(tmp_path: Path) -> None:
 
     (model,) = stored_models(tmp_path)
 
-    assert (model.name, model.texts(), model.storage) == ("test model", 2, "float32")
+    assert (model.name, model.texts, model.storage) == ("test model", 2, "float32")
     assert model.bytes > 0
 
 

@@ -97,7 +97,7 @@ def show_cache(as_json: options.Json = False) -> None:
     shelves = [{"shelf": n, "bytes": sizes[n], "folder": str(shelf(n))} for n in SHELVES]
     embeddings, rows = [], []
     for model in sorted(stored_models(), key=lambda model: (model.name, model.folder.name)):
-        shown = {"model": model.name, "texts": model.texts(), "bytes": model.bytes}
+        shown = {"model": model.name, "texts": model.texts, "bytes": model.bytes}
         embeddings.append({**shown, "folder": str(model.folder)})
         folder, size = f"{model.folder.name[:8]}…", scaled(model.bytes, "B")
         rows.append([model.name, folder, f"{shown['texts']:,}", size, model.storage])

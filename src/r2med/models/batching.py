@@ -43,22 +43,19 @@ class Batches:
             except Exception as problem:
                 if not out_of_memory(problem):
                     raise
-                self._halve(len(rows), longest, problem, name(int(rows[0])))
+                if len(rows) == 1:
+                    raise MissingError(
+                        f"{name(int(rows[0]))}: not enough memory for this one text of {longest} "
+                        f"tokens.\nGive a smaller [max_length=...] or another device. ({problem})"
+                    ) from None
+                self.budget = longest * (len(rows) // 2)
+                self._tell(
+                    f"out of memory at {len(rows)} texts of up to {longest} tokens; "
+                    f"going on with batches of {self.budget} tokens."
+                )
                 continue
             yield rows, output
             queue = queue[len(rows) :]
-
-    def _halve(self, count: int, longest: int, problem: Exception, name: str) -> None:
-        if count == 1:
-            raise MissingError(
-                f"{name}: not enough memory for this one text of {longest} tokens.\n"
-                f"Give a smaller [max_length=...] or another device. ({problem})"
-            ) from None
-        self.budget = longest * (count // 2)
-        self._tell(
-            f"out of memory at {count} texts of up to {longest} tokens; "
-            f"going on with batches of {self.budget} tokens."
-        )
 
 
 def out_of_memory(problem: BaseException) -> bool:

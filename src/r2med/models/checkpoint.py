@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 from r2med.atomic import atomic_file, seal, unseal
 from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError
 from r2med.home import shelf, user_path
-from r2med.models.batching import out_of_memory
+from r2med.models.batching import Features, out_of_memory
 from r2med.tasks.fetch.provenance import sha256_of
 
 #: Files that cannot change a vector, or that other runtimes read.
@@ -195,59 +195,105 @@ def need(*libraries: str, extra: str) -> None:
         )
 
 
-def load_tokenizer(folder: Path, *, trust_remote_code: bool) -> Any:
-    """A checkpoint's tokeniser; without a vocabulary every text would be unknown tokens."""
-    from transformers import AutoTokenizer
+@dataclass(eq=False)
+class LocalModel:
+    """A checkpoint's tokeniser and model, each loaded when it is first needed."""
 
-    with named_failures(folder):
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
-    names = sorted(set((tokenizer.vocab_files_names or {}).values()))
-    patterns = (*names, *_OTHER_VOCABULARIES)
-    if names and not any(next(folder.glob(pattern), None) for pattern in patterns):
-        raise MissingError(
-            f"{folder}: holds no tokenizer; expected {' or '.join(names)}.\n"
-            "Save it beside the model with tokenizer.save_pretrained(FOLDER)."
-        )
-    return tokenizer
+    checkpoint: Checkpoint
+    dtype: str
+    conditions: Any
+    """Their device, and whether code of a checkpoint is trusted."""
 
+    @property
+    def folder(self) -> Path:
+        """Where tokeniser and weights lie."""
+        return self.checkpoint.folder
 
-def load_encoder(folder: Path, *, dtype: str, trust_remote_code: bool) -> Any:
-    """A checkpoint's encoder; of an encoder-decoder, the encoder alone."""
-    from transformers import AutoConfig
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The tokeniser; without a vocabulary every text would be unknown tokens."""
+        from transformers import AutoTokenizer
 
-    with named_failures(folder), quiet_loading():
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
-    # Of some models with a decoder only the encoder was saved.
-    saved = getattr(config, "architectures", None) or []
-    decodes = config.is_encoder_decoder or any(name.endswith("EncoderModel") for name in saved)
-    loader = "AutoModelForTextEncoding" if decodes else "AutoModel"
-    return load_model(loader, folder, _UNUSED, dtype=dtype, trust_remote_code=trust_remote_code)
+        folder, trusted = self.folder, self.conditions.trust_remote_code
+        with named_failures(folder):
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trusted)
+        names = sorted(set((tokenizer.vocab_files_names or {}).values()))
+        patterns = (*names, *_OTHER_VOCABULARIES)
+        if names and not any(next(folder.glob(pattern), None) for pattern in patterns):
+            raise MissingError(
+                f"{folder}: holds no tokenizer; expected {' or '.join(names)}.\n"
+                "Save it beside the model with tokenizer.save_pretrained(FOLDER)."
+            )
+        return tokenizer
 
+    @cached_property
+    def model(self) -> Any:
+        """The model in evaluation mode, on its device."""
+        return self.load().to(chosen_device(self.conditions.device)).eval()
 
-def load_model(loader: str, folder: Path, spare: tuple[str, ...] = (), **options: Any) -> Any:
-    """A model by a class of transformers; its files must hold all weights but the `spare` ones."""
-    import transformers
+    def load(self) -> Any:
+        """The weights: an encoder's, unless a subclass loads others."""
+        from transformers import AutoConfig
 
-    with named_failures(folder), quiet_loading():
-        build = getattr(transformers, loader).from_pretrained
-        model, info = build(folder, output_loading_info=True, **options)
-    absent = [key for key in sorted(info["missing_keys"]) if not key.startswith(spare)]
-    if absent:
-        raise DataError(
-            f"{folder}: the checkpoint lacks {len(absent)} of the model's weights as a "
-            f"{type(model).__name__}, such as {absent[0]}; they would be random."
-        )
-    return model
+        folder, trusted = self.folder, self.conditions.trust_remote_code
+        with named_failures(folder), quiet_loading():
+            config = AutoConfig.from_pretrained(folder, trust_remote_code=trusted)
+        # Of some models with a decoder only the encoder was saved.
+        saved = getattr(config, "architectures", None) or []
+        decodes = config.is_encoder_decoder or any(name.endswith("EncoderModel") for name in saved)
+        return self.load_by("AutoModelForTextEncoding" if decodes else "AutoModel", spare=_UNUSED)
 
+    def load_by(self, loader: str, *, spare: tuple[str, ...] = (), **options: Any) -> Any:
+        """The weights by a class of transformers; all must be there but the `spare` ones."""
+        import transformers
 
-def position_limit(model: Any) -> int | None:
-    """Tokens that a model has learned positions for; None where positions are not a table."""
-    for name, part in model.named_modules():
-        if name.rpartition(".")[2] in _POSITION_TABLES and hasattr(part, "num_embeddings"):
-            # RoBERTa's positions begin after that of padding.
-            unused = 0 if part.padding_idx is None else part.padding_idx + 1
-            return int(part.num_embeddings) - unused
-    return None
+        options |= {"dtype": self.dtype, "trust_remote_code": self.conditions.trust_remote_code}
+        with named_failures(self.folder), quiet_loading():
+            build = getattr(transformers, loader).from_pretrained
+            model, info = build(self.folder, output_loading_info=True, **options)
+        absent = [key for key in sorted(info["missing_keys"]) if not key.startswith(spare)]
+        if absent:
+            raise DataError(
+                f"{self.folder}: the checkpoint lacks {len(absent)} of the model's weights as a "
+                f"{type(model).__name__}, such as {absent[0]}; they would be random."
+            )
+        return model
+
+    @cached_property
+    def positions(self) -> int | None:
+        """Tokens that the model has learned positions for; None where these are not a table."""
+        for name, part in self.model.named_modules():
+            if name.rpartition(".")[2] in _POSITION_TABLES and hasattr(part, "num_embeddings"):
+                # RoBERTa's positions begin after that of padding.
+                unused = 0 if part.padding_idx is None else part.padding_idx + 1
+                return int(part.num_embeddings) - unused
+        return None
+
+    def run(self, features: Features, **options: Any) -> Any:
+        """What the model gives for a batch; errors but those of memory name the checkpoint."""
+        import torch
+
+        device = self.model.device
+        tensors = {name: torch.from_numpy(part).to(device) for name, part in features.items()}
+        try:
+            with torch.inference_mode():
+                return self.model(**{**tensors, **options})
+        except (RuntimeError, IndexError) as problem:
+            if out_of_memory(problem):
+                raise
+            raise DataError(
+                f"{self.checkpoint.name}: the model failed on texts of up to "
+                f"{features['input_ids'].shape[1]} tokens ({_first_line(problem)}). If it reads "
+                "fewer, set [max_length=...]."
+            ) from problem
+
+    def facts(self) -> dict[str, object]:
+        """The checkpoint, and the device and precision where the model was needed."""
+        facts = self.checkpoint.facts()
+        if "model" in vars(self):
+            facts["device"] = str(self.model.device)
+            facts["dtype"] = str(self.model.dtype).removeprefix("torch.")
+        return facts
 
 
 def chosen_device(device: str | None) -> str:
@@ -315,23 +361,6 @@ def named_failures(place: Path) -> Iterator[None]:
             raise UsageError(foreign_code(place)) from None
         raise DataError(
             f"{place}: cannot be loaded ({type(problem).__name__}: {_first_line(problem)})."
-        ) from problem
-
-
-@contextmanager
-def named_run(checkpoint: Checkpoint, tokens: int) -> Iterator[None]:
-    """What torch raises while a model reads a batch, as an error that names its checkpoint.
-
-    Errors of memory pass as they are, since a smaller batch may fit.
-    """
-    try:
-        yield
-    except (RuntimeError, IndexError) as problem:
-        if out_of_memory(problem):
-            raise
-        raise DataError(
-            f"{checkpoint.name}: the model failed on texts of up to {tokens} tokens "
-            f"({_first_line(problem)}). If it reads fewer, set [max_length=...]."
         ) from problem
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -159,9 +160,10 @@ class Shelf:
         owners = self._owners(places)
         width = self._blocks[owners[0]].vectors.shape[1]
         matrix = np.empty((len(places), width), dtype=np.float32)
-        for owner, rows in _grouped(owners):
-            inside = places[rows] - self._starts[owner]
-            matrix[rows] = self._blocks[owner].vectors[inside]
+        order = np.argsort(owners, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(owners[order])) + 1):
+            owner = owners[rows[0]]
+            matrix[rows] = self._blocks[owner].vectors[places[rows] - self._starts[owner]]
         return matrix
 
     def rows(self, places: Rows) -> Iterator[NDArray[np.float32]]:
@@ -329,27 +331,22 @@ class StoredModel:
     storage: str
     folder: Path
     bytes: int
-
-    def texts(self) -> int:
-        """Vectors held, damaged blocks left out; reads the shards' headers."""
-        items = (
-            item
-            for file in self.folder.glob(f"*{SUFFIX}")
-            for item, _ in read_blocks(file, 0)
-            if isinstance(item, Block)
-        )
-        return sum(len(block.addresses) for block in items)
+    texts: int
+    """Vectors held, damaged blocks left out."""
 
 
 def stored_models(root: Path | None = None) -> Iterator[StoredModel]:
     """Every model with embeddings under `root`, which is the home's own shelf by default."""
     for file in sorted((root or home_shelf("embeddings")).glob(f"*/{_MODEL_FILE}")):
-        record = _record(file.parent)
+        folder, record = file.parent, _record(file.parent)
+        shards = [read_blocks(shard, 0) for shard in folder.glob(f"*{SUFFIX}")]
+        blocks = [item for item, _ in chain(*shards) if isinstance(item, Block)]
         yield StoredModel(
-            name=str(record.get("label", file.parent.name)),
+            name=str(record.get("label", folder.name)),
             storage=str(record.get("storage", "unreadable")),
-            folder=file.parent,
-            bytes=sum(path.stat().st_size for path in file.parent.rglob("*") if path.is_file()),
+            folder=folder,
+            bytes=sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
+            texts=sum(len(block.addresses) for block in blocks),
         )
 
 
@@ -364,9 +361,3 @@ def _record(folder: Path) -> dict[str, Any]:
 def _column(addresses: Addresses) -> pa.Array:
     data = pa.py_buffer(np.ascontiguousarray(addresses))
     return pa.Array.from_buffers(pa.binary(ADDRESS_BYTES), len(addresses), [None, data])
-
-
-def _grouped(owners: Rows) -> list[tuple[int, Rows]]:
-    order = np.argsort(owners, kind="stable")
-    cuts = np.flatnonzero(np.diff(owners[order])) + 1
-    return [(int(owners[rows[0]]), rows) for rows in np.split(order, cuts)]

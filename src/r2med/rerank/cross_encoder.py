@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -16,18 +17,8 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError
 from r2med.expand.prompts import filled
-from r2med.models.batching import Rows, TokenInputs
-from r2med.models.checkpoint import (
-    Checkpoint,
-    chosen_device,
-    load_model,
-    load_tokenizer,
-    locate,
-    named_failures,
-    named_run,
-    need,
-    position_limit,
-)
+from r2med.models.batching import Features, Rows, TokenInputs
+from r2med.models.checkpoint import Checkpoint, LocalModel, locate, named_failures, need
 from r2med.rerank.scores import Pair, PairReranker
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Form, Inputs
@@ -84,7 +75,7 @@ def build(
     return PairReranker(name, CrossEncoder(settings, conditions), conditions)
 
 
-class PairModel(ABC):
+class PairModel(LocalModel, ABC):
     """A model and its tokeniser, as a scorer of pairs.
 
     A subclass says which class of transformers loads it, which tokens it reads for a pair, and
@@ -100,6 +91,7 @@ class PairModel(ABC):
 
     def __init__(self, settings: PairModelSettings, conditions: Conditions) -> None:
         self.settings = settings
+        self.dtype = settings.dtype
         self.conditions = conditions
 
     @abstractmethod
@@ -115,7 +107,7 @@ class PairModel(ABC):
         return self.forward(cast("TokenInputs", inputs), rows)[:, None]
 
     @cached_property
-    def checkpoint(self) -> Checkpoint:
+    def checkpoint(self) -> Checkpoint:  # type: ignore[override]
         """The model's files, or those of the adapter."""
         return locate(self.settings.checkpoint)
 
@@ -138,29 +130,20 @@ class PairModel(ABC):
             **identity_of(self.settings),
         }
 
-    def facts(self) -> Mapping[str, object]:
-        """Where the weights came from, and the device and precision where the model was needed."""
-        facts = self.checkpoint.facts()
-        if self.base:
-            facts["base"] = self.base.name
-        if "model" in vars(self):
-            facts["device"] = str(self.model.device)
-            facts["dtype"] = str(self.model.dtype).removeprefix("torch.")
-        return facts
+    def facts(self) -> dict[str, object]:
+        """The checkpoint and an adapter's base, and what ran."""
+        return super().facts() | ({"base": self.base.name} if self.base else {})
 
-    @cached_property
-    def model(self) -> Any:
-        """The model in evaluation mode, on its device; an adapter is merged into its base."""
+    @property
+    def folder(self) -> Path:
+        """That of the whole model."""
+        return (self.base or self.checkpoint).folder
+
+    def load(self) -> Any:
+        """The model; an adapter is merged into its base."""
         need("torch", "transformers", extra="rerank")
         head = self.adapted if self.base else {}
-        model = load_model(
-            self.loader,
-            (self.base or self.checkpoint).folder,
-            ("",) if head else (),
-            dtype=self.settings.dtype,
-            trust_remote_code=self.conditions.trust_remote_code,
-            **head,
-        )
+        model = self.load_by(self.loader, spare=("",) if head else (), **head)
         if self.base:
             need("peft", extra="rankllama")
             from peft import PeftModel
@@ -170,13 +153,12 @@ class PairModel(ABC):
                 model = model.merge_and_unload()
         if model.config.pad_token_id is None:
             model.config.pad_token_id = self.tokenizer.pad_token_id
-        return model.to(chosen_device(self.conditions.device)).eval()
+        return model
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The tokeniser of the whole model."""
-        folder = (self.base or self.checkpoint).folder
-        tokenizer = load_tokenizer(folder, trust_remote_code=self.conditions.trust_remote_code)
+        """The tokeniser of the whole model, which pads on the right with some token."""
+        tokenizer = super().tokenizer
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.unk_token or tokenizer.eos_token
         tokenizer.padding_side = "right"
@@ -188,18 +170,12 @@ class PairModel(ABC):
         if self.settings.max_length:
             return int(self.settings.max_length)
         positions = getattr(self.model.config, "max_position_embeddings", None) or 512
-        learned = position_limit(self.model) or positions
+        learned = self.positions or positions
         return min(int(self.tokenizer.model_max_length), int(positions), int(learned))
 
-    def logits(self, features: Mapping[str, NDArray[np.int64]], **options: Any) -> Any:
+    def logits(self, features: Features, **options: Any) -> Any:
         """What the model gives for a batch, in float32 on the processor."""
-        import torch
-
-        device = self.model.device
-        tensors = {name: torch.from_numpy(part).to(device) for name, part in features.items()}
-        tokens = features["input_ids"].shape[1]
-        with named_run(self.checkpoint, tokens), torch.inference_mode():
-            return self.model(**tensors, **options).logits.float().cpu().numpy()
+        return self.run(features, **options).logits.float().cpu().numpy()
 
 
 class CrossEncoder(PairModel):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -17,14 +16,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError
 from r2med.models.batching import Rows
-from r2med.models.checkpoint import (
-    Checkpoint,
-    chosen_device,
-    foreign_code,
-    load_encoder,
-    locate,
-    need,
-)
+from r2med.models.checkpoint import LocalModel, foreign_code, locate, need
 from r2med.rerank.scores import (
     Candidates,
     ListScores,
@@ -69,7 +61,7 @@ def build(
         return reranker_of(name, load_target(settings.target), conditions)
     if not conditions.trust_remote_code:
         raise UsageError(foreign_code(f"{name}: {settings.checkpoint}"))
-    model = OwnCode(locate(settings.checkpoint), settings.dtype, conditions.device)
+    model = OwnCode(locate(settings.checkpoint), settings.dtype, conditions)
     identity = {"checkpoint": model.checkpoint.fingerprint(), **identity_of(settings)}
     return ListReranker(name, model, identity, conditions)
 
@@ -187,17 +179,12 @@ def _position(item: Any, name: str) -> int:
         raise DataError(f"{name}: rank gave {item!r}, expected positions.\n{_FORM}") from None
 
 
-@dataclass(frozen=True)
-class OwnCode:
+class OwnCode(LocalModel):
     """A checkpoint's model with its own code, loaded when the first list is ranked."""
-
-    checkpoint: Checkpoint
-    dtype: str
-    device: str | None
 
     def rank(self, query: str, documents: Sequence[str]) -> list[int]:
         """Positions, best first, by the `index` of each row that the model gives."""
-        rows = self._model.rerank(query, list(documents))
+        rows = self.model.rerank(query, list(documents))
         try:
             ordered = sorted(rows, key=lambda row: -float(row["relevance_score"]))
             return [int(row["index"]) for row in ordered]
@@ -207,12 +194,12 @@ class OwnCode:
                 "and a relevance_score."
             ) from None
 
-    @cached_property
-    def _model(self) -> Any:
+    def load(self) -> Any:
+        """The model, which must have a method that ranks."""
         need("torch", "transformers", extra="rerank")
-        model = load_encoder(self.checkpoint.folder, dtype=self.dtype, trust_remote_code=True)
+        model = super().load()
         if not callable(getattr(model, "rerank", None)):
             raise DataError(
                 f"{self.checkpoint.name}: {type(model).__name__} has no rerank(query, documents)."
             )
-        return model.to(chosen_device(self.device)).eval()
+        return model

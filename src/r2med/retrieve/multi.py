@@ -70,7 +70,7 @@ def build(settings: SparseSettings | LateSettings, conditions: Conditions) -> Mu
         located = locate(settings.checkpoint, revision=settings.revision)
         if heads:
             kind = TokenWeights if sparse else TokenVectors
-            head = kind(located, Recipe("cls"), conditions, settings.dtype)
+            head = kind(located, settings.dtype, conditions, Recipe("cls"))
             return head, head
         name, limit = (
             ("SparseEncoder", lengths["document"]) if sparse else ("MultiVectorEncoder", 0)
@@ -181,7 +181,7 @@ class _HeadEncoder(TransformerEncoder):
             raise MissingError(
                 f"{file}: missing, so {file.parent.name} has no such head of bge-m3."
             )
-        return load_linear(file).to(self._device)
+        return load_linear(file).to(self.model.device)
 
     def _read(self, inputs: Inputs, rows: Rows) -> tuple[Matrix, Features]:
         """What the layer makes of each token, and the tokens."""
@@ -190,7 +190,7 @@ class _HeadEncoder(TransformerEncoder):
         assert isinstance(inputs, TokenInputs)
         features = inputs.features(rows)
         with torch.inference_mode():
-            read: Matrix = self._linear(self._hidden(features).float()).cpu().numpy()
+            read: Matrix = self._linear(self.hidden(features)).cpu().numpy()
         return read, features
 
 
@@ -203,9 +203,9 @@ class TokenWeights(_HeadEncoder):
         """Words and weights of a batch, in order of appearance; special tokens weigh nothing."""
         read, features = self._read(inputs, rows)
         ids, weights = features["input_ids"], read[:, :, 0]
-        special = np.isin(ids, self._tokenizer.all_special_ids)
+        special = np.isin(ids, self.tokenizer.all_special_ids)
         texts, places = np.nonzero((features["attention_mask"] > 0) & (weights > 0) & ~special)
-        width = len(self._tokenizer)
+        width = len(self.tokenizer)
         pairs, first, owners = np.unique(
             texts * width + ids[texts, places], return_index=True, return_inverse=True
         )

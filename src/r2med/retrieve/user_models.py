@@ -79,13 +79,15 @@ def retriever_of(
     if callable(getattr(model, "prepare", None)) and hasattr(model, "identity"):
         return cast("NamedRetriever", model)
     encoders, settings = _encoders(model), settings or UserModelSettings()
+    own = _type_name(model).rpartition(".")[2].strip("<>")
+    plain = own if own[:1].isalnum() else "model"  # a system's text can hold it
     search = Search(settings.similarity)
     instructions: dict[Side, str] = {
         "query": settings.query_instruction,
         "document": settings.document_instruction,
     }
     return DenseRetriever(
-        name=name or str(getattr(model, "name", "") or _plain_name(model)),
+        name=name or str(getattr(model, "name", "") or plain),
         make=lambda: encoders,
         form=lambda task, side: Form(worded(instructions[side], task)),
         search=search,
@@ -314,24 +316,20 @@ def running(what: str) -> Iterator[None]:
 
 
 def described(problem: BaseException) -> str:
-    """Where in the user's code something was raised, and what: `in FILE, line 3: KeyError: 'x'`."""
-    message = problem.msg if isinstance(problem, SyntaxError) else str(problem)
-    return f"{_place(problem)}: {type(problem).__name__}{f': {message}' if message else ''}"
+    """Where in the user's code something was raised, and what: `in FILE, line 3: KeyError: 'x'`.
 
-
-def _place(problem: BaseException) -> str:
-    """The innermost line of the user's own, else of whichever library failed."""
-    if isinstance(problem, SyntaxError) and problem.filename:
-        return f"in {problem.filename}, line {problem.lineno}"
-    walked = [
-        (frame.f_code.co_filename, line)
-        for frame, line in traceback.walk_tb(problem.__traceback__)
-        if not frame.f_code.co_filename.startswith((_OURS, "<frozen "))
-    ]
-    own = [(file, line) for file, line in walked if not file.startswith(_INSTALLED)]
-    for file, line in reversed(own or walked):
-        return f"in {file}, line {line}"
-    return "before any line of it ran"
+    That is the innermost line of the user's own, else of whichever library failed.
+    """
+    message, walked = str(problem), list[tuple[str, int | None]]()
+    for frame, line in traceback.walk_tb(problem.__traceback__):
+        if not frame.f_code.co_filename.startswith((_OURS, "<frozen ")):
+            walked.append((frame.f_code.co_filename, line))
+    places = [(file, line) for file, line in walked if not file.startswith(_INSTALLED)] or walked
+    if isinstance(problem, SyntaxError):
+        message = problem.msg
+        places += [(problem.filename, problem.lineno)] if problem.filename else []
+    place = "in {}, line {}".format(*places[-1]) if places else "before any line of it ran"
+    return f"{place}: {type(problem).__name__}{f': {message}' if message else ''}"
 
 
 def _called(model: object, method: str) -> str:
@@ -341,9 +339,3 @@ def _called(model: object, method: str) -> str:
 def _type_name(model: object) -> str:
     kind = model if hasattr(model, "__qualname__") else type(model)
     return f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', kind)}"
-
-
-def _plain_name(model: object) -> str:
-    """A name that a system's text can hold."""
-    name = _type_name(model).rpartition(".")[2].strip("<>") or "model"
-    return name if name[0].isalnum() else "model"

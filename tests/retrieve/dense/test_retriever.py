@@ -73,7 +73,7 @@ def test_truncation_is_counted(bert: Path) -> None:
 
 def test_a_second_run_needs_no_model(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = search(retriever("bge", checkpoint=bert).prepare(own_task()))
-    monkeypatch.setattr("r2med.retrieve.dense.transformer.load_encoder", None)
+    monkeypatch.setattr("r2med.models.checkpoint.LocalModel.load", None)
 
     searcher = retriever("bge", checkpoint=bert).prepare(own_task())
 

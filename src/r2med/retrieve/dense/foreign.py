@@ -198,7 +198,7 @@ class MethodEncoder(TransformerEncoder):
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
         """The texts, counted by the checkpoint's tokeniser; an end token of the model's is not."""
-        counted = tokenise(self._tokenizer, texts, form, limit=form.max_length)
+        counted = tokenise(self.tokenizer, texts, form, limit=form.max_length)
         return TextInputs.of(texts, form, counted)
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
@@ -206,7 +206,7 @@ class MethodEncoder(TransformerEncoder):
         import torch
 
         assert isinstance(inputs, TextInputs)
-        if not callable(getattr(self._model, "encode", None)):
+        if not callable(getattr(self.model, "encode", None)):
             raise DataError(
                 f"{self.checkpoint.name}: its code has no `encode` method. Without library=method "
                 "a checkpoint's hidden states are pooled."
@@ -216,7 +216,7 @@ class MethodEncoder(TransformerEncoder):
         if inputs.form.max_length:
             options["max_length"] = inputs.form.max_length
         with torch.inference_mode():
-            vectors = self._model.encode(texts, **options).float()
+            vectors = self.model.encode(texts, **options).float()
             if self.recipe.normalize:
                 vectors = torch.nn.functional.normalize(vectors, dim=-1)
         encoded: NDArray[np.float32] = vectors.cpu().numpy()
@@ -232,4 +232,4 @@ def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Method
     located = locate(checkpoint, revision=settings.revision)
     need("torch", "transformers", extra="dense")
     recipe = Recipe("mean", normalize=settings.normalize)
-    return MethodEncoder(located, recipe, conditions, settings.dtype)
+    return MethodEncoder(located, settings.dtype, conditions, recipe)

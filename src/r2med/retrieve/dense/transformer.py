@@ -22,19 +22,15 @@ from r2med.errors import MissingError
 from r2med.models.batching import Features, Rows, TokenInputs
 from r2med.models.checkpoint import (
     Checkpoint,
-    chosen_device,
-    load_encoder,
-    load_tokenizer,
+    LocalModel,
     locate,
     named_failures,
-    named_run,
     need,
-    position_limit,
     refuse_foreign_code,
 )
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import BatchEncoder, Form, Inputs
-from r2med.retrieve.dense.retriever import Precision, Settings
+from r2med.retrieve.dense.retriever import Settings
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +64,7 @@ def build(checkpoint: str, settings: Settings, conditions: Conditions) -> BatchE
         refuse_foreign_code(located.folder, trust_remote_code=conditions.trust_remote_code)
     recipe = read_recipe(located, settings)
     if recipe is not None:
-        return TransformerEncoder(located, recipe, conditions, settings.dtype, settings.autocast)
+        return TransformerEncoder(located, settings.dtype, conditions, recipe, settings.autocast)
     from r2med.retrieve.dense.foreign import sentence_encoder
 
     return sentence_encoder(located, settings, conditions)
@@ -99,13 +95,10 @@ class Recipe:
 
 
 @dataclass(eq=False)
-class TransformerEncoder:
+class TransformerEncoder(LocalModel):
     """A transformer and a recipe; loaded when the first text is to be encoded."""
 
-    checkpoint: Checkpoint
     recipe: Recipe
-    conditions: Conditions
-    dtype: Precision
     autocast: bool = False
 
     @cached_property
@@ -125,7 +118,7 @@ class TransformerEncoder:
     def inputs(self, texts: Sequence[str], form: Form) -> Inputs:
         """Token ids, cut at the form's limit, else the checkpoint's own, else what it can read."""
         return tokenise(
-            self._tokenizer,
+            self.tokenizer,
             texts,
             form,
             limit=form.max_length or self.recipe.max_length or self._longest,
@@ -143,7 +136,7 @@ class TransformerEncoder:
         features, recipe = inputs.features(rows), self.recipe
         skipped = 0 if recipe.pool_instruction else inputs.instruction_tokens
         with torch.inference_mode():
-            hidden = self._hidden(features).float()
+            hidden = self.hidden(features)
             mask = torch.from_numpy(features["attention_mask"]).to(hidden.device)
             pooled = _pooled(hidden, mask, recipe.pooling, skipped)
             for layer in self._projections:
@@ -154,60 +147,31 @@ class TransformerEncoder:
         vectors[inputs.tokens[rows] == 0] = 0
         return vectors
 
-    def facts(self) -> Mapping[str, object]:
-        """The checkpoint, and the device and precision where the model was needed."""
-        facts = self.checkpoint.facts()
-        if "_model" in vars(self):
-            facts["device"] = str(self._device)
-            facts["dtype"] = str(self._model.dtype).removeprefix("torch.")
-        return facts
+    @property
+    def folder(self) -> Path:
+        """That of the transformer among the checkpoint's modules."""
+        return self.checkpoint.folder / self.recipe.backbone
 
     @cached_property
     def _longest(self) -> int:
         """The tokeniser's limit within the model's learned positions; 0 where neither has one."""
-        limits = (int(self._tokenizer.model_max_length), position_limit(self._model) or _NO_LIMIT)
+        limits = (int(self.tokenizer.model_max_length), self.positions or _NO_LIMIT)
         return min(limits) if min(limits) < _NO_LIMIT else 0
 
-    def _hidden(self, features: Features) -> torch.Tensor:
-        """The last hidden states of one batch, (texts, tokens, width)."""
+    def hidden(self, features: Features) -> torch.Tensor:
+        """The last hidden states of one batch, (texts, tokens, width), in float32."""
         import torch
 
-        model, device = self._model, self._device
-        tensors = {name: torch.from_numpy(part).to(device) for name, part in features.items()}
+        model, options = self.model, dict[str, torch.Tensor]()
         if self.recipe.bidirectional:
             # An additive mask that hides padding alone takes the place of the causal one.
-            mask = tensors["attention_mask"]
-            hidden = (1 - mask[:, None, None, :]).to(model.dtype) * torch.finfo(model.dtype).min
-            tensors["attention_mask"] = hidden.expand(-1, 1, mask.shape[1], -1)
-        mixed = self.autocast and device.type == "cuda"
-        with (
-            named_run(self.checkpoint, features["input_ids"].shape[1]),
-            torch.inference_mode(),
-            torch.autocast("cuda", torch.float16) if mixed else nullcontext(),
-        ):
-            states: torch.Tensor = model(**tensors).last_hidden_state
-        return states
-
-    @cached_property
-    def _tokenizer(self) -> Any:
-        trust = self.conditions.trust_remote_code
-        return load_tokenizer(self._backbone, trust_remote_code=trust)
-
-    @cached_property
-    def _device(self) -> torch.device:
-        import torch
-
-        return torch.device(chosen_device(self.conditions.device))
-
-    @cached_property
-    def _model(self) -> Any:
-        trust = self.conditions.trust_remote_code
-        model = load_encoder(self._backbone, dtype=self.dtype, trust_remote_code=trust)
-        return model.to(self._device).eval()
-
-    @property
-    def _backbone(self) -> Path:
-        return self.checkpoint.folder / self.recipe.backbone
+            mask = torch.from_numpy(features["attention_mask"]).to(model.device)
+            padding = (1 - mask[:, None, None, :]).to(model.dtype) * torch.finfo(model.dtype).min
+            options["attention_mask"] = padding.expand(-1, 1, mask.shape[1], -1)
+        mixed = self.autocast and model.device.type == "cuda"
+        with torch.autocast("cuda", torch.float16) if mixed else nullcontext():
+            states: torch.Tensor = self.run(features, **options).last_hidden_state
+        return states.float()
 
     @cached_property
     def _projections(self) -> Sequence[Any]:
