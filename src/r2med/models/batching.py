@@ -20,12 +20,13 @@ T = TypeVar("T")
 _MOST_INPUTS = 256
 
 
+@dataclass
 class Batches:
     """Plans batches for one model and remembers what fitted its memory."""
 
-    def __init__(self, batch_tokens: int, tell: Callable[[str], None]) -> None:
-        self.budget = batch_tokens
-        self._tell = tell
+    budget: int
+    """Padded tokens of a batch."""
+    tell: Callable[[str], None]
 
     def run(
         self, lengths: Rows, compute: Callable[[Rows], T], name: Callable[[int], str]
@@ -49,7 +50,7 @@ class Batches:
                         f"tokens.\nGive a smaller [max_length=...] or another device. ({problem})"
                     ) from None
                 self.budget = longest * (len(rows) // 2)
-                self._tell(
+                self.tell(
                     f"out of memory at {len(rows)} texts of up to {longest} tokens; "
                     f"going on with batches of {self.budget} tokens."
                 )

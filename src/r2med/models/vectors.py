@@ -85,25 +85,23 @@ class Depot:
 _SHARDS: dict[Depot, AppendFile] = {}
 
 
+@dataclass(eq=False)
 class Shelf:
     """A model's vectors: in the shards of a folder, mapped into memory and shared by processes.
 
     Without a folder they live as long as this process: for models whose identity nobody knows.
     """
 
-    def __init__(
-        self,
-        storage: Storage = "float32",
-        folder: Path | None = None,
-        tell: Callable[[str], None] = print,
-        what: str = "embeddings",
-    ) -> None:
-        self.dtype: np.dtype[np.floating] = np.dtype(storage)
-        self.folder = folder
-        self.depot = Depot(folder, storage, what) if folder else None
+    storage: Storage = "float32"
+    folder: Path | None = None
+    tell: Callable[[str], None] = print
+    what: str = "embeddings"
+
+    def __post_init__(self) -> None:
+        folder, what = self.folder, self.what
+        self.dtype: np.dtype[np.floating] = np.dtype(self.storage)
+        self.depot = Depot(folder, self.storage, what) if folder else None
         """Where a worker may add vectors itself; None where only this process can."""
-        self._tell = tell
-        self._what = what
         self._file = AppendFile(folder, SUFFIX, what=what) if folder else None
         self._read: dict[Path, int] = {}
         self._blocks: list[Block] = []
@@ -128,7 +126,7 @@ class Shelf:
             for item, end in read_blocks(path, self._read.get(path, 0)):
                 self._read[path] = end
                 if isinstance(item, Place):
-                    self._discard(item, f"{item.end - item.start:,} bytes of {self._what} fail")
+                    self._discard(item, f"{item.end - item.start:,} bytes of {self.what} fail")
                 elif item.vectors.dtype == self.dtype:
                     fresh.append(item)
         if fresh:
@@ -149,7 +147,7 @@ class Shelf:
                 return places
             for block in damaged:
                 assert block.place is not None
-                self._discard(block.place, f"{len(block.addresses)} {self._what} fail")
+                self._discard(block.place, f"{len(block.addresses)} {self.what} fail")
             self._blocks = [block for block in self._blocks if block not in damaged]
             self._index = None
 
@@ -207,7 +205,7 @@ class Shelf:
 
     def _discard(self, place: Place, problem: str) -> None:
         place.mark_empty()
-        self._tell(f"{place}: {problem} their checksum; they are computed again.")
+        self.tell(f"{place}: {problem} their checksum; they are computed again.")
 
 
 def open_shelf(

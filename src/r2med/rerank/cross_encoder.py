@@ -242,9 +242,15 @@ class YesNo(PairModel):
                 "itself, so no text would be read."
             )
         most = min(int(self.limit * settings.query_share), room)
-        heads = self._parts(settings.query_part, texts)
+        heads, bodies = (
+            self._tokenised(
+                filled(template, instruction=settings.instruction, query=query, document=document)
+                for query, document in texts
+            )
+            for template in (settings.query_part, settings.document_part)
+        )
         rows, truncated = [], []
-        for head, body in zip(heads, self._parts(settings.document_part, texts), strict=True):
+        for head, body in zip(heads, bodies, strict=True):
             second = separator + body if settings.query_part else body
             kept = [*head[:most], *second[: room - len(head[:most])]]
             rows.append([*prefix, *kept, *suffix])
@@ -276,14 +282,6 @@ class YesNo(PairModel):
                 )
             tokens += ids
         return tokens
-
-    def _parts(self, template: str, pairs: Sequence[Pair]) -> list[Tokens]:
-        """A part of the template for every pair."""
-        instruction = self.settings.instruction
-        return self._tokenised(
-            filled(template, instruction=instruction, query=query, document=document)
-            for query, document in pairs
-        )
 
     def _ids(self, text: str) -> Tokens:
         return self._tokenised([text])[0]

@@ -26,7 +26,7 @@ from r2med.atomic import unseal
 from r2med.errors import DamagedError, DataError, MissingError, UsageError, nearest
 from r2med.home import user_path
 from r2med.runs import Run
-from r2med.runs.files import Repeats, read_run
+from r2med.runs.files import Oddities, Repeats, read_run
 from r2med.runs.run import places_of
 from r2med.settings import setting
 from r2med.tasks.fetch.provenance import NANO_CONFIGS, sha256_of
@@ -160,7 +160,7 @@ def fitted(run: Run, task: Task, findings: Findings, source: str) -> tuple[Run, 
 
 
 @dataclass(frozen=True)
-class Findings:
+class Findings(Oddities):
     """Counts of oddities; an example names the first of its kind."""
 
     unknown_queries: int = 0
@@ -169,10 +169,6 @@ class Findings:
     unknown_document: str = ""
     missing_queries: int = 0
     repeats: str = "refuse"
-    repeated_documents: int = 0
-    repeated_ranks: int = 0
-    unsorted_queries: int = 0
-    without_scores: bool = False
 
     def facts(self) -> Mapping[str, object]:
         """Those that were found, for the record."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 #: `build(settings, conditions)`, for rerankers `build(name, settings, conditions)`.
 ENGINES: Mapping[str, str] = {
     "bm25": "r2med.retrieve.bm25:Bm25Retriever",
-    "dense": "r2med.retrieve.dense:Settings",
+    "dense": "r2med.retrieve.dense.retriever:Settings",
     "api": "r2med.retrieve.api:ApiSettings",
     "sparse": "r2med.retrieve.multi:SparseSettings",
     "late": "r2med.retrieve.multi:LateSettings",

@@ -40,7 +40,7 @@ def sentence_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def retriever(name: str, conditions: Conditions = Conditions(), **options: object) -> Any:  # noqa: B008
-    from r2med.retrieve.dense import Settings, build
+    from r2med.retrieve.dense.retriever import Settings, build
 
     entry = find_entry(name).overridden({key: str(value) for key, value in options.items()})
     return build(read(Settings, entry.fields, name=name), conditions)
@@ -356,7 +356,7 @@ OTHERS: dict[str, Any] = {
 
 
 def test_every_setting_that_decides_a_vector_changes_its_address(sentence_bert: Path) -> None:
-    from r2med.retrieve.dense import Settings, build
+    from r2med.retrieve.dense.retriever import Settings, build
 
     def address(settings: Settings) -> object:
         forms = [settings.form(own_task(), "query"), settings.form(own_task(), "document")]

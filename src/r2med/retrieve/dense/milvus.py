@@ -123,23 +123,20 @@ def _address(text: str) -> str:
     return address
 
 
+@dataclass(eq=False)
 class MilvusIndex:
     """The vectors of some distinct texts in a collection, all inserted and indexed."""
 
-    def __init__(
-        self,
-        milvus: Milvus,
-        rows: Callable[[int, int], Matrix],
-        distinct: NDArray[np.int64],
-        count: int,
-        conditions: Conditions,
-    ) -> None:
-        self._width = int(rows(0, 1).shape[1])
-        self._milvus = milvus
-        self._rows = rows
-        self._distinct = distinct
-        self._count = count
-        self._conditions = conditions
+    milvus: Milvus
+    rows: Callable[[int, int], Matrix]
+    distinct: NDArray[np.int64]
+    """Which of the texts each document has."""
+    count: int
+    conditions: Conditions
+
+    def __post_init__(self) -> None:
+        milvus, count = self.milvus, self.count
+        self._width = int(self.rows(0, 1).shape[1])
         self.facts: dict[str, object] = {**milvus.identity, "vectors": count}
         if not count:
             return
@@ -160,11 +157,11 @@ class MilvusIndex:
 
     def search(self, queries: Matrix, *, depth: int) -> tuple[NDArray[np.int64], Matrix]:
         """The best documents of every query as the engine ranks them; absent ones are -2."""
-        limit = min(depth, self._count)
+        limit = min(depth, self.count)
         texts = np.full((len(queries), limit), -1, dtype=np.int64)
         scores = np.full((len(queries), limit), -np.inf, dtype=np.float32)
         if limit:
-            parameters = dict(self._milvus.searching)
+            parameters = dict(self.milvus.searching)
             if "ef" in parameters:
                 ef = parameters["ef"] = parameters["ef"] or limit
                 if ef < limit:
@@ -191,58 +188,58 @@ class MilvusIndex:
                         order = np.lexsort((rows, -values))
                         texts[row, : len(order)] = rows[order]
                         scores[row, : len(order)] = values[order]
-        return spread_over(self._distinct, texts, scores, depth)
+        return spread_over(self.distinct, texts, scores, depth)
 
     @cached_property
     def _fingerprint(self) -> str:
         """The digest of all vectors, in their order."""
-        digest = hashlib.sha256(f"{self._count} x {self._width}\0".encode())
+        digest = hashlib.sha256(f"{self.count} x {self._width}\0".encode())
         for start, stop in self._blocks():
-            digest.update(np.ascontiguousarray(self._rows(start, stop), dtype="<f4").tobytes())
+            digest.update(np.ascontiguousarray(self.rows(start, stop), dtype="<f4").tobytes())
         return digest.hexdigest()
 
     @cached_property
     def _name(self) -> str:
-        index = {"kind": self._milvus.kind, **self._milvus.building}
+        index = {"kind": self.milvus.kind, **self.milvus.building}
         content = json.dumps([self._fingerprint, index], sort_keys=True)
         return f"r2med_{hashlib.sha256(content.encode()).hexdigest()[:32]}"
 
     def _blocks(self) -> Iterator[tuple[int, int]]:
         size = int(np.clip(_BLOCK_BYTES // (4 * max(1, self._width)), 1, _MOST_ROWS))
-        for start in range(0, self._count, size):
-            yield start, min(start + size, self._count)
+        for start in range(0, self.count, size):
+            yield start, min(start + size, self.count)
 
     def _complete(self, client: Any) -> int:
         """Insert what the collection lacks, and return how many vectors that were."""
         if client.has_collection(self._name):
             self._load(client)
             if problem := self._changed(client):
-                self._conditions.tell(
-                    f"{self._milvus.address}: collection {self._name} was changed from outside: "
+                self.conditions.tell(
+                    f"{self.milvus.address}: collection {self._name} was changed from outside: "
                     f"{problem}. It is built anew."
                 )
                 client.drop_collection(self._name)
         if not client.has_collection(self._name):
             self._create(client)
         held = self._held(client)
-        if held == self._count:
+        if held == self.count:
             return 0
         inserted, began = 0, time.perf_counter()
         for start, stop in self._blocks():
             within = f"{_KEY} >= {start} and {_KEY} < {stop}"
             present = {row[_KEY] for row in self._query(client, within, _KEY)} if held else set()
             rows = [row for row in range(start, stop) if row not in present]
-            vectors = self._rows(start, stop)
+            vectors = self.rows(start, stop)
             if rows:
                 data = [{_KEY: row, _VECTOR: vectors[row - start]} for row in rows]
                 client.insert(self._name, data)
             inserted += len(rows)
             spent = time.perf_counter() - began
-            self._conditions.progress(Progress("indexing", stop, self._count, spent))
-        if (held := self._held(client)) != self._count:
+            self.conditions.progress(Progress("indexing", stop, self.count, spent))
+        if (held := self._held(client)) != self.count:
             raise DataError(
-                f"{self._milvus.address}: collection {self._name} holds {held:,} vectors after "
-                f"{self._count:,} were inserted. Is another program writing to it?"
+                f"{self.milvus.address}: collection {self._name} holds {held:,} vectors after "
+                f"{self.count:,} were inserted. Is another program writing to it?"
             )
         return inserted
 
@@ -250,7 +247,7 @@ class MilvusIndex:
         """Load the collection; the embedded engine may still be writing its index meanwhile."""
         from pymilvus.exceptions import MilvusException
 
-        for wait in (0.1, 0.3, 1.0, 3.0) if self._milvus.embedded else ():
+        for wait in (0.1, 0.3, 1.0, 3.0) if self.milvus.embedded else ():
             with suppress(MilvusException):
                 client.load_collection(self._name)
                 return
@@ -267,7 +264,7 @@ class MilvusIndex:
         # The embedded engine reads parameters only where they are one value called "params".
         index.add_index(
             _VECTOR,
-            index_type=self._milvus.kind.upper(),
+            index_type=self.milvus.kind.upper(),
             metric_type="IP",
             params={"params": self._asked} if self._asked else {},
         )
@@ -281,24 +278,24 @@ class MilvusIndex:
 
     @property
     def _asked(self) -> dict[str, int]:
-        return {_NAMES.get(name, name): value for name, value in self._milvus.building.items()}
+        return {_NAMES.get(name, name): value for name, value in self.milvus.building.items()}
 
     def _changed(self, client: Any) -> str | None:
         """Why a collection of this name cannot be an earlier run's, whole or unfinished."""
         described = client.describe_collection(self._name)
         if described.get("properties", {}).get(_MARK) != self._fingerprint:
             raise DataError(
-                f"{self._milvus.address}: collection {self._name} bears a name of r2med but not "
+                f"{self.milvus.address}: collection {self._name} bears a name of r2med but not "
                 "its fingerprint. Rename or drop it, or give another address."
             )
-        within = self._held(client, f"{_KEY} >= 0 and {_KEY} < {self._count}")
+        within = self._held(client, f"{_KEY} >= 0 and {_KEY} < {self.count}")
         foreign = self._held(client) - within
         if foreign:
             return f"it holds {foreign:,} vectors of other rows"
-        chosen = np.unique(np.linspace(0, self._count - 1, _CHECKED).astype(np.int64))
+        chosen = np.unique(np.linspace(0, self.count - 1, _CHECKED).astype(np.int64))
         for rows in np.array_split(chosen, max(1, len(chosen) * self._width * 4 // _BLOCK_BYTES)):
             for row in client.get(self._name, ids=rows.tolist(), output_fields=[_VECTOR]):
-                own = self._rows(row[_KEY], row[_KEY] + 1)[0]
+                own = self.rows(row[_KEY], row[_KEY] + 1)[0]
                 if not np.array_equal(np.asarray(row[_VECTOR], dtype=np.float32), own):
                     return f"the vector of row {row[_KEY]} is another one"
         return None
@@ -319,29 +316,29 @@ class MilvusIndex:
                 break
             time.sleep(1)
         parameters = {**described, **(described.get("params") or {})}
-        wanted = {"index_type": self._milvus.kind.upper(), "metric_type": "IP", **self._asked}
+        wanted = {"index_type": self.milvus.kind.upper(), "metric_type": "IP", **self._asked}
         for name, value in wanted.items():
             if str(parameters.get(name)) != str(value):
                 raise UsageError(
-                    f"{self._milvus.address}: {name}={value} was asked for, and the engine built "
+                    f"{self.milvus.address}: {name}={value} was asked for, and the engine built "
                     f"its index with {name}={parameters.get(name, 'a value of its own')}. Choose "
                     "what it builds, or another engine."
                 )
         # The embedded engine calls every row indexed, whether it is or not.
-        counts = ["total"] if self._milvus.embedded else ["total", "indexed"]
+        counts = ["total"] if self.milvus.embedded else ["total", "indexed"]
         rows = {f"{name}_rows": described.get(f"{name}_rows") for name in counts}
         return {"built": {name: parameters[name] for name in wanted} | rows}
 
     @contextmanager
     def _calling(self) -> Iterator[Any]:
         """The client; what it raises is told with the address, and never with the token."""
-        client = connect(self._milvus)
+        client = connect(self.milvus)
         from pymilvus.exceptions import MilvusException
 
         try:
             yield client
         except MilvusException as problem:
-            raise DataError(f"{self._milvus.address}: Milvus says: {problem.message}") from None
+            raise DataError(f"{self.milvus.address}: Milvus says: {problem.message}") from None
         finally:
             client.close()
 
