@@ -176,20 +176,17 @@ def reordered(first: Run, scores: Sequence[ListScores], reranked: int, tail: Tai
         documents=head.documents[order],
         scores=flat[order].astype(np.float64),
     )
-    return top if tail == "drop" else _with_tail(top, first)
-
-
-def _with_tail(top: Run, first: Run) -> Run:
-    documents = first.documents.copy()
-    scores = np.empty(len(documents), dtype=np.float64)
+    if tail == "drop":
+        return top
+    documents, falling = first.documents.copy(), np.empty(len(first.documents), dtype=np.float64)
     heads = first.ranks <= np.repeat(top.lengths, first.lengths)
     documents[heads] = top.documents
-    scores[heads] = top.scores
+    falling[heads] = top.scores
     for row in np.flatnonzero(first.lengths > top.lengths):
         start, end = first.offsets[row], first.offsets[row + 1]
-        reranked = top.scores[top.offsets[row] : top.offsets[row + 1]]
-        scores[start:end] = _extended(reranked, int(end - start))
-    return Run(first.query_ids, first.document_ids, first.offsets, documents, scores)
+        known = top.scores[top.offsets[row] : top.offsets[row + 1]]
+        falling[start:end] = _extended(known, int(end - start))
+    return Run(first.query_ids, first.document_ids, first.offsets, documents, falling)
 
 
 def _extended(scores: NDArray[np.float64], count: int) -> NDArray[np.float64]:

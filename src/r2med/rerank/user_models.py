@@ -160,7 +160,14 @@ class ListReranker:
             return []
         with running(f"{self.name}: rank"):
             output = list(self.own.rank(one.query, list(one.documents)))
-        order = [_position(item, self.name) for item in output]
+        # Positions, or what sentence-transformers gives: {"corpus_id": 3, "score": ...}.
+        items = [item.get("corpus_id") if isinstance(item, Mapping) else item for item in output]
+        try:
+            order = [int(item) for item in items]  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            raise DataError(
+                f"{self.name}: rank gave {output!r:.80}, expected positions.\n{_FORM}"
+            ) from None
         if sorted(order) != list(range(count)):
             raise DataError(
                 f"{self.name}: rank gave {len(order)} positions ({len(set(order))} distinct) for "
@@ -168,15 +175,6 @@ class ListReranker:
                 f"{count - 1} once."
             )
         return order
-
-
-def _position(item: Any, name: str) -> int:
-    """A position, or the form that sentence-transformers gives: {"corpus_id": 3, "score": ...}."""
-    position = item.get("corpus_id") if isinstance(item, Mapping) else item
-    try:
-        return int(position)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise DataError(f"{name}: rank gave {item!r}, expected positions.\n{_FORM}") from None
 
 
 class OwnCode(LocalModel):

@@ -32,7 +32,7 @@ from r2med.retrieve.dense.embed import (
     TextInputs,
     document_texts,
 )
-from r2med.retrieve.dense.retriever import DenseRetriever, Search, Similarity, worded
+from r2med.retrieve.dense.retriever import DenseRetriever, Similarity, worded
 from r2med.settings import setting
 from r2med.tasks.task import Task
 
@@ -127,7 +127,8 @@ def build(settings: ApiSettings, conditions: Conditions) -> ApiRetriever:
         name=settings.model,
         make=encoders,
         form=form,
-        search=Search(settings.similarity, settings.dimensions),
+        similarity=settings.similarity,
+        dimensions=settings.dimensions,
         storage=settings.storage,
         conditions=conditions,
     )
@@ -319,22 +320,19 @@ def vectors_of(answer: dict[str, Any], count: int) -> Vectors:
     if not isinstance(rows, list) or len(rows) != count:
         held = len(rows) if isinstance(rows, list) else "no"
         raise ValueError(f"it holds {held} embeddings for {count} texts")
+    placed: dict[int, Vectors] = {}
     try:
-        placed = {
-            row.get("index", place): _vector(row["embedding"]) for place, row in enumerate(rows)
-        }
+        for place, row in enumerate(rows):
+            vector = row["embedding"]
+            if isinstance(vector, str):
+                vector = np.frombuffer(base64.b64decode(vector, validate=True), dtype="<f4")
+            placed[row.get("index", place)] = np.array(vector, dtype=np.float32)
         vectors = np.stack([placed[index] for index in range(count)])
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         vectors = np.empty(0, dtype=np.float32)
     if vectors.ndim != 2 or not vectors.size:
         raise ValueError("its embeddings are not one list of numbers for each text, all as long")
     return vectors
-
-
-def _vector(embedding: object) -> Vectors:
-    if isinstance(embedding, str):
-        return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")
-    return np.array(embedding, dtype=np.float32)
 
 
 def billed(answer: dict[str, Any], texts: Sequence[str]) -> int:

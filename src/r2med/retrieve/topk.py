@@ -78,12 +78,17 @@ def top_scored(
 def best_places(scores: NDArray[np.floating], depth: int) -> NDArray[np.int64]:
     """The places of the `depth` highest scores, best first; of equal ones the earlier place.
 
-    Only scores above one that at least `depth` documents are known to reach are sorted.
+    Only scores above one that at least `depth` documents are known to reach are sorted: as many
+    groups of documents hold one.
     """
     depth = min(depth, len(scores))
     if not depth:
         return np.zeros(0, dtype=np.int64)
-    floor = _reached(scores, depth)
+    groups = _GROUPS * depth
+    size = len(scores) // groups
+    grouped = scores[: size * groups].reshape(size, groups)
+    reaching = grouped.max(axis=0) if size > 1 else scores
+    floor = np.partition(reaching, -depth)[-depth]
     places = np.flatnonzero(scores > floor)
     above = scores[places]
     if len(places) > 2 * depth:
@@ -93,22 +98,10 @@ def best_places(scores: NDArray[np.floating], depth: int) -> NDArray[np.int64]:
     lacking = depth - len(ranked)
     if not lacking:
         return ranked
-    equal = np.flatnonzero(scores[: _GROUPS * depth] == floor)
+    equal = np.flatnonzero(scores[:groups] == floor)
     if len(equal) < lacking:
         equal = np.flatnonzero(scores == floor)
     return np.concatenate([ranked, equal[:lacking]])
-
-
-def _reached(scores: NDArray[np.floating], depth: int) -> np.floating:
-    """A score that at least `depth` documents reach: as many groups of documents hold one."""
-    groups = _GROUPS * depth
-    size = len(scores) // groups
-    if size < 2:
-        exact: np.floating = np.partition(scores, -depth)[-depth]
-        return exact
-    best = scores[: size * groups].reshape(size, groups).max(axis=0)
-    floor: np.floating = np.partition(best, groups - depth)[groups - depth]
-    return floor
 
 
 def spread_over(

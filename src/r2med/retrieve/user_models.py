@@ -19,7 +19,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -31,7 +31,7 @@ from r2med.errors import DataError, MissingError, R2MedError, UsageError, neares
 from r2med.models.batching import Rows
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Form, Inputs, Side, TextInputs
-from r2med.retrieve.dense.retriever import DenseRetriever, Search, Similarity, worded
+from r2med.retrieve.dense.retriever import DenseRetriever, Similarity, worded
 from r2med.retrieve.interface import Retriever
 from r2med.settings import setting
 
@@ -81,7 +81,6 @@ def retriever_of(
     encoders, settings = _encoders(model), settings or UserModelSettings()
     own = _type_name(model).rpartition(".")[2].strip("<>")
     plain = own if own[:1].isalnum() else "model"  # a system's text can hold it
-    search = Search(settings.similarity)
     instructions: dict[Side, str] = {
         "query": settings.query_instruction,
         "document": settings.document_instruction,
@@ -90,10 +89,10 @@ def retriever_of(
         name=name or str(getattr(model, "name", "") or plain),
         make=lambda: encoders,
         form=lambda task, side: Form(worded(instructions[side], task)),
-        search=search,
+        similarity=settings.similarity,
         besides={
             **{f"{side}_instruction": text for side, text in instructions.items()},
-            "search": asdict(search),
+            "search": {"similarity": settings.similarity, "dimensions": 0},
         },
         conditions=conditions,
         own=model,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from r2med.retrieve.bm25 import words
 from r2med.retrieve.bm25.analyzers import find_analyzer
 from r2med.retrieve.bm25.index import build_index, compiled
-from r2med.retrieve.bm25.scoring import Scorer
+from r2med.retrieve.bm25.retriever import Scorer
 from tests.building import texts
 
 word = st.sampled_from(["aorta", "biopsy", "colon", "dose", "edema", "fever", "gene"])

@@ -7,7 +7,7 @@ import pytest
 
 from r2med.models.vectors import Computed, Shelf
 from r2med.retrieve.dense.embed import Encoded, Form
-from r2med.retrieve.dense.retriever import ExactIndex, Search
+from r2med.retrieve.dense.retriever import ExactIndex
 
 
 def encoded(vectors: np.ndarray, distinct: list[int] | None = None) -> Encoded:
@@ -28,21 +28,21 @@ def test_cosine_ignores_length_and_dot_does_not() -> None:
     documents = encoded(np.array([[1, 0], [10, 10]]))
     query = np.array([[1, 0.5]], dtype=np.float32)
 
-    by_cosine, _ = ExactIndex(documents, Search("cosine"), 10**6).search(query, depth=2)
-    by_dot, _ = ExactIndex(documents, Search("dot"), 10**6).search(query, depth=2)
+    by_cosine, _ = ExactIndex(documents, 10**6, "cosine").search(query, depth=2)
+    by_dot, _ = ExactIndex(documents, 10**6, "dot").search(query, depth=2)
 
     assert by_cosine[0].tolist() == [1, 0]
     assert by_dot[0].tolist() == [1, 0]
-    assert ExactIndex(documents, Search("cosine"), 10**6).search(
-        np.array([[1, 0]], np.float32), depth=2
-    )[0][0].tolist() == [0, 1]
+    assert ExactIndex(documents, 10**6, "cosine").search(np.array([[1, 0]], np.float32), depth=2)[
+        0
+    ][0].tolist() == [0, 1]
 
 
 def test_documents_with_equal_texts_tie_exactly_and_stand_in_corpus_order() -> None:
     documents = encoded(random_vectors(3, 8, 0), distinct=[0, 1, 0, 2, 0])
     query = documents.matrix(0, 1)
 
-    found, scores = ExactIndex(documents, Search(), 10**6).search(query, depth=4)
+    found, scores = ExactIndex(documents, 10**6).search(query, depth=4)
 
     assert found[0, :3].tolist() == [0, 2, 4]
     assert len(set(scores[0, :3].tolist())) == 1
@@ -51,7 +51,7 @@ def test_documents_with_equal_texts_tie_exactly_and_stand_in_corpus_order() -> N
 def test_a_zero_vector_scores_zero() -> None:
     documents = encoded(np.array([[0, 0], [1, 1]]))
 
-    _, scores = ExactIndex(documents, Search(), 10**6).search(np.ones((1, 2), np.float32), depth=2)
+    _, scores = ExactIndex(documents, 10**6).search(np.ones((1, 2), np.float32), depth=2)
 
     assert scores[0].tolist() == pytest.approx([1, 0])
 
@@ -60,7 +60,7 @@ def test_only_the_first_dimensions_count_when_told() -> None:
     documents = encoded(np.array([[1, 0, 9], [0, 1, 0]]))
     query = np.array([[0, 1, 5]], dtype=np.float32)
 
-    found, scores = ExactIndex(documents, Search(dimensions=2), 10**6).search(query, depth=1)
+    found, scores = ExactIndex(documents, 10**6, dimensions=2).search(query, depth=1)
 
     assert found[0].tolist() == [1]
     assert scores[0, 0] == pytest.approx(1)
@@ -70,7 +70,7 @@ def test_vectors_that_do_not_fit_the_budget_are_read_as_needed() -> None:
     documents = encoded(random_vectors(300, 16, 3))
     queries = random_vectors(5, 16, 4)
 
-    small = ExactIndex(documents, Search(), 1000).search(queries, depth=7)
-    large = ExactIndex(documents, Search(), 10**8).search(queries, depth=7)
+    small = ExactIndex(documents, 1000).search(queries, depth=7)
+    large = ExactIndex(documents, 10**8).search(queries, depth=7)
 
     np.testing.assert_array_equal(small[0], large[0])

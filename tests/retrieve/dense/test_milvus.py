@@ -20,7 +20,7 @@ from r2med.results.evaluation import Evaluation
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense import milvus as engine
 from r2med.retrieve.dense.milvus import Milvus, MilvusIndex, connect
-from r2med.retrieve.dense.retriever import ExactIndex, Search
+from r2med.retrieve.dense.retriever import ExactIndex
 from r2med.systems.build import System
 from tests.retrieve.dense.test_index import encoded, random_vectors
 
@@ -51,7 +51,7 @@ def told() -> list[str]:
 def opened(folder: Path, told: list[str]) -> Opened:
     def index(text: str = "", vectors: np.ndarray = VECTORS, **places: list[int]) -> MilvusIndex:
         documents = encoded(vectors, **places)
-        rows = ExactIndex(documents, Search("dot"), 10**8).rows
+        rows = ExactIndex(documents, 10**8, "dot").rows
         options = f"index=milvus:{folder / 'v.db'}{',' * bool(text)}{text}"
         found = System.from_spec(f"wordllama[{options}]").stage.retriever.milvus  # type: ignore[union-attr]
         conditions = Conditions(tell=told.append)
@@ -61,7 +61,7 @@ def opened(folder: Path, told: list[str]) -> Opened:
 
 
 def exact(vectors: np.ndarray = VECTORS, **places: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    return ExactIndex(encoded(vectors, **places), Search("dot"), 10**8).search(QUERIES, depth=DEPTH)
+    return ExactIndex(encoded(vectors, **places), 10**8, "dot").search(QUERIES, depth=DEPTH)
 
 
 def recall(index: MilvusIndex) -> float:

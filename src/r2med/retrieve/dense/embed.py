@@ -298,7 +298,22 @@ class Encoding:
             )
             self.ran["engine"] = workers.name
         for chosen, batch in outcomes:
-            self._book(chosen, batch)
+            width = batch.vectors.shape[1]
+            if not self.ragged and self.width not in (None, width):
+                first = self.name(int(self.firsts[chosen[batch.rows[0]]]))
+                raise DataError(
+                    f"the encoder gave vectors of {width} numbers after vectors of {self.width}.\n"
+                    f"The batch began with {first}."
+                )
+            self.width = width
+            self.tokens += int(batch.tokens.sum())
+            self.model_seconds += batch.model_seconds
+            self.tokeniser_seconds += batch.tokeniser_seconds
+            if batch.seen is not None:
+                self.shelf.remember(self.addresses[0].tobytes(), batch.seen)
+            if "engine" in self.ran:
+                known = {"device", "dtype"} & batch.facts.keys()
+                self.ran |= {key: batch.facts[key] for key in sorted(known)}
             yield chosen, batch
 
     def _piece(self, chosen: Rows, depot: Depot | None = None) -> Piece:
@@ -311,23 +326,6 @@ class Encoding:
             depot=depot,
             shown=rows.index(0) if 0 in rows else None,
         )
-
-    def _book(self, chosen: Rows, batch: Computed) -> None:
-        width = batch.vectors.shape[1]
-        if not self.ragged and self.width not in (None, width):
-            first = self.name(int(self.firsts[chosen[batch.rows[0]]]))
-            raise DataError(
-                f"the encoder gave vectors of {width} numbers after vectors of "
-                f"{self.width}.\nThe batch began with {first}."
-            )
-        self.width = width
-        self.tokens += int(batch.tokens.sum())
-        self.model_seconds += batch.model_seconds
-        self.tokeniser_seconds += batch.tokeniser_seconds
-        if batch.seen is not None:
-            self.shelf.remember(self.addresses[0].tobytes(), batch.seen)
-        if "engine" in self.ran:
-            self.ran |= {key: batch.facts[key] for key in ("device", "dtype") if key in batch.facts}
 
     def _facts(self, places: Rows, count: int, seconds: float) -> dict[str, object]:
         """For the record, once everything is on the shelf: `count` texts took so many seconds."""

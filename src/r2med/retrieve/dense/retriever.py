@@ -158,26 +158,13 @@ def build(settings: Settings, conditions: Conditions) -> DenseRetriever:
         name=query if query == document else f"{query} and {document}",
         make=encoders,
         form=settings.form,
-        search=Search(settings.similarity, settings.dimensions),
+        similarity=settings.similarity,
+        dimensions=settings.dimensions,
         storage=settings.storage,
         instruct_generated=settings.generated == "query",
         milvus=Milvus.of(settings),
         conditions=conditions,
     )
-
-
-@dataclass(frozen=True)
-class Search:
-    """How vectors are compared."""
-
-    similarity: Similarity = "cosine"
-    dimensions: int = 0
-    """The first so many numbers of each vector; 0: all."""
-
-    def ready(self, vectors: Matrix) -> Matrix:
-        """Vectors whose dot product is the score."""
-        shortened = vectors[:, : self.dimensions] if self.dimensions else vectors
-        return unit(shortened) if self.similarity == "cosine" else shortened
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,7 +246,9 @@ class EncoderRetriever:
 class DenseRetriever(EncoderRetriever):
     """One vector for each text, and how these are searched."""
 
-    search: Search = field(default_factory=Search)
+    similarity: Similarity = "cosine"
+    dimensions: int = 0
+    """The first so many numbers of each vector; 0: all."""
     instruct_generated: bool = False
     """Whether text of a language model is put to the encoder with the query's instruction."""
     milvus: Milvus | None = None
@@ -296,16 +285,16 @@ class DenseSearcher:
     def __init__(self, retriever: DenseRetriever, task: Task, documents: Encoded) -> None:
         self._retriever = retriever
         self._task = task
-        self._index = ExactIndex(documents, retriever.search, retriever.conditions.memory)
+        memory, dimensions = retriever.conditions.memory, retriever.dimensions
+        self._index = ExactIndex(documents, memory, retriever.similarity, dimensions)
         self._facts: dict[str, object] = {"documents": documents.facts}
         self._search = self._index.search
         if retriever.milvus:
-            rows, places = self._index.rows, documents.places
-            engine = MilvusIndex(
-                retriever.milvus, rows, documents.distinct, len(places), retriever.conditions
-            )
-            self._search = engine.search
-            self._facts["index"] = engine.facts
+            rows, count = self._index.rows, len(documents.places)
+            milvus, conditions = retriever.milvus, retriever.conditions
+            index = MilvusIndex(milvus, rows, documents.distinct, count, conditions)
+            self._search = index.search
+            self._facts["index"] = index.facts
 
     def search(self, queries: Queries, *, depth: int) -> Run:
         """The nearest documents; one whose id is the query's own is left out, as published."""
@@ -351,33 +340,42 @@ class DenseSearcher:
         return run_of(ids, self._task, documents, scores, depth)
 
 
+@dataclass(eq=False)
 class ExactIndex:
     """Documents' vectors, in memory where they fit the budget, else read when needed.
 
     Distinct texts are searched once, so equal texts score equally to the last bit.
     """
 
-    def __init__(self, documents: Encoded, search: Search, memory: int) -> None:
-        self.width = documents.width
-        if self.width and search.dimensions > self.width:
+    documents: Encoded
+    memory: int
+    similarity: Similarity = "cosine"
+    dimensions: int = 0
+    """The first so many numbers of each vector; 0: all."""
+
+    def __post_init__(self) -> None:
+        self.width = self.documents.width
+        if self.width and self.dimensions > self.width:
             raise UsageError(
-                f"dimensions={search.dimensions}: the encoder's vectors have {self.width} "
+                f"dimensions={self.dimensions}: the encoder's vectors have {self.width} "
                 f"numbers, of which the first are kept. Give {self.width} or less, or 0 for all."
             )
-        self._documents = documents
-        self._search = search
-        self._memory = memory
-        small = len(documents.places) * self.width * 4 <= memory
-        self._kept = search.ready(documents.matrix()) if small else None
+        small = len(self.documents.places) * self.width * 4 <= self.memory
+        self._kept = self._ready(self.documents.matrix()) if small else None
 
     def search(self, queries: Matrix, *, depth: int) -> tuple[NDArray[np.int64], Matrix]:
         """The best documents of every query, ties in corpus order; absent ones are -2."""
-        ready, count = self._search.ready(queries), len(self._documents.places)
-        texts, scores = top(ready, self.rows, count, depth=depth, memory=self._memory)
-        return spread_over(self._documents.distinct, texts, scores, depth)
+        ready, count = self._ready(queries), len(self.documents.places)
+        texts, scores = top(ready, self.rows, count, depth=depth, memory=self.memory)
+        return spread_over(self.documents.distinct, texts, scores, depth)
 
     def rows(self, start: int, stop: int) -> Matrix:
         """Vectors of distinct texts, whose dot product with a ready query is the score."""
         if self._kept is not None:
             return self._kept[start:stop]
-        return self._search.ready(self._documents.matrix(start, stop))
+        return self._ready(self.documents.matrix(start, stop))
+
+    def _ready(self, vectors: Matrix) -> Matrix:
+        """Vectors whose dot product is the score."""
+        shortened = vectors[:, : self.dimensions or None]
+        return unit(shortened) if self.similarity == "cosine" else shortened
