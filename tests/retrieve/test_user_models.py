@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 import r2med
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.interface import Searcher
 from r2med.retrieve.user_models import as_matrix, load_target, retriever_of, running
 from r2med.systems.build import System
+from r2med.tasks.task import Task
 from tests.retrieve.small_task import own_task
 
 PLAIN = Conditions()
@@ -111,6 +113,20 @@ def test_a_class_is_named_by_its_module(tmp_path: Path, monkeypatch: pytest.Monk
 
     assert result.system == "model:lengths_model:encode"
     assert len(result.run.ranking("q1")) == 5
+
+
+@pytest.mark.parametrize(("name", "shown"), [("mine", "mine"), (None, "Searching")])
+def test_a_retriever_of_ones_own_needs_no_name(name: str | None, shown: str) -> None:
+    class Searching:
+        identity: ClassVar = {"searching": 1}
+
+        def prepare(self, task: Task) -> Searcher:
+            return retriever_of(letters, conditions=PLAIN).prepare(task)
+
+    system = System.from_model(Searching(), name=name)
+
+    assert str(system) == shown
+    assert r2med.evaluate(system, own_task()).run.ranking("q1")
 
 
 def test_a_model_can_be_fused_with_any_other_system() -> None:

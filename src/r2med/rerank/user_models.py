@@ -26,7 +26,7 @@ from r2med.rerank.scores import (
     in_order,
     unidentified,
 )
-from r2med.retrieve.conditions import Conditions, Progress
+from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Form, Inputs, TextInputs
 from r2med.retrieve.user_models import identity_of as own_identity
 from r2med.retrieve.user_models import load_target, running
@@ -144,9 +144,7 @@ class ListReranker:
         for number, one in enumerate(lists, start=1):
             scores.append(in_order(self._order(one)))
             spent = time.perf_counter() - start
-            self.conditions.progress(
-                Progress(f"reranking with {self.name}", number, len(lists), spent)
-            )
+            self.conditions.show(f"reranking with {self.name}", number, len(lists), spent)
         self._facts |= {"texts": sum(len(one.documents) for one in lists), "calls": len(lists)}
         return scores
 

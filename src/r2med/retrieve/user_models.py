@@ -22,7 +22,7 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,14 +41,6 @@ _OURS = f"{Path(__file__).parents[1]}{os.sep}"
 _INSTALLED = tuple(
     f"{sysconfig.get_path(kind)}{os.sep}" for kind in ("stdlib", "platstdlib", "purelib", "platlib")
 )
-
-
-class NamedRetriever(Retriever, Protocol):
-    """A retriever with a name to show."""
-
-    @property
-    def name(self) -> str:
-        """As it shows in tables."""
 
 
 @dataclass(frozen=True)
@@ -73,20 +65,18 @@ def retriever_of(
     name: str | None = None,
     conditions: Conditions,
     settings: UserModelSettings | None = None,
-) -> NamedRetriever:
+) -> Retriever:
     """A retriever around any model; UsageError says what was expected when it is none."""
     model = made(model, name or _type_name(model))
     if callable(getattr(model, "prepare", None)) and hasattr(model, "identity"):
-        return cast("NamedRetriever", model)
+        return cast("Retriever", model)
     encoders, settings = _encoders(model), settings or UserModelSettings()
-    own = _type_name(model).rpartition(".")[2].strip("<>")
-    plain = own if own[:1].isalnum() else "model"  # a system's text can hold it
     instructions: dict[Side, str] = {
         "query": settings.query_instruction,
         "document": settings.document_instruction,
     }
     return DenseRetriever(
-        name=name or str(getattr(model, "name", "") or plain),
+        name=name or name_of(model),
         make=lambda: encoders,
         form=lambda task, side: Form(worded(instructions[side], task)),
         similarity=settings.similarity,
@@ -97,6 +87,12 @@ def retriever_of(
         conditions=conditions,
         own=model,
     )
+
+
+def name_of(model: object) -> str:
+    """A name that a system's text can hold: the model's own, or that of its class or function."""
+    kind = _type_name(model).rpartition(".")[2].strip("<>")
+    return str(getattr(model, "name", "") or (kind if kind[:1].isalnum() else "model"))
 
 
 @dataclass(eq=False)

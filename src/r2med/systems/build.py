@@ -98,7 +98,7 @@ class System:
     ) -> System:
         """A system around a model of the caller's own: see docs/your-model.md."""
         from r2med.rerank.user_models import is_reranker
-        from r2med.retrieve.user_models import retriever_of
+        from r2med.retrieve.user_models import name_of, retriever_of
 
         if is_reranker(model) and not hasattr(model, "encode"):
             raise UsageError(
@@ -107,7 +107,7 @@ class System:
             )
         conditions = conditions or Conditions()
         retriever = retriever_of(model, name=name, conditions=conditions)
-        unit = Unit(_own_name(retriever.name))
+        unit = Unit(_own_name(name or name_of(retriever)))
         return cls(Spec((unit,)), _own_retrieval(unit, retriever), conditions)
 
     @property

@@ -13,7 +13,6 @@ UTF-16 units where words need them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
@@ -173,21 +172,16 @@ def _number(suffix: str) -> np.uint64:
     return np.uint64(int.from_bytes(suffix.encode("ascii"), "big"))
 
 
-@dataclass(frozen=True)
-class _Rules:
-    """Suffixes, how many letters of each are taken away, and what is put there instead."""
+_Rules = tuple[list[str], Rows, NDArray[np.str_]]
+"""Suffixes, how many letters of each are taken away, and what is put there instead."""
 
-    suffixes: tuple[str, ...]
-    removed: NDArray[np.int64]
-    added: NDArray[np.str_]
 
-    @classmethod
-    def of(cls, text: str) -> _Rules:
-        """Read `suffix>replacement` words; what stands before a bar must precede the suffix."""
-        pairs = [rule.split(">") for rule in text.split()]
-        removed = [len(suffix.rpartition("|")[2]) for suffix, _ in pairs]
-        suffixes = tuple(suffix.replace("|", "") for suffix, _ in pairs)
-        return cls(suffixes, np.array(removed), np.array([added for _, added in pairs]))
+def _rules(text: str) -> _Rules:
+    """Read `suffix>replacement` words; what stands before a bar must precede the suffix."""
+    pairs = [rule.split(">") for rule in text.split()]
+    removed = [len(suffix.rpartition("|")[2]) for suffix, _ in pairs]
+    suffixes = [suffix.replace("|", "") for suffix, _ in pairs]
+    return suffixes, np.array(removed), np.array([added for _, added in pairs])
 
 
 _STEP_2 = (
@@ -195,10 +189,10 @@ _STEP_2 = (
     "ousli>ous ization>ize ation>ate ator>ate alism>al iveness>ive fulness>ful ousness>ous "
     "aliti>al iviti>ive biliti>ble "
 )
-_MARTIN_STEP_2 = _Rules.of(_STEP_2 + "logi>log")
-_NLTK_STEP_2 = _Rules.of(_STEP_2 + "fulli>ful")
-_STEP_3 = _Rules.of("icate>ic ative> alize>al iciti>ic ical>ic ful> ness>")
-_STEP_4 = _Rules.of(
+_MARTIN_STEP_2 = _rules(_STEP_2 + "logi>log")
+_NLTK_STEP_2 = _rules(_STEP_2 + "fulli>ful")
+_STEP_3 = _rules("icate>ic ative> alize>al iciti>ic ical>ic ful> ness>")
+_STEP_4 = _rules(
     "al> ance> ence> er> ic> able> ible> ant> ement> ment> ent> s|ion> t|ion> ou> ism> ate> iti> "
     "ous> ive> ize>"
 )
@@ -287,12 +281,13 @@ def _double_suffixes(words: WordMatrix, rows: Rows) -> None:
 
 def _apply(words: WordMatrix, rows: Rows, rules: _Rules, *, above: int = 0) -> None:
     """Replace the first suffix that fits, where the stem measures more than `above`."""
+    suffixes, letters, replacements = rules
     tails, rule = words.tails[rows], np.full(len(rows), -1, dtype=np.int64)
-    for place, suffix in reversed(list(enumerate(rules.suffixes))):
+    for place, suffix in reversed(list(enumerate(suffixes))):
         rule[tails & _MASKS[len(suffix)] == _number(suffix)] = place
     rows, rule = rows[rule >= 0], rule[rule >= 0]
-    removed = rules.removed[rule]
+    removed = letters[rule]
     enough = words.measures(rows, removed) > above
-    for replacement in np.unique(rules.added):
-        chosen = enough & (rules.added == replacement)[rule]
+    for replacement in np.unique(replacements):
+        chosen = enough & (replacements == replacement)[rule]
         words.replace(rows[chosen], removed[chosen], str(replacement))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from r2med.errors import DataError
 from r2med.models.batching import Batches, TokenInputs
 from r2med.models.vectors import Addresses, Computed, Depot, Rows, Shelf, distinct, fill, hashed
-from r2med.retrieve.conditions import Conditions, Progress, Tell
+from r2med.retrieve.conditions import Conditions, Tell
 from r2med.tasks.task import Task
 
 Side = Literal["query", "document"]
@@ -263,17 +263,13 @@ class Encoding:
         self.addresses, self.firsts, inside = distinct(self.form.addresses(self.texts))
         firsts = [self.texts[row] for row in self.firsts]
         sizes = [len(text) if isinstance(text, str) else sum(map(len, text)) for text in firsts]
-
-        def progress(done: int, total: int, seconds: float) -> None:
-            self.conditions.progress(Progress(self.doing, done, total, seconds))
-
         start = time.perf_counter()
         count = fill(
             self.shelf,
             self.addresses,
             np.array(sizes, dtype=np.int64),
             self._computed,
-            progress=progress,
+            progress=partial(self.conditions.show, self.doing),
             cut=not isinstance(self.encoder, StreamingEncoder),
         )
         seconds = time.perf_counter() - start

@@ -18,6 +18,7 @@ from r2med.errors import DataError, MissingError, UsageError
 from r2med.models.batching import Rows
 from r2med.models.checkpoint import (
     Checkpoint,
+    LocalModel,
     chosen_device,
     extra_of,
     foreign_code,
@@ -30,7 +31,7 @@ from r2med.models.checkpoint import (
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Form, Inputs, TextInputs
 from r2med.retrieve.dense.retriever import Settings
-from r2med.retrieve.dense.transformer import Recipe, TransformerEncoder, tokenise
+from r2med.retrieve.dense.transformer import tokenise
 
 #: What is left to the code of others, and cannot be set.
 _FIXED: Mapping[str, tuple[object, ...]] = {
@@ -89,16 +90,6 @@ class LibraryModel:
         limit: int | None = self.model.max_seq_length
         return limit
 
-    @property
-    def identity(self) -> Mapping[str, object]:
-        """The checkpoint's content, which class runs it, and the arithmetic."""
-        return {
-            "library": f"sentence-transformers/{self.kind}",
-            "checkpoint": self.checkpoint.fingerprint(),
-            "dtype": self.dtype,
-            "max_length": self.max_length,
-        }
-
     def _load(self, library_class: Any, *, seed: int) -> tuple[Any, bool]:
         """A model, and whether loading it drew random numbers; the caller's are left alone."""
         import torch
@@ -126,8 +117,15 @@ class LibraryEncoder:
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """The model's, and what this side does with it."""
-        return {**self.library.identity, **self.besides}
+        """The checkpoint's content, which class runs it and how, and what this side adds."""
+        library = self.library
+        return {
+            "library": f"sentence-transformers/{library.kind}",
+            "checkpoint": library.checkpoint.fingerprint(),
+            "dtype": library.dtype,
+            "max_length": library.max_length,
+            **self.besides,
+        }
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
         """The texts, with their tokens counted where the library's tokeniser allows it."""
@@ -183,8 +181,11 @@ def sentence_encoder(
     return LibraryEncoder(model, run, besides)
 
 
-class MethodEncoder(TransformerEncoder):
+@dataclass(eq=False)
+class MethodEncoder(LocalModel):
     """A checkpoint's own `encode(texts, instruction=..., max_length=...)`, which applies both."""
+
+    normalize: bool
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
@@ -193,7 +194,7 @@ class MethodEncoder(TransformerEncoder):
             "library": "method",
             "checkpoint": self.checkpoint.fingerprint(),
             "dtype": self.dtype,
-            "normalize": self.recipe.normalize,
+            "normalize": self.normalize,
         }
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
@@ -217,7 +218,7 @@ class MethodEncoder(TransformerEncoder):
             options["max_length"] = inputs.form.max_length
         with torch.inference_mode():
             vectors = self.model.encode(texts, **options).float()
-            if self.recipe.normalize:
+            if self.normalize:
                 vectors = torch.nn.functional.normalize(vectors, dim=-1)
         encoded: NDArray[np.float32] = vectors.cpu().numpy()
         return encoded
@@ -231,5 +232,4 @@ def build(checkpoint: str, settings: Settings, conditions: Conditions) -> Method
     settings.refuse_without_effect(f"{checkpoint}, a checkpoint with code of its own", fixed)
     located = locate(checkpoint, revision=settings.revision)
     need("torch", "transformers", extra="dense")
-    recipe = Recipe("mean", normalize=settings.normalize)
-    return MethodEncoder(located, settings.dtype, conditions, recipe)
+    return MethodEncoder(located, settings.dtype, conditions, settings.normalize)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.models.checkpoint import need
-from r2med.retrieve.conditions import Conditions, Progress
+from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.topk import Matrix, spread_over
 
 Kind = Literal["flat", "hnsw", "ivf_flat"]
@@ -234,8 +234,7 @@ class MilvusIndex:
                 data = [{_KEY: row, _VECTOR: vectors[row - start]} for row in rows]
                 client.insert(self._name, data)
             inserted += len(rows)
-            spent = time.perf_counter() - began
-            self.conditions.progress(Progress("indexing", stop, self.count, spent))
+            self.conditions.show("indexing", stop, self.count, time.perf_counter() - began)
         if (held := self._held(client)) != self.count:
             raise DataError(
                 f"{self.milvus.address}: collection {self._name} holds {held:,} vectors after "
