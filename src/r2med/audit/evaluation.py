@@ -42,7 +42,7 @@ GUARANTEE = GRAM + WINDOW - 1
 _HASH_BYTES = 8
 #: Share of a listed text's fingerprints that a training text must have, and the fewest of them.
 SHARED, FEWEST = 0.5, 2
-_LISTED: dict[str, Role] = {"query": "query", "positive": "positive", "same-source": "document"}
+_LISTED: dict[Kind, Role] = {"query": "query", "positive": "positive", "same-source": "document"}
 #: A number alone, or a letter or two, names no source.
 _TELLING = re.compile(r"[^\W\d_]{3}")
 _PMC = re.compile(r"PMC\d{4,}", re.IGNORECASE)
@@ -115,26 +115,36 @@ def evaluation(
         wanted.hashes[task.name] = task.hash
         judged = positives_of(task.judgements)
         wanted.positives.update({(task.name, q): frozenset(own) for q, own in judged.items()})
-        relevant = {name for own in judged.values() for name in own}
-        documents = document_texts(task)
-        stems = passage_stems(documents)
-        rows: dict[Role, list[tuple[str, Sequence[str]]]] = {
-            "query": [(name, [text]) for name, text in task.queries.items()],
-            "positive": [row for row in documents.items() if row[0] in relevant],
-            "document": [row for row in documents.items() if row[0] not in relevant],
-        }
-        for role, chosen in rows.items():
+        rows = texts_by_role(task)
+        stems = passage_stems([*rows["positive"], *rows["document"]])
+        for role, texts in rows.items():
             if role not in against:
                 continue
-            wanted.total[task.name, role] = len(chosen)
+            wanted.total[task.name, role] = len(texts)
+            chosen = list(texts.items())
             if sample is not None and sample < len(chosen):
                 chosen = random.Random(f"{SEED}/{task.name}/{role}").sample(chosen, sample)
             wanted.audited[task.name, role] = len(chosen)
-            for name, texts in chosen:
-                for text in texts:
+            for name, own in chosen:
+                for text in own:
                     if (sha := text_hash(text)) != NO_WORDS:
                         wanted.add(sha, text, Place(task.name, role, name), stems.get(name))
     return wanted
+
+
+def texts_by_role(task: Task) -> dict[Role, dict[str, list[str]]]:
+    """The distinct texts of every query, positive and other document, by id.
+
+    A document has more than one text where rows share its id.
+    """
+    positive = {name for own in positives_of(task.judgements).values() for name in own}
+    rows: dict[Role, dict[str, list[str]]] = {"query": {}, "positive": {}, "document": {}}
+    rows["query"] = {name: [text] for name, text in task.queries.items()}
+    for name, text in zip(task.corpus.ids.to_pylist(), task.corpus.texts.to_pylist(), strict=True):
+        own = rows["positive" if name in positive else "document"].setdefault(name, [])
+        if text not in own:
+            own.append(text)
+    return rows
 
 
 def _source_names(mark: str, stem: str | None) -> set[str]:
@@ -234,36 +244,17 @@ def exclusions(task: Task) -> Iterator[Exclusion]:
     Same source: an equal text under another id, or an id that differs from a positive's in the
     number of its passage only. An id that repeats is listed with each of its texts.
     """
-    positive = {name for own in positives_of(task.judgements).values() for name in own}
-    documents = document_texts(task)
-    sources = sources_of(documents)
-    positive_sources = {sources[name] for name in positive if name in sources}
-    hashes = {text_hash(text) for name in positive for text in documents.get(name, ())}
-    rows: dict[Kind, list[tuple[str, str]]] = {
-        "query": list(task.queries.items()),
-        "positive": [],
-        "same-source": [],
-    }
-    for name, texts in documents.items():
-        if name in positive:
-            rows["positive"] += [(name, text) for text in texts]
-        elif sources.get(name) in positive_sources:
-            rows["same-source"] += [(name, text) for text in texts]
-        else:
-            rows["same-source"] += [(name, text) for text in texts if text_hash(text) in hashes]
-    for kind, named in rows.items():
-        for name, text in named:
-            yield Exclusion(task.name, kind, name, text_hash(text), tuple(fingerprints(text)))
-
-
-def document_texts(task: Task) -> dict[str, list[str]]:
-    """The distinct texts of every document id; more than one where rows share the id."""
-    texts: dict[str, list[str]] = {}
-    for name, text in zip(task.corpus.ids.to_pylist(), task.corpus.texts.to_pylist(), strict=True):
-        own = texts.setdefault(name, [])
-        if text not in own:
-            own.append(text)
-    return texts
+    rows = texts_by_role(task)
+    sources = sources_of([*rows["positive"], *rows["document"]])
+    positive_sources = {sources[name] for name in rows["positive"] if name in sources}
+    hashes = {text_hash(text) for texts in rows["positive"].values() for text in texts}
+    for kind, role in _LISTED.items():
+        for name, texts in rows[role].items():
+            same_source = sources.get(name) in positive_sources
+            for text in texts:
+                sha = text_hash(text)
+                if kind != "same-source" or same_source or sha in hashes:
+                    yield Exclusion(task.name, kind, name, sha, tuple(fingerprints(text)))
 
 
 def write_exclusions(tasks: Sequence[Task], out: Path, *, force: bool = False) -> dict[str, int]:

@@ -178,7 +178,10 @@ class TextIndex:
         equal = len(distinct & theirs)
         jaccard = equal / (len(distinct) + len(theirs) - equal)
         measures = {"covered": covered, "aligned": shorter_aligned, "jaccard": jaccard}
-        boilerplate = float(np.mean(1 / self._sharing_of(entry)[shared])) <= 1 / BOILERPLATE
+        start, end = self._columns.offsets[entry : entry + 2]
+        hashes = WordColumns(self._columns.keys[start:end], np.array([0, end - start])).shingles()
+        sharing = self._sharing[np.searchsorted(self._hashes, hashes)]
+        boilerplate = float(np.mean(1 / sharing[shared])) <= 1 / BOILERPLATE
         at = before + int(np.argmax(training_shared))
         return Match(text, entry, kind, measures, boilerplate, at)
 
@@ -213,13 +216,6 @@ class TextIndex:
         first = places[hit[starts[kept]]] - own
         last = places[hit[starts[kept] + sizes[kept] - 1]] - own
         return np.stack([text[kept], entry[kept], first, last], axis=1)
-
-    def _sharing_of(self, entry: int) -> NDArray[np.int64]:
-        """For each run of an entry, how many evaluation texts have it."""
-        start, end = self._columns.offsets[entry : entry + 2]
-        hashes = WordColumns(self._columns.keys[start:end], np.array([0, end - start])).shingles()
-        sharing: NDArray[np.int64] = self._sharing[np.searchsorted(self._hashes, hashes)]
-        return sharing
 
     def _entry(self, entry: int) -> tuple[Words, list[Words], list[Words]]:
         """Words of an evaluation text, their runs of three and of n; kept while there is room."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -318,18 +318,14 @@ def write_without(
             offending[hit.file].setdefault(hit.row, []).append(hit)
     counts = {}
     for file in audit.sources:
-        removed = offending[file.name].keys()
+        removed = len(offending[file.name])
         target = out / file.name.lstrip("/").replace("..", "-")
         if file.form in ("json", "arrow"):
             plain = target.with_suffix("") if target.suffix in PACKED else target
             target = plain.with_suffix(".jsonl")
         with atomic_file(target) as draft:
-            if file.form == "parquet":
-                _clean_parquet(file, removed, draft)
-            else:
-                packing = {".gz": "gzip", ".zst": "zstd"}.get(target.suffix)
-                _clean_records(file, removed, draft, packing, fields)
-        counts[file.name] = len(removed), audit.scan.read[file.name].rows - len(removed)
+            _write_kept(file, offending[file.name], draft, target.suffix, fields)
+        counts[file.name] = removed, audit.scan.read[file.name].rows - removed
     reasons = (
         {
             "file": file,
@@ -348,34 +344,32 @@ def write_without(
     return counts
 
 
-def _clean_records(
-    file: TrainingFile, removed: Set[int], target: Path, packing: str | None, fields: Sequence[str]
+def _write_kept(
+    file: TrainingFile, removed: Container[int], target: Path, ending: str, fields: Sequence[str]
 ) -> None:
+    """Write all rows but the removed ones; `ending` says whether they are packed."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
+    if file.form == "parquet":
+        with pq.ParquetWriter(target, pq.read_schema(file.path)) as writer:
+            for piece in pieces(file):
+                batch: Any = piece.content
+                kept = [piece.first + place not in removed for place in range(len(batch))]
+                writer.write_batch(batch.filter(kept))
+        return
+    packing = {".gz": "gzip", ".zst": "zstd"}.get(ending)
     with pa.output_stream(str(target), packing) as out:
         for piece in pieces(file):
             if isinstance(piece.content, bytes):
-                kept = piece.content.split(b"\n")
+                lines = piece.content.split(b"\n")
                 gone = [row for row in rows(piece, Reading(), fields) if row.number in removed]
                 for row in reversed(gone):
                     start = row.number - piece.first
-                    del kept[start : start + row.lines]
-                out.write(b"\n".join(kept))
+                    del lines[start : start + row.lines]
+                out.write(b"\n".join(lines))
                 continue
             for number, record in enumerate(piece.records, start=piece.first):
                 if number not in removed:
                     text = json.dumps(record, ensure_ascii=False, default=str)
                     out.write(f"{text}\n".encode())
-
-
-def _clean_parquet(file: TrainingFile, removed: Set[int], target: Path) -> None:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetWriter(target, pq.read_schema(file.path)) as writer:
-        for piece in pieces(file):
-            batch: Any = piece.content
-            kept = [
-                number not in removed for number in range(piece.first, piece.first + len(batch))
-            ]
-            writer.write_batch(batch.filter(kept))

@@ -33,8 +33,7 @@ def audit(
     ] = None,
     task: options.AnyTask = None,
     against: Annotated[
-        str,
-        typer.Option("--against", help="What to look for: queries, positives, corpus."),
+        str, typer.Option("--against", help="What to look for: queries, positives, corpus.")
     ] = "queries,positives",
     itself: Annotated[
         str | None,

@@ -117,8 +117,7 @@ def build(
                 )
             for notice in notices:
                 tell(f"{split}: {notice}")
-            _write_hub_layout(pool, draft, split)
-            _write_r2med_layout(pool, draft, split)
+            _write_task(pool, draft, split)
             source = (task.name, task.suite, task.hash)
             records[split] = BuiltTask(*source, recipe, pool.report, notices)
         _finish(draft, records, {})
@@ -242,15 +241,6 @@ def _shard(config: str, split: str) -> str:
     return f"{config}/{split}-00000-of-00001.parquet"
 
 
-def _write_hub_layout(pool: Pool, folder: Path, split: str) -> None:
-    """Corpus {_id, text}, queries {_id, text}, qrels {query-id, corpus-id}: all are positives."""
-    _write(folder / _shard("corpus", split), {"_id": pool.corpus.ids, "text": pool.corpus.texts})
-    _write(folder / _shard("queries", split), {"_id": pool.queries.ids, "text": pool.queries.texts})
-    judged = pool.judgements
-    columns = {"query-id": judged.query_ids, "corpus-id": judged.document_ids}
-    _write(folder / _shard("qrels", split), columns)
-
-
 def write_candidates(run: Run, folder: Path, config: str, split: str) -> None:
     """{query-id, corpus-ids}: the lists alone, best first, as published."""
     names = run.document_ids.take(pa.array(run.documents)).cast(pa.string())
@@ -258,10 +248,20 @@ def write_candidates(run: Run, folder: Path, config: str, split: str) -> None:
     _write(folder / _shard(config, split), {"query-id": run.query_ids, "corpus-ids": lists})
 
 
-def _write_r2med_layout(pool: Pool, folder: Path, split: str) -> None:
-    """corpus.jsonl, query.jsonl with the source's annotations, qrels.jsonl."""
+def _write_task(pool: Pool, folder: Path, split: str) -> None:
+    """One split: as on the hub, where every judgement is a positive, and in the R2MED layout.
+
+    The latter has corpus.jsonl, query.jsonl with the source's annotations, and qrels.jsonl.
+    """
+    corpus, queries, judged = pool.corpus, pool.queries, pool.judgements
+    _write(folder / _shard("corpus", split), {"_id": corpus.ids, "text": corpus.texts})
+    _write(folder / _shard("queries", split), {"_id": queries.ids, "text": queries.texts})
+    pairs = {"query-id": judged.query_ids, "corpus-id": judged.document_ids}
+    _write(folder / _shard("qrels", split), pairs)
+
     place = folder / R2MED_PART / split
-    queries, positives = pool.queries, pool.judgements.by_query()
+    documents = pa.table({"id": corpus.ids, "text": corpus.texts})
+    write_jsonl(place / "corpus.jsonl", documents.to_pylist())
     notes = pa.table(
         {
             "answer": queries.answers,
@@ -269,16 +269,13 @@ def _write_r2med_layout(pool: Pool, folder: Path, split: str) -> None:
             "reasoning": queries.reasonings,
         }
     ).to_pylist()
-    documents = pa.table({"id": pool.corpus.ids, "text": pool.corpus.texts})
-    write_jsonl(place / "corpus.jsonl", documents.to_pylist())
-    asked = []
+    asked, positives = [], judged.by_query()
     for (query, text), row in zip(queries.items(), notes, strict=True):
         own = {name: note for name, note in row.items() if note is not None}
         asked.append({"id": query, "text": text, "doc_id": list(positives[query]), **own})
     write_jsonl(place / "query.jsonl", asked)
-    judged = {"q_id": pool.judgements.query_ids, "p_id": pool.judgements.document_ids}
-    pairs = pa.table(judged).to_pylist()
-    write_jsonl(place / "qrels.jsonl", ({**pair, "score": 1} for pair in pairs))
+    rows = pa.table({"q_id": judged.query_ids, "p_id": judged.document_ids}).to_pylist()
+    write_jsonl(place / "qrels.jsonl", ({**row, "score": 1} for row in rows))
 
 
 def read_record(folder: Path) -> Record:

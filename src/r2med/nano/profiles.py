@@ -31,7 +31,7 @@ from r2med.nano.candidates import (
 from r2med.retrieve.conditions import Conditions, Tell
 from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.registry import TaskEntry
-from r2med.tasks.task import Judgements, Task
+from r2med.tasks.task import Task
 from r2med.tasks.verify import Check, checked
 
 if TYPE_CHECKING:
@@ -201,12 +201,32 @@ class Profiles(Tabular):
 def profile(task: Task, lists: Iterable[CandidateList] | None = None) -> Profile:
     """Profile a task by candidate lists, or by those that lie beside its data."""
     published = task.entry.candidates if task.entry else {}
-    rows = [
-        _retrieval(one, task.judgements, published.get(one.role, {}))
-        for one in (read_candidates(task) if lists is None else lists)
-    ]
-    ordered = tuple(sorted(rows, key=lambda row: ROLES.index(row.role)))
-    return Profile(task.name, task.suite, data_profile(task), ordered, published)
+    binary = replace(task.judgements, scores=np.minimum(task.judgements.scores, 1))
+    rows = []
+    for one in read_candidates(task) if lists is None else lists:
+        scores = measure(one.run, binary, ["ndcg@10", "hit@10", "recall@100"], ties="list")
+        means, lengths = scores.means(), one.run.lengths
+        guarded = one.role == "reranking_hybrid"
+        rows.append(
+            RetrievalProfile(
+                role=one.role,
+                config=one.config,
+                system=one.system,
+                queries=len(scores),
+                positives=int(scores.positives.sum()),
+                ndcg_10=means["ndcg@10"],
+                hit_10=means["hit@10"],
+                recall_100_micro=scores.micro_recall(100),
+                recall_100_macro=means["recall@100"],
+                candidates_min=int(lengths.min()) if len(lengths) else 0,
+                candidates_mean=float(lengths.mean()) if len(lengths) else 0.0,
+                candidates_max=int(lengths.max(initial=0)),
+                safeguard_rows=int((lengths > HYBRID_DEPTH).sum()) if guarded else 0,
+                published=published.get(one.role, {}),
+            )
+        )
+    rows.sort(key=lambda row: ROLES.index(row.role))
+    return Profile(task.name, task.suite, data_profile(task), tuple(rows), published)
 
 
 def profiled(
@@ -326,28 +346,3 @@ def subset_checks(entry: TaskEntry, measured: Profile) -> list[Check]:
 def _lengths(texts: Any) -> NDArray[np.int64]:
     lengths: NDArray[np.int64] = pc.utf8_length(texts).to_numpy(zero_copy_only=False)
     return lengths if len(lengths) else np.zeros(1, dtype=np.int64)
-
-
-def _retrieval(
-    lists: CandidateList, judgements: Judgements, published: Mapping[str, Any]
-) -> RetrievalProfile:
-    binary = replace(judgements, scores=np.minimum(judgements.scores, 1))
-    scores = measure(lists.run, binary, ["ndcg@10", "hit@10", "recall@100"], ties="list")
-    means, lengths = scores.means(), lists.run.lengths
-    hybrid = lists.role == "reranking_hybrid"
-    return RetrievalProfile(
-        role=lists.role,
-        config=lists.config,
-        system=lists.system,
-        queries=len(scores),
-        positives=int(scores.positives.sum()),
-        ndcg_10=means["ndcg@10"],
-        hit_10=means["hit@10"],
-        recall_100_micro=scores.micro_recall(100),
-        recall_100_macro=means["recall@100"],
-        candidates_min=int(lengths.min()) if len(lengths) else 0,
-        candidates_mean=float(lengths.mean()) if len(lengths) else 0.0,
-        candidates_max=int(lengths.max(initial=0)),
-        safeguard_rows=int((lengths > HYBRID_DEPTH).sum()) if hybrid else 0,
-        published=published,
-    )
