@@ -79,10 +79,11 @@ def training_files(names: Sequence[str]) -> list[TrainingFile]:
     Of a folder that holds a task, its corpus and queries; of any other, every file of a known form.
     """
     files: dict[Path, TrainingFile] = {}
+    taken: set[str] = set()
     for name in names:
         for path, shown in _paths(name):
-            taken = {file.name for file in files.values()}
             shown = str(path) if shown in taken else shown
+            taken.add(shown)
             form = ENDINGS.get(_plain_suffix(path))
             if form is None:
                 raise UsageError(
