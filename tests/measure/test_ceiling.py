@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.measure.bounds import ceiling
 from r2med.measure.metrics import parse_metric, stored_metrics
-from r2med.measure.scores import measure
+from r2med.measure.scores import ceiling, measure
 from r2med.runs import Run
 from tests.building import judgements_of
 

@@ -201,13 +201,13 @@ def test_holm_over_the_pairs_is_in_the_data() -> None:
 
 
 def test_queries_come_by_how_far_they_moved_in_either_direction(tmp_path: Path) -> None:
-    task = task_of(tmp_path / "task", CORPUS, QUERIES, JUDGED)
+    task = task_of(tmp_path / "deep" / "task", CORPUS, QUERIES, JUDGED)
     lists = {"q1": ["a", "b"], "q2": ["b", "a"], "q3": ["a", "b"]}
     others = {"q1": ["a", "b"], "q2": ["a", "b"], "q3": ["c", "b"]}
     ranking_of(lists).run.to_trec("a.trec")
     ranking_of(others).run.to_trec("b.trec")
 
-    found = what_moved("a.trec", "b.trec", task=str(tmp_path / "task"))
+    found = what_moved("a.trec", "b.trec", task=str(task.source))
 
     assert [(each.query_id, np.sign(each.difference)) for each in found.queries] == [
         ("q3", -1),

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +88,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _filled(system: str, values: Mapping[str, Any], path: Path) -> list[str]:
     """The system once for every combination of the values that it names in braces."""
-    named = list(dict.fromkeys(re.findall(r"\{(\w+)\}", system)))
-    for name in named:
+    texts = [system]
+    for name in dict.fromkeys(re.findall(r"\{(\w+)\}", system)):
         if name not in values:
             raise UsageError(
                 f"{path}: systems holds {{{name}}}, in {system!r}, which is not among [values]. "
@@ -98,10 +97,7 @@ def _filled(system: str, values: Mapping[str, Any], path: Path) -> list[str]:
             )
         if not isinstance(values[name], list) or not values[name]:
             raise DataError(f"{path}: values.{name} is {values[name]!r}, expected a list.")
-    texts = []
-    for row in product(*(values[name] for name in named)):
-        text = system
-        for name, value in zip(named, row, strict=True):
-            text = text.replace(f"{{{name}}}", str(value))
-        texts.append(text)
+        texts = [
+            text.replace(f"{{{name}}}", str(value)) for text in texts for value in values[name]
+        ]
     return texts

@@ -16,9 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from r2med.errors import DamagedError
-from r2med.measure.bounds import ceiling
 from r2med.measure.metrics import CUTOFFS, HEADLINE, Metric, parse_metric, stored_metrics
-from r2med.measure.scores import Scores, measure
+from r2med.measure.scores import Scores, ceiling, measure
 from r2med.measure.significance import compare_columns
 from r2med.results.record import (
     Record,

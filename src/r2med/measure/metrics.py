@@ -124,21 +124,6 @@ class Gains:
     lengths: NDArray[np.int64]
     """How many documents each query retrieved."""
 
-    @cached_property
-    def found(self) -> Matrix:
-        """The gain at each rank; 0 when unjudged, below 0 or past the end."""
-        return np.maximum(self.levels, 0.0)
-
-    @cached_property
-    def ideal(self) -> Matrix:
-        """The query's positive scores, best first."""
-        return np.maximum(self.judged, 0.0)
-
-    @property
-    def positives(self) -> NDArray[np.int64]:
-        """How many documents answer each query."""
-        return self.at_least(1)
-
     def at_least(self, level: int) -> NDArray[np.int64]:
         """How many documents of each query are judged this much or more."""
         counts: NDArray[np.int64] = np.count_nonzero(self.judged >= level, axis=1)
@@ -150,8 +135,7 @@ class Gains:
 
         A judged score below 0 is trec_eval's mark for unjudged.
         """
-        unjudged = self.levels < 0
-        order = np.argsort(unjudged, axis=1, kind="stable")
+        order = np.argsort(self.levels < 0, axis=1, kind="stable")
         return replace(self, levels=np.take_along_axis(self.levels, order, axis=1))
 
 
@@ -175,17 +159,12 @@ def gains(run: Run, judgements: Judgements) -> Gains:
     known = pa.array(judged_rows[ranked] * width + codes[ranked])
     values = np.append(judgements.scores[ranked].astype(np.float64), _UNJUDGED)
     levels[rows[kept], run.ranks[kept] - 1] = values[places_of(entries, known)]
-    best_first = _best_first(judgements.scores, judged_rows, len(query_ids))
-    return Gains(query_ids=query_ids, levels=levels, judged=best_first, lengths=lengths)
-
-
-def _best_first(scores: NDArray[np.int32], rows: NDArray[np.int64], queries: int) -> Matrix:
-    order = np.lexsort((-scores.astype(np.int64), rows))
-    counts = np.bincount(rows, minlength=queries)
+    order = np.lexsort((-judgements.scores.astype(np.int64), judged_rows))
+    counts = np.bincount(judged_rows, minlength=len(query_ids))
     starts = np.repeat(np.cumsum(counts) - counts, counts)
-    matrix = np.full((queries, int(counts.max(initial=0))), _UNJUDGED)
-    matrix[rows[order], np.arange(len(rows)) - starts] = scores[order]
-    return matrix
+    best_first = np.full((len(query_ids), int(counts.max(initial=0))), _UNJUDGED)
+    best_first[judged_rows[order], np.arange(len(order)) - starts] = judgements.scores[order]
+    return Gains(query_ids=query_ids, levels=levels, judged=best_first, lengths=lengths)
 
 
 def score_column(gains: Gains, metric: Metric) -> Column:
@@ -196,8 +175,8 @@ def score_column(gains: Gains, metric: Metric) -> Column:
 
 def _ndcg(gains: Gains, metric: Metric, cutoff: int) -> Column:
     """Graded; without a cutoff the ideal list is whole too, however short the run."""
-    best = gains.ideal.shape[1] if metric.cutoff is None else cutoff
-    return _ratio(_discounted(gains.found, cutoff), _discounted(gains.ideal, best))
+    best = gains.judged.shape[1] if metric.cutoff is None else cutoff
+    return _ratio(_discounted(gains.levels, cutoff), _discounted(gains.judged, best))
 
 
 def _map(gains: Gains, metric: Metric, cutoff: int) -> Column:
@@ -205,18 +184,6 @@ def _map(gains: Gains, metric: Metric, cutoff: int) -> Column:
     relevant = _relevant(gains, metric, cutoff)
     precisions = np.cumsum(relevant, axis=1) / np.arange(1, relevant.shape[1] + 1)
     return _ratio((precisions * relevant).sum(axis=1), gains.at_least(metric.rel))
-
-
-def _recall(gains: Gains, metric: Metric, cutoff: int) -> Column:
-    return _ratio(_count(gains, metric, cutoff), gains.at_least(metric.rel))
-
-
-def _precision(gains: Gains, metric: Metric, cutoff: int) -> Column:
-    return _count(gains, metric, cutoff) / cutoff
-
-
-def _hit(gains: Gains, metric: Metric, cutoff: int) -> Column:
-    return np.minimum(_count(gains, metric, cutoff), 1.0)
 
 
 def _mrr(gains: Gains, metric: Metric, cutoff: int) -> Column:
@@ -267,8 +234,9 @@ def _count(gains: Gains, metric: Metric, cutoff: int) -> Column:
     return counts
 
 
-def _discounted(matrix: Matrix, cutoff: int) -> Column:
-    cut = matrix[:, :cutoff]
+def _discounted(levels: Matrix, cutoff: int) -> Column:
+    """The discounted gain of the first ranks; it is 0 where unjudged, below 0 or past the end."""
+    cut = np.maximum(levels[:, :cutoff], 0.0)
     summed: Column = cut @ (1.0 / np.log2(np.arange(2, cut.shape[1] + 2)))
     return summed
 
@@ -281,9 +249,11 @@ def _ratio(part: Column, whole: NDArray[np.generic]) -> Column:
 _KINDS: dict[str, Callable[[Gains, Metric, int], Column]] = {
     "ndcg": _ndcg,
     "map": _map,
-    "recall": _recall,
-    "precision": _precision,
-    "hit": _hit,
+    "recall": lambda gains, metric, cutoff: _ratio(
+        _count(gains, metric, cutoff), gains.at_least(metric.rel)
+    ),
+    "precision": lambda gains, metric, cutoff: _count(gains, metric, cutoff) / cutoff,
+    "hit": lambda gains, metric, cutoff: np.minimum(_count(gains, metric, cutoff), 1.0),
     "mrr": _mrr,
     "rprec": _rprec,
     "bpref": _bpref,

@@ -1,4 +1,4 @@
-"""Scores: one row per judged query, one column per metric, and the means drawn from them.
+"""Scores: one row per judged query, one column per metric; their bounds, and their means.
 
 Means over tasks have names of their own, because they answer different questions: the task mean
 counts every task once (R2MED's headline), the query-weighted mean every query (NanoR2MED's). A mean
@@ -8,7 +8,7 @@ over fewer tasks than it claims is never given.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError
 from r2med.measure.metrics import (
+    HEADLINE,
     Column,
     Gains,
     Metric,
@@ -27,7 +28,7 @@ from r2med.measure.metrics import (
     stored_metrics,
 )
 from r2med.runs import Run
-from r2med.runs.run import TieOrder, ordered
+from r2med.runs.run import TieOrder, ordered, places_of
 from r2med.tabular import Tabular
 from r2med.tasks.task import Judgements
 
@@ -106,19 +107,73 @@ def measure(
 
     Queries without judgements do not count, as in trec_eval.
     """
-    wanted = chosen_metrics(metrics) if metrics is not None else stored_metrics()
-    return scores_of(gains(ordered(run, ties), judgements), wanted)
+    wanted = _chosen(metrics) if metrics is not None else stored_metrics()
+    return _scores_of(gains(ordered(run, ties), judgements), wanted)
 
 
-def scores_of(joined: Gains, metrics: Sequence[Metric]) -> Scores:
+def _scores_of(joined: Gains, metrics: Sequence[Metric]) -> Scores:
     """Score a run that is already joined with its judgements."""
     columns = {str(metric): score_column(joined, metric) for metric in metrics}
-    return Scores(joined.query_ids, joined.positives, columns)
+    return Scores(joined.query_ids, joined.at_least(1), columns)
 
 
-def chosen_metrics(names: Iterable[str | Metric]) -> list[Metric]:
+def _chosen(names: Iterable[str | Metric]) -> list[Metric]:
     """Metrics from their names."""
     return [parse_metric(name) if isinstance(name, str) else name for name in names]
+
+
+def tie_bounds(
+    run: Run,
+    judgements: Judgements,
+    metrics: Sequence[str | Metric] = HEADLINE,
+    *,
+    ties: TieOrder = "trec",
+) -> tuple[Scores, Scores]:
+    """Measure a run with every tie resolved against the system, and in its favour.
+
+    What counts as equal follows `ties`: float32 for trec, float64 for id-ascending, nothing for a
+    list. Documents that tie with the last one but were cut off are not in the run, so the bounds
+    say nothing about them.
+    """
+    wanted, listed = _chosen(metrics), ordered(run, ties)
+    joined = gains(listed, judgements)
+    if ties == "list" or not joined.levels.size:
+        scores = _scores_of(joined, wanted)
+        return scores, scores
+    queries = places_of(listed.query_ids, joined.query_ids)[listed.query_rows]
+    kept = queries >= 0
+    precision = np.float32 if ties == "trec" else np.float64
+    values = np.full(joined.levels.shape, -np.inf, dtype=precision)
+    values[queries[kept], listed.ranks[kept] - 1] = listed.scores[kept]
+    # For every rank a number that equal scores share, ascending.
+    groups = np.zeros(values.shape, dtype=np.int64)
+    groups[:, 1:] = np.cumsum(values[:, 1:] != values[:, :-1], axis=1)
+    rows = np.repeat(np.arange(len(joined.levels)), joined.levels.shape[1])
+    bounds = []
+    for sign in (1.0, -1.0):
+        order = np.lexsort((sign * joined.levels.ravel(), groups.ravel(), rows))
+        levels = joined.levels.ravel()[order].reshape(joined.levels.shape)
+        bounds.append(_scores_of(replace(joined, levels=levels), wanted))
+    return bounds[0], bounds[1]
+
+
+def ceiling(
+    run: Run,
+    judgements: Judgements,
+    metrics: Sequence[Metric],
+    *,
+    depth: int,
+    ties: TieOrder = "trec",
+) -> Scores:
+    """Score a run whose first `depth` documents stand in the best order their judgements allow.
+
+    The candidates are those of the reranked run itself: reranking changes the order of its first
+    documents, never which they are.
+    """
+    joined = gains(ordered(run, ties), judgements)
+    levels = joined.levels.copy()
+    levels[:, :depth] = -np.sort(-levels[:, :depth], axis=1)
+    return _scores_of(replace(joined, levels=levels), metrics)
 
 
 @dataclass(frozen=True)

@@ -87,11 +87,11 @@ class Pair:
         return [*self.tasks, *(pooled if len(self.tasks) > 1 else [])]
 
 
-def compare_columns(a: Column, b: Column, *, resamples: int = RESAMPLES) -> Difference:
+def compare_columns(a: Column, b: Column) -> Difference:
     """Compare two columns of scores of one task, aligned by query."""
     if len(a) != len(b):
         raise DataError(f"{len(a)} and {len(b)} scores: a comparison needs the same queries.")
-    (pair,) = compare_systems({"": np.column_stack([a, b])}, resamples=resamples)
+    (pair,) = compare_systems({"": np.column_stack([a, b])})
     return pair.by_task
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from r2med.errors import UsageError, nearest
 from r2med.measure import parse_metric
-from r2med.measure.bounds import tie_bounds
+from r2med.measure.scores import tie_bounds
 from r2med.results.lookup import other_data
 from r2med.results.protocols import printed_beside
 from r2med.results.published import METRIC, Printed, is_micro, published_systems
@@ -182,11 +182,11 @@ def measured_value(result: Result, metric: str) -> float | None:
 def tie_range(result: Result, judgements: Judgements, metric: str) -> Bounds:
     """The same figure with equal scores in the worst and in the best order."""
     ties = cast(TieOrder, result.record.system.ties)
-    bounds = tie_bounds(result.run, judgements, [metric], ties=ties)
+    worst, best = tie_bounds(result.run, judgements, [metric], ties=ties)
     if is_micro(result.suite, metric):
         cutoff = parse_metric(metric).cutoff or 0
-        return bounds.worst.micro_recall(cutoff), bounds.best.micro_recall(cutoff)
-    return bounds.worst.means()[metric], bounds.best.means()[metric]
+        return worst.micro_recall(cutoff), best.micro_recall(cutoff)
+    return worst.means()[metric], best.means()[metric]
 
 
 def verdict(ours: float, published: float, decimals: int) -> Verdict:
