@@ -184,16 +184,6 @@ class Bar:
     query_id: str = ""
 
 
-def bars(counts: Sequence[int], texts: Sequence[str], *, step: int, height: int) -> list[Bar]:
-    """A histogram; what is there at all is at least one pixel high."""
-    most = max(*counts, 1)
-    bars = []
-    for place, (count, text) in enumerate(zip(counts, texts, strict=True)):
-        tall = max(1.0, round(height * count / most, 1)) if count else 0.0
-        bars.append(Bar(step * place, round(height - tall, 1), step - 2, tall, text))
-    return bars
-
-
 def level(value: float | None, most: float) -> int:
     """Which of ten shades stands for a value; -1 where there is none."""
     return -1 if value is None else min(9, int(10 * value / most)) if most > 0 else 0

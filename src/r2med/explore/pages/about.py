@@ -14,13 +14,8 @@ from r2med.results.overlap import StoredAudit
 from r2med.results.record import library_versions
 from r2med.tasks.registry import suites
 
-_STATES = {
-    "done": "done",
-    "reused": "was stored",
-    "running": "under way",
-    "waiting": "waiting",
-    "failed": "failed",
-}
+#: States of a cell that pages call otherwise.
+_STATES = {"reused": "was stored", "running": "under way"}
 #: Findings of one audit that are shown.
 _FINDINGS = 25
 _TITLES = {

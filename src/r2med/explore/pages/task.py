@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from r2med.explore.library import Shelf
-from r2med.explore.render import Axis, Bar, Link, bars, plural, points, render
+from r2med.explore.render import Axis, Bar, Link, plural, points, render
 from r2med.home import slug
 from r2med.measure.intervals import Interval, mean_interval
 from r2med.report.cards.facts import prose_of
@@ -32,7 +34,6 @@ class Scored:
     """A stored system on a task."""
 
     result: Result
-    mean: float
     interval: Interval
     zero: int
     """Queries with a score of zero."""
@@ -43,8 +44,6 @@ class Scored:
 Counted = tuple[Sequence[tuple[str, str]], Sequence[Mapping[str, Any]]]
 """What texts and judgements of a task decide, a second of work for a full one: the rows of its
 profile, and histograms of lengths."""
-QueryLine = tuple[str, str, float, float, float]
-"""A query in a list: id, text, its score or its mean, the best and the worst of all systems."""
 
 
 def task_page(
@@ -57,9 +56,10 @@ def task_page(
     texts = dict(task.queries.items()) if task and not missing else {}
     focus = system if system in results else None
     hard = query_scores([results[focus]], metric) if focus else queries
-    divided = [each for each in in_order(queries, "division") if each.division > 0]
-    systems = [_scored(result, metric) for result in results.values()]
-    systems.sort(key=lambda each: (-each.mean, each.result.system))
+    hardest = in_order(hard, "difficulty")[:_LISTED]
+    divided = [each for each in in_order(queries, "division") if each.division > 0][:_LISTED]
+    ranked = sorted(results.values(), key=lambda each: (-each.metrics[metric], each.system))
+    systems = [_scored(result, metric) for result in ranked]
     count = len(queries) or (len(task.queries) if task else 0)
     kept = shelf.library.counted
     profile, lengths = kept.get(task.hash, lambda: _counted(task)) if task else ((), ())
@@ -72,13 +72,18 @@ def task_page(
         entry=entry,
         prose=prose_of(entry),
         metric=metric,
-        answer=_answer(name, shelf.names, systems, queries, count, focus),
+        answer=_answer(name, metric, shelf.names, systems, queries, count, focus),
         systems=systems,
         queries=count,
         profile=profile,
         lengths=lengths,
-        hardest=_lines(in_order(hard, "difficulty"), queries, texts),
-        divided=_lines(divided, queries, texts),
+        hardest=hardest,
+        divided=divided,
+        texts={
+            each.query_id: snippet(texts.get(each.query_id) or "", _EXCERPT)
+            for each in (*hardest, *divided)
+        },
+        scores={each.query_id: each.scores for each in queries},
         missing=missing,
         damaged={f: why for f, why in shelf.damaged.items() if f.parent.name == slug(name)},
         names=shelf.names,
@@ -111,6 +116,7 @@ def tasks_page(shelf: Shelf, link: Link) -> str:
 
 def _answer(
     name: str,
+    metric: str,
     names: Mapping[str, str],
     systems: Sequence[Scored],
     queries: Sequence[QueryScores],
@@ -124,7 +130,7 @@ def _answer(
     best = next((each for each in systems if each.result.system == focus), systems[0])
     verb = "scores" if focus and best is not systems[0] else "scores highest here,"
     text = (
-        f"{names[best.result.system]} {verb} {points(best.mean)} over "
+        f"{names[best.result.system]} {verb} {points(best.result.metrics[metric])} over "
         f"{plural(count, 'query', 'queries')} (95 % interval {points(best.interval.low)} to "
         f"{points(best.interval.high)})."
     )
@@ -137,61 +143,51 @@ def _answer(
 
 
 def _scored(result: Result, metric: str) -> Scored:
-    values = result.scores[metric]
-    counts = np.histogram(values, bins=_BINS, range=(0.0, 1.0))[0].tolist()
-    words = [
-        f"{plural(count, 'query', 'queries')} from {5 * place} to {5 * place + 5}"
-        for place, count in enumerate(counts)
-    ]
-    return Scored(
-        result,
-        result.metrics[metric],
-        mean_interval(values),
-        int((values == 0).sum()),
-        bars(counts, words, step=_BAR, height=24),
-    )
+    values, noun = result.scores[metric], ("query", "queries")
+    bins = _histogram(values, (0.0, 1.0), 24, noun, "from {:.0f} to {:.0f}", scale=100)
+    return Scored(result, mean_interval(values), int((values == 0).sum()), bins)
 
 
 def _counted(task: Task) -> Counted:
+    """The longest hundredth of the texts falls into the last step of a histogram."""
     from r2med.nano.profiles import data_profile
     from r2med.report.profiles import data_rows
 
-    lengths = [
-        _histogram("Words per query", task.queries.texts, ("query", "queries")),
-        _histogram("Words per document", task.corpus.texts, ("document", "documents")),
-    ]
-    return data_rows(data_profile(task)), lengths
+    histograms = []
+    for texts, noun in (
+        (task.queries.texts, ("query", "queries")),
+        (task.corpus.texts, ("document", "documents")),
+    ):
+        counts = pc.count_substring_regex(texts, r"\S+").fill_null(0)
+        lengths = counts.to_numpy(zero_copy_only=False) if len(counts) else np.zeros(1, np.int64)
+        low = int(lengths.min())
+        top = max(low + _BINS, int(np.quantile(lengths, 0.99)))
+        ends, said = (low, top), "of {:.0f} to {:.0f} words"
+        histograms.append(
+            {
+                "title": f"Words per {noun[0]}",
+                "bars": _histogram(np.minimum(lengths, top), ends, _HEIGHT, noun, said),
+                "low": f"{low:,}",
+                "high": f"{top:,}" if int(lengths.max()) <= top else f"{top:,} and more",
+                "median": f"{np.median(lengths):,.0f}",
+            }
+        )
+    return data_rows(data_profile(task)), histograms
 
 
-def _histogram(title: str, texts: object, noun: tuple[str, str]) -> Mapping[str, Any]:
-    """Counts of words in twenty steps; the longest hundredth falls into the last."""
-    words = pc.count_substring_regex(texts, r"\S+")
-    lengths = words.fill_null(0).to_numpy(zero_copy_only=False)
-    if not len(lengths):
-        lengths = np.zeros(1, dtype=np.int64)
-    low = int(lengths.min())
-    top = max(low + _BINS, int(np.quantile(lengths, 0.99)))
-    counts, edges = np.histogram(np.minimum(lengths, top), bins=_BINS, range=(low, top))
-    said = [
-        f"{plural(count, *noun)} of {start:.0f} to {end:.0f} words"
-        for count, start, end in zip(counts.tolist(), edges[:-1], edges[1:], strict=True)
-    ]
-    return {
-        "title": title,
-        "bars": bars(counts.tolist(), said, step=_BAR, height=_HEIGHT),
-        "low": f"{low:,}",
-        "high": f"{top:,}" if int(lengths.max()) <= top else f"{top:,} and more",
-        "median": f"{np.median(lengths):,.0f}",
-    }
-
-
-def _lines(
-    queries: Sequence[QueryScores], all_systems: Sequence[QueryScores], texts: Mapping[str, str]
-) -> list[QueryLine]:
-    """The first queries of an order; best and worst are of all stored systems."""
-    scores = {each.query_id: each.scores for each in all_systems}
-    lines = []
-    for each in queries[:_LISTED]:
-        text, own = texts.get(each.query_id) or "", scores.get(each.query_id, each.scores)
-        lines.append((each.query_id, snippet(text, _EXCERPT), each.mean, max(own), min(own)))
-    return lines
+def _histogram(
+    values: NDArray[Any],
+    ends: tuple[float, float],
+    height: int,
+    noun: tuple[str, str],
+    said: str,
+    scale: int = 1,
+) -> list[Bar]:
+    """Values in twenty steps; what is there at all is at least one pixel high."""
+    counts, edges = np.histogram(values, bins=_BINS, range=ends)
+    bars = []
+    for place, (count, span) in enumerate(zip(counts.tolist(), pairwise(edges), strict=True)):
+        tall = max(1.0, round(height * count / counts.max(), 1)) if count else 0.0
+        text = f"{plural(count, *noun)} {said.format(*(scale * edge for edge in span))}"
+        bars.append(Bar(_BAR * place, round(height - tall, 1), _BAR - 2, tall, text))
+    return bars
