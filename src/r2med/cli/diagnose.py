@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from r2med.atomic import atomic_file
 from r2med.cli import options
 from r2med.cli.options import refuse_unread
 from r2med.errors import UsageError, nearest
@@ -14,7 +15,6 @@ from r2med.report.console import notice
 from r2med.report.formats import show
 
 if TYPE_CHECKING:
-    from r2med.results.diagnosis.findings import Diagnosis
     from r2med.tasks.task import Task
 
 
@@ -52,6 +52,8 @@ def diagnose(
     that justify it; then slices, and the unjudged documents among the first ten. --query shows one
     query: its text, what was generated for it, its positives and the first ten documents.
     """
+    import pyarrow.parquet as pq
+
     from r2med.engine.explain import explain
     from r2med.results.diagnosis.diagnose import diagnose as diagnosed
     from r2med.results.lookup import stored_results
@@ -67,7 +69,11 @@ def diagnose(
         refuse_unread(context, "without --query", *of_query)
         diagnosis = diagnosed(system, task, results=results, root=data_root, tell=notice)
         if file is not None:
-            _write(diagnosis, file)
+            with atomic_file(file) as draft:
+                if file.suffix == ".csv":
+                    draft.write_text(diagnosis.to_csv(), encoding="utf-8")
+                else:
+                    pq.write_table(diagnosis.to_arrow(), draft)
         show(diagnosis, shown, limit=limit)
         return
     refuse_unread(context, "with --query", "limit", "file")
@@ -99,15 +105,3 @@ def _holder(query: str, task: str, root: Path | None, results: Path) -> Task:
         names = ", ".join(each.name for each in holders)
         raise UsageError(f"--query {query!r} is in several tasks: {names}. Choose one with --task.")
     return holders[0]
-
-
-def _write(diagnosis: Diagnosis, file: Path) -> None:
-    import pyarrow.parquet as pq
-
-    from r2med.atomic import atomic_file
-
-    with atomic_file(file) as draft:
-        if file.suffix == ".csv":
-            draft.write_text(diagnosis.to_csv(), encoding="utf-8")
-        else:
-            pq.write_table(diagnosis.to_arrow(), draft)

@@ -15,7 +15,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from r2med.errors import MissingError, R2MedError, UsageError, nearest
+from r2med.errors import MissingError, R2MedError, UsageError
 from r2med.expand.generations import FromFile
 from r2med.expand.method import Expansion
 from r2med.expand.writing import FromModel
@@ -214,11 +214,7 @@ def _run(system: System, task: Task, alone: Task) -> Explained:
 
 def _alone(task: Task, query_id: str) -> Task:
     """The task with one of its queries."""
-    chosen = pc.equal(task.queries.ids, query_id)
-    if not chosen.true_count:
-        known = nearest(query_id, task.queries.ids.to_pylist())
-        raise UsageError(f"{task.name} has no query {query_id!r}. {known}")
-    return replace(task, queries=task.queries.filter(chosen))
+    return replace(task, queries=task.queries.filter(pc.equal(task.queries.ids, query_id)))
 
 
 def _positives(diagnosis: TaskDiagnosis) -> list[str]:

@@ -252,10 +252,10 @@ def _first_stage(
     below = reranking.first if reranking else str(first_stage(spec, kind_of(spec)) or "")
     if not below:
         return None, []
-    same = [result for result in results if result.data == task.hash]
-    if not any(result.system == below for result in same):
-        return None, [f"demotions, because {below} alone is not stored (r2med eval '{below}')."]
-    return find_ranking(below, same, task, task.source).run, []
+    for result in results:
+        if (result.system, result.data) == (below, task.hash):
+            return result.ranked, []
+    return None, [f"demotions, because {below} alone is not stored (r2med eval '{below}')."]
 
 
 @dataclass(frozen=True)
