@@ -54,56 +54,45 @@ class FromFile:
     @cached_property
     def notices(self) -> tuple[str, ...]:
         """What a reader of the scores must know of the file."""
-        notices = list(self._fit())
+        queries, notices = self._content
         if self.by_default:
-            notices.insert(
-                0,
+            taken = (
                 f"{self.task.name}: generations of {self.method.prompts} by {self.method.llm} are "
-                f"read from {self.path}; [generations=live] asks the model instead.",
+                f"read from {self.path}; [generations=live] asks the model instead."
             )
-        empty = sum(not s.answer.strip() and s.useful for q in self._queries for s in q.samples)
-        if empty:
-            notices.append(
-                f"{self.task.name}: {empty:,} generations in {self.path} are empty; they are "
-                "searched with as they stand, as in the published runs."
-            )
-        return tuple(notices)
+            notices = (taken, *notices)
+        empty = sum(not s.answer.strip() and s.useful for q in queries for s in q.samples)
+        if not empty:
+            return notices
+        emptied = (
+            f"{self.task.name}: {empty:,} generations in {self.path} are empty; they are "
+            "searched with as they stand, as in the published runs."
+        )
+        return (*notices, emptied)
 
     def expand(self) -> Expansion:
         """Read, strip and combine."""
         content = self.identity["generations"]
         work = {"generations_from": str(self.path), "generations_sha256": content}
-        return self.method.expansion(self._queries, work)
-
-    def _fit(self) -> tuple[str, ...]:
-        return fitted(self._rows, self.task, self.path, live=self.method.llm in llms())
+        return self.method.expansion(self._content[0], work)
 
     @cached_property
-    def _rows(self) -> dict[str, Generated]:
-        return read_generations(self.path)
-
-    @cached_property
-    def _queries(self) -> tuple[Expanded, ...]:
-        self._fit()
-        traces = read_traces(self.path)
-        return tuple(
-            Expanded(query_id, query, self._samples(query_id), traces.get(query_id, ()))
-            for query_id, query in self.task.queries.items()
-        )
-
-    def _samples(self, query_id: str) -> tuple[Sample, ...]:
-        """Texts as they stand, as published ones are used, unless `finish` says otherwise."""
-        row, wanted = self._rows[query_id], self.method.n
-        if len(row.raws) < wanted:
-            raise DataError(
-                f"{self.path}: query {query_id!r} has {len(row.raws)} generations, [n={wanted}] "
-                "asks for more."
-            )
-        outcomes = dict(enumerate(row.outcomes))
-        return tuple(
-            Sample(raw, self.method.answer_in(raw), outcomes.get(place, "ok"))
-            for place, raw in enumerate(row.raws[:wanted])
-        )
+    def _content(self) -> tuple[tuple[Expanded, ...], tuple[str, ...]]:
+        """The queries with texts as they stand, unless `finish` says otherwise, and notices."""
+        rows, traces = read_generations(self.path), read_traces(self.path)
+        notices = fitted(rows, self.task, self.path, live=self.method.llm in llms())
+        queries, count = [], self.method.n
+        for query_id, query in self.task.queries.items():
+            made = rows[query_id]
+            if len(made.raws) < count:
+                raise DataError(
+                    f"{self.path}: query {query_id!r} has {len(made.raws)} generations, "
+                    f"[n={count}] asks for more."
+                )
+            marked = list(zip(made.raws, made.outcomes, strict=True))[:count]
+            samples = tuple(Sample(raw, self.method.answer_in(raw), mark) for raw, mark in marked)
+            queries.append(Expanded(query_id, query, samples, traces.get(query_id, ())))
+        return tuple(queries), notices
 
 
 def find_file(task: Task, method: Method) -> FromFile | None:
@@ -174,7 +163,7 @@ class Generated:
 
     text: str | None
     raws: tuple[str, ...]
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[Outcome, ...]
 
 
 def read_generations(path: Path) -> dict[str, Generated]:
@@ -294,9 +283,10 @@ def _row(row: Mapping[str, object], where: str) -> tuple[str, Generated]:
             f'{where}: field "hy_doc" is not the first of "hy_docs", expected them equal.\n'
             'Correct the one that is wrong, or leave "hy_doc" out.'
         )
-    outcomes = _strings(row, where, "finish", get_args(Outcome))
+    marks = _strings(row, where, "finish", get_args(Outcome))
+    outcomes = tuple([*marks, *["ok"] * len(raws)][: len(raws)])
     own = text if isinstance(text, str) else None
-    return str(query_id), Generated(own, tuple(map(encodable, raws)), tuple(outcomes))
+    return str(query_id), Generated(own, tuple(map(encodable, raws)), outcomes)
 
 
 def _strings(

@@ -6,7 +6,7 @@ Queries and their generations become what is searched for by the method's rule.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -125,16 +125,12 @@ class Rule:
         if not answers:
             return QueryForm(query_id, query, (Part(query),))
         lexical = filled(self.lexical, query=query, generated=" ".join(answers))
-        return QueryForm(query_id, lexical, tuple(self._parts(query, answers)))
-
-    def _parts(self, query: str, answers: Sequence[str]) -> Iterator[Part]:
-        for template in self.dense:
-            if _GENERATED not in template:
-                yield Part(filled(template, query=query))
-                continue
-            for answer in answers:
-                text = filled(template, query=query, generated=answer)
-                yield Part(text, generated=_QUERY not in template)
+        dense = tuple(
+            Part(filled(template, query=query, generated=answer), _QUERY not in template)
+            for template in self.dense
+            for answer in (answers if _GENERATED in template else answers[:1])
+        )
+        return QueryForm(query_id, lexical, dense)
 
 
 #: Every method combines so when the model reasons, since only its stripped answer is used.

@@ -168,7 +168,8 @@ class _Asking:
                 return False
             with suppress(OSError):
                 try:
-                    fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(key))
+                    byte = zlib.crc32(key.encode())
+                    fcntl.lockf(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
                 except (BlockingIOError, PermissionError):
                     return False
             self._keys.add(key)
@@ -178,11 +179,7 @@ class _Asking:
         with self._guard, suppress(OSError):
             if key in self._keys:
                 self._keys.remove(key)
-                fcntl.lockf(self._handle, fcntl.LOCK_UN, 1, _byte(key))
-
-
-def _byte(key: str) -> int:
-    return zlib.crc32(key.encode())
+                fcntl.lockf(self._handle, fcntl.LOCK_UN, 1, zlib.crc32(key.encode()))
 
 
 #: What this process is asking, by folder and process: a forked child has no part in it.

@@ -188,10 +188,10 @@ class Chat:
 
     def most(self, requests: Sequence[ChatRequest]) -> Tokens | None:
         """The most tokens that requests may use; None where an answer has no known limit."""
-        if not self.llm.longest_answer and any(not request.max_tokens for request in requests):
-            return None
         most = [most_tokens(self.llm, request) for request in requests]
-        return Tokens(sum(m.prompt for m in most), sum(m.completion for m in most))
+        known = [each for each in most if each is not None]
+        sums = Tokens(sum(m.prompt for m in known), sum(m.completion for m in known))
+        return sums if len(known) == len(most) else None
 
     def close(self) -> None:
         """End connections, the local server if there is one, and this process's file."""

@@ -113,18 +113,21 @@ def to_job(llm: LLM, request: ChatRequest, *, limited: bool) -> Job:
         sent[llm.max_tokens_as] = request.max_tokens
     if request.stop:
         sent["stop"] = list(request.stop)
-    return Job(sent, most_tokens(llm, request)) if limited else Job(sent)
-
-
-def most_tokens(llm: LLM, request: ChatRequest) -> Tokens:
-    """The most tokens that a request and its answer may have; a limit cannot be kept without it."""
-    prompt = sum(most_tokens_of(m.role + m.content) + MOST_FRAME for m in request.messages)
-    most = request.max_tokens or llm.longest_answer
+    most = most_tokens(llm, request) if limited else Tokens()
     if most is None:
         raise UsageError(
             f"nobody knows how long an answer of {llm.name} may become, so a limit cannot be kept. "
             "Give it a max_tokens, or its output_limit in a file of your own; see docs/llms.md."
         )
+    return Job(sent, most)
+
+
+def most_tokens(llm: LLM, request: ChatRequest) -> Tokens | None:
+    """The most tokens that a request and its answer may have; None where nobody knows."""
+    most = request.max_tokens or llm.longest_answer
+    if most is None:
+        return None
+    prompt = sum(most_tokens_of(m.role + m.content) + MOST_FRAME for m in request.messages)
     return Tokens(_MOST_PREFACE + prompt, most)
 
 

@@ -150,7 +150,7 @@ class LocalServer:
         try:
             import xllamacpp  # type: ignore[import-untyped, import-not-found, unused-ignore]
         except ImportError:
-            raise MissingError(_install(llm, "xllamacpp")) from None
+            raise MissingError(_missing(llm, "xllamacpp")) from None
         params = xllamacpp.CommonParams()
         params.model.path = str(weights)
         params.model_alias = {llm.model}
@@ -176,7 +176,7 @@ def _weights(llm: LLM) -> Path:
     places = list(installed.submodule_search_locations or []) if installed else []
     path = next((p for p in (Path(place) / file for place in places) if p.is_file()), None)
     if path is None:
-        raise MissingError(_install(llm, llm.local_package))
+        raise MissingError(_missing(llm, llm.local_package))
     with path.open("rb") as handle:
         digest = hashlib.file_digest(handle, "sha256").hexdigest()
     if digest != llm.local_sha256:
@@ -188,7 +188,7 @@ def _weights(llm: LLM) -> Path:
     return path
 
 
-def _install(llm: LLM, package: str) -> str:
+def _missing(llm: LLM, package: str) -> str:
     return f"{llm.name} needs {package}, which is not installed: {install_line(llm)}"
 
 

@@ -13,10 +13,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ from r2med.remote.budget import Estimate
 from r2med.remote.chat import Chat
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message, in_step
 from r2med.remote.registry import find_llm
-from r2med.rerank.llm_answers import Order, Parted, parted
+from r2med.rerank.llm_answers import Order, parted
 from r2med.rerank.scores import Candidates, ListScores, in_order
 from r2med.retrieve.conditions import Conditions
 from r2med.settings import setting
@@ -64,6 +64,14 @@ class Tally:
     """About: the answer's new tokens by the thought's share of its characters."""
 
 
+class Said(NamedTuple):
+    """What a model thought and concluded, and how its server says that it ended."""
+
+    thought: str
+    conclusion: str
+    finish: str
+
+
 @dataclass
 class Log:
     """What became of the answers about one list."""
@@ -73,24 +81,19 @@ class Log:
     tally: Tally
     rows: list[dict[str, object]]
 
-    def take(self, answer: ChatAnswer) -> Parted:
+    def take(self, answer: ChatAnswer) -> Said:
         """Part an answer into thought and conclusion, and count the thought."""
-        said = parted(answer.text)
-        thought = answer.reasoning or said.thought
-        whole = len(thought) + len(said.conclusion)
+        thought, conclusion = parted(answer.text)
+        thought = answer.reasoning or thought
+        whole = len(thought) + len(conclusion)
         self.tally.answers += 1
         self.tally.thoughts += bool(thought)
         self.tally.thought_tokens += round(answer.completion_tokens * len(thought) / max(1, whole))
-        self.tally.cut += answer.finish == "length" and not said.conclusion
-        return Parted(thought, said.conclusion)
+        self.tally.cut += answer.finish == "length" and not conclusion
+        return Said(thought, conclusion, answer.finish)
 
     def judge(
-        self,
-        answer: ChatAnswer,
-        said: Parted,
-        shown: Sequence[int],
-        read: object,
-        order: Order | None = None,
+        self, said: Said, shown: Sequence[int], read: object, order: Order | None = None
     ) -> None:
         """Count what was read of an answer (None is nothing), and keep it for the trace."""
         self.tally.malformed += read is None
@@ -105,7 +108,7 @@ class Log:
                 "documents": [self.one.document_ids[place] for place in shown],
                 "thought": said.thought,
                 "answer": said.conclusion,
-                "finish": answer.finish,
+                "finish": said.finish,
                 "read": read,
             }
         )
@@ -148,8 +151,8 @@ class Style(ABC):
         messages = (Message("system", system), user) if system else (user,)
         return ChatRequest(messages, sample=log.sample)
 
-    def passages(self, prompt: Prompt, log: Log, places: Sequence[int]) -> str:
-        """Some documents of a list as the model reads them, numbered from 1."""
+    def about(self, prompt: Prompt, log: Log, places: Sequence[int]) -> ChatRequest:
+        """A request about some documents of a list, numbered from 1."""
         scores = log.one.scores
         shown = [
             prompt.says(
@@ -160,7 +163,8 @@ class Style(ABC):
             )
             for number, place in enumerate(places, start=1)
         ]
-        return ("\n\n" if self.blank_lines else "\n").join(shown)
+        passages = ("\n\n" if self.blank_lines else "\n").join(shown)
+        return self.request(prompt, log, passages=passages, count=str(len(places)))
 
     def passage(self, text: str) -> str:
         """A document cut to so many characters or words, as far as either is set."""
@@ -211,9 +215,20 @@ class LlmReranker:
         """A score for every document of every list."""
         tally, before, scores = Tally(), self.chat.usage, []
         rows: list[dict[str, object]] = []
+        ask = partial(self.chat.complete, show=self.conditions.show)
         for start in range(0, len(lists), _LISTS):
-            scores += self._ranked(lists[start : start + _LISTS], self._ask, tally, rows)
-        self._tell(tally)
+            scores += self._ranked(lists[start : start + _LISTS], ask, tally, rows)
+        counted = f"of {tally.answers:,} answers"
+        if tally.malformed:
+            self.conditions.tell(
+                f"{self.name}: {tally.malformed:,} {counted} could not be read; "
+                f"{self.style.otherwise}."
+            )
+        if tally.partial:
+            self.conditions.tell(
+                f"{self.name}: {tally.partial:,} {counted} left passages out; those follow in the "
+                "order they had."
+            )
         self._facts = {
             "texts": sum(len(one.documents) for one in lists),
             **self.chat.usage.since(before).facts(),
@@ -272,9 +287,6 @@ class LlmReranker:
         groups = (scores[start : start + count] for start in range(0, len(scores), count))
         return [by_value(np.mean(group, axis=0)) for group in groups]
 
-    def _ask(self, requests: Sequence[ChatRequest]) -> list[ChatAnswer]:
-        return self.chat.complete(requests, show=self.conditions.show)
-
     def _traced(self, rows: Sequence[Mapping[str, object]]) -> str:
         """Write what the model thought and answered about every list; the path below the home."""
         content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -284,19 +296,6 @@ class LlmReranker:
         with atomic_file(place) as draft:
             draft.write_bytes(data)
         return f"{place.parent.name}/{place.name}"
-
-    def _tell(self, tally: Tally) -> None:
-        """Say what a reader of the scores must know."""
-        if tally.malformed:
-            self.conditions.tell(
-                f"{self.name}: {tally.malformed:,} of {tally.answers:,} answers could not be read; "
-                f"{self.style.otherwise}."
-            )
-        if tally.partial:
-            self.conditions.tell(
-                f"{self.name}: {tally.partial:,} of {tally.answers:,} answers left passages out; "
-                "those follow in the order they had."
-            )
 
 
 def by_value(values: Sequence[float] | ListScores) -> ListScores:

@@ -15,13 +15,6 @@ _END_OF_THOUGHT = re.compile(r"</(?:think|reason)>")
 _THOUGHT_MARKS = re.compile(r"</?(?:think|reason)>")
 
 
-class Parted(NamedTuple):
-    """What a model wrote: what it thought, and what it concluded."""
-
-    thought: str
-    conclusion: str
-
-
 class Order(NamedTuple):
     """Positions from 0, best first, as far as an answer names them, and what was wrong with it."""
 
@@ -30,7 +23,7 @@ class Order(NamedTuple):
     invented: bool
 
 
-def parted(text: str) -> Parted:
+def parted(text: str) -> tuple[str, str]:
     """Thought and conclusion; a thought that never ends concludes nothing.
 
     The conclusion is what stands between the last <answer> tags, where there are any, also after a
@@ -43,7 +36,7 @@ def parted(text: str) -> Parted:
         thought, rest = thought + before, tagged.partition("</answer>")[0]
     elif not ends and _THOUGHT_MARKS.search(text):
         thought, rest = text, ""
-    return Parted(_THOUGHT_MARKS.sub("", thought).strip(), rest.strip())
+    return _THOUGHT_MARKS.sub("", thought).strip(), rest.strip()
 
 
 def read_order(conclusion: str, count: int) -> Order | None:
@@ -89,7 +82,9 @@ def read_grade(conclusion: str) -> float | None:
     """
     if is_refusal(conclusion):
         return None
-    plain = _without_scale(_MARKUP.sub(" ", conclusion))
+    plain = _MARKUP.sub(" ", conclusion)
+    for not_a_grade in (_OUT_OF_TEN, _RANGE, _SHARE):
+        plain = not_a_grade.sub(" ", plain)
     for pattern in (_FINAL, _ALONE, _LABELLED, _IN_PLACE):
         grades = {_grade(match[1]) for match in pattern.finditer(plain)}
         if grades:
@@ -119,13 +114,6 @@ _RANGE = re.compile(
 )
 _OUT_OF_TEN = re.compile(r"(?:/|\b(?:out )?of(?: a possible)?)\s*\(?(?:10(?:\.0+)?|ten)\b\)?", re.I)
 _SHARE = re.compile(r"\d+(?:\.\d+)?\s*(?:/|of|out of)\s*(?:the\s+)?\d+", re.I)
-
-
-def _without_scale(text: str) -> str:
-    """The text without the scale, and without numbers that are ranges or shares of something."""
-    for pattern in (_OUT_OF_TEN, _RANGE, _SHARE):
-        text = pattern.sub(" ", text)
-    return text
 
 
 def _grade(number: str) -> float | None:

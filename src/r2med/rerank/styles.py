@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from r2med.errors import UsageError
 from r2med.expand.prompts import Prompt
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message
-from r2med.rerank.llm import LlmReranker, Log, Ranking, Style, by_value
-from r2med.rerank.llm_answers import Parted, read_grade, read_order, read_scores
+from r2med.rerank.llm import LlmReranker, Log, Ranking, Said, Style, by_value
+from r2med.rerank.llm_answers import read_grade, read_order, read_scores
 from r2med.rerank.scores import in_order
 from r2med.retrieve.conditions import Conditions
 from r2med.settings import setting
@@ -52,22 +52,17 @@ class Listwise(Style):
     def rank(self, prompt: Prompt, log: Log) -> Ranking:
         """Ask about one window after another; what an answer leaves out keeps its order below."""
         order = list(range(len(log.one.documents)))
-        for start in self._starts(len(order)):
+        last = len(order) - self.window
+        for start in [*range(last, 0, -self.step), 0] if len(order) > 1 else []:
             places = order[start : start + self.window]
-            shown = self.passages(prompt, log, places)
-            request = self.request(prompt, log, passages=shown, count=str(len(places)))
-            [answer] = yield [request]
+            [answer] = yield [self.about(prompt, log, places)]
             said = log.take(answer)
             ranked = read_order(said.conclusion, len(places))
             named = ranked.places if ranked else []
-            log.judge(answer, said, places, named or None, ranked)
+            log.judge(said, places, named or None, ranked)
             rest = [place for place in range(len(places)) if place not in set(named)]
             order[start : start + self.window] = [places[n] for n in [*named, *rest]]
         return in_order(order)
-
-    def _starts(self, count: int) -> list[int]:
-        """Where windows begin, from the end of a list to its top; a list of one needs none."""
-        return [*range(count - self.window, 0, -self.step), 0] if count > 1 else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +80,7 @@ class Pointwise(Style):
         for place, answer in enumerate(answers):
             said = log.take(answer)
             grades.append(read_grade(said.conclusion))
-            log.judge(answer, said, [place], grades[-1])
+            log.judge(said, [place], grades[-1])
         graded = [(place, grade) for place, grade in enumerate(grades) if grade is not None]
         best = iter(sorted(graded, key=lambda pair: -pair[1]))
         return in_order(
@@ -122,7 +117,8 @@ class Verdict(Style):
             finish = "stop" if ended else thought.finish
             log.take(replace(thought, text=f"{words}{_CLOSED}", finish=finish))
             odds = _log_odds(verdict.alternatives or {})
-            log.judge(thought, Parted(words.strip(), verdict.text.strip()), [place], odds)
+            said = Said(words.strip(), verdict.text.strip(), thought.finish)
+            log.judge(said, [place], odds)
             scores.append(odds or 0.0)
         return by_value(scores)
 
@@ -151,11 +147,10 @@ class Setwise(Style):
             while (first := children * root + 1) < size:
                 nodes = [root, *range(first, min(first + children, size))]
                 places = [heap[node] for node in nodes]
-                shown = self.passages(prompt, log, places)
-                [answer] = yield [self.request(prompt, log, passages=shown, count=str(len(places)))]
+                [answer] = yield [self.about(prompt, log, places)]
                 said = log.take(answer)
                 ranked = read_order(said.conclusion, len(places))
-                log.judge(answer, said, places, ranked.places[0] if ranked else None)
+                log.judge(said, places, ranked.places[0] if ranked else None)
                 chosen = nodes[ranked.places[0]] if ranked else root
                 if chosen == root:
                     return
@@ -199,18 +194,13 @@ class Groupwise(Style):
         """Ask about all groups of all rounds at once."""
         rounds = [replace(log, sample=self.rounds * log.sample + n) for n in range(self.rounds)]
         groups = [(each, group) for each in rounds for group in self._groups(each)]
-        answers = yield [
-            self.request(
-                prompt, each, passages=self.passages(prompt, each, group), count=str(len(group))
-            )
-            for each, group in groups
-        ]
+        answers = yield [self.about(prompt, each, group) for each, group in groups]
         scores: list[list[float]] = [[] for _ in log.one.documents]
         for (log, group), answer in zip(groups, answers, strict=True):
             said = log.take(answer)
             read = read_scores(said.conclusion, len(group))
             by_place, order = read or (dict.fromkeys(range(len(group)), 0.0), None)
-            log.judge(answer, said, group, list(by_place.items()) if read else None, order)
+            log.judge(said, group, list(by_place.items()) if read else None, order)
             for place, score in by_place.items():
                 scores[group[place]].append(score)
         return by_value([sum(own) / len(own) if own else 0.0 for own in scores])
