@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from r2med.engine.reproduce import find_published
 from r2med.errors import UsageError
 from r2med.results.leaderboard import leaderboard
 from r2med.results.overlap import write_audit
 from r2med.results.protocols import compare_figures, compare_protocols, printed_beside
 from r2med.results.published import METRIC, printed_figures, works
-from r2med.results.reproduction import find_published
 from r2med.settings import identity_of
 from r2med.systems.build import read_settings
 from r2med.systems.registry import configured, entries

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -229,11 +229,8 @@ def _seen_texts(result: Result) -> Iterator[str]:
     """Lines that show what each encoder of a system really saw, and how much was cut off."""
     from r2med.report.table import percent
 
-    for part, facts in result.record.facts.items():
-        for side in ("documents", "queries", "generated"):
-            seen = facts.get(side)
-            if isinstance(seen, Mapping) and "first" in seen:
-                cut = seen.get("truncated")
-                share = "" if cut is None else f", {percent(cut)} truncated"
-                yield f"{result.task} · {part} · first of {seen['texts']:,} {side}{share}:"
-                yield f"  {seen['first']!r}"
+    for part, side, seen in result.record.seen():
+        cut = seen.get("truncated")
+        share = "" if cut is None else f", {percent(cut)} truncated"
+        yield f"{result.task} · {part} · first of {seen['texts']:,} {side}{share}:"
+        yield f"  {seen['first']!r}"

@@ -1,27 +1,41 @@
-"""Run a published system by its published protocol and hold it against its published figures."""
+"""Reproduction: a published system run by its published protocol, its figures beside the printed.
+
+*equal*: ours rounds to the published digits. *close*: within half a point of 100. *different*:
+beyond that. A verdict on other data than the published is marked as such.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
 
 from r2med.engine.evaluate import evaluate
-from r2med.errors import R2MedError, UsageError
+from r2med.errors import R2MedError, UsageError, nearest
 from r2med.measure import parse_metric
-from r2med.results.reproduction import (
-    PUBLISHED_GENERATIONS,
-    Reproduced,
-    Reproduction,
-    find_published,
-    held_against,
-    runnable,
-    tie_range,
-)
+from r2med.results.lookup import other_data
+from r2med.results.protocols import printed_beside
+from r2med.results.published import METRIC, Printed, published_systems
+from r2med.results.record import Result
+from r2med.results.standings import Bounds, measured_value, tie_range
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Conditions
-from r2med.systems.registry import parts_of
+from r2med.systems.registry import entries, parts_of, registered
+from r2med.systems.spec import Unit, mapped, parse
+from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import resolve
+
+Verdict = Literal["equal", "close", "different"]
+
+#: Scores are 0 to 1: half a point of the 100 in which they are published.
+CLOSE = 0.005
+_NOISE = 1e-9
+#: The option that says where a published system's inputs come from, and changes nothing else.
+_PUBLISHED_GENERATIONS = ("generations", "published")
 
 
 def reproduce(
@@ -51,7 +65,7 @@ def reproduce(
     text = runnable(system)
     parts = parts_of(text)
     unknown = dict.fromkeys(unit.name for unit, entry in parts if entry is None)
-    generations = any(PUBLISHED_GENERATIONS in unit.options for unit, _ in parts)
+    generations = any(_PUBLISHED_GENERATIONS in unit.options for unit, _ in parts)
     rows = []
     for item in tasks:
         place = item if isinstance(item, Path) else item.name
@@ -72,3 +86,166 @@ def reproduce(
             missing = str(problem).replace(f"`{fetch}`", wanted)
             rows.append(Reproduced(str(place), value, missing=missing))
     return Reproduction(text, published, name, tuple(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduction(Tabular):
+    """A published system run here, task by task."""
+
+    system: str
+    """The text that ran."""
+    published: Printed
+    metric: str
+    tasks: tuple[Reproduced, ...]
+
+    drawn_by = "r2med.report.reproduction"
+
+    def to_arrow(self) -> pa.Table:
+        """One row per task, values 0 to 1."""
+        more = {"verdict": str, "difference": float, "reasons": str, "origin": str}
+        rows = [{**row, "reasons": "; ".join(row["reasons"])} for row in self.to_json()["tasks"]]
+        return table_of(columns_of(Reproduced) | more, rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, values 0 to 1."""
+        origins = self.published.origins
+        rows = [
+            {**asdict(row), "difference": row.difference, "origin": origins.get(row.task)}
+            for row in self.tasks
+        ]
+        named = {"system": self.system, "published_as": self.published.system}
+        return {**named, "metric": self.metric, "tasks": rows}
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """One task: what was published, what came out here, and why they may differ."""
+
+    task: str
+    published: float | None
+    ours: float | None = None
+    verdict: Verdict | None = None
+    equal: int = 0
+    """How many of the task's published metrics came out equal ..."""
+    compared: int = 0
+    """... of those that are measured here."""
+    queries: int = 0
+    tie_bounds: Bounds | None = None
+    """Ours with equal scores in the worst and in the best order."""
+    reasons: tuple[str, ...] = ()
+    missing: str | None = None
+    """Why there is no figure of ours, and which command gets what is missing."""
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus published."""
+        known = self.ours is not None and self.published is not None
+        return self.ours - self.published if known else None  # type: ignore[operator]
+
+
+def find_published(text: str, suite: str) -> Printed:
+    """The published system that a text runs; the error says why there is none."""
+
+    def as_published(unit: Unit) -> Unit:
+        options = tuple(each for each in unit.options if each != _PUBLISHED_GENERATIONS)
+        return replace(unit, options=options)
+
+    known, spec = published_systems(suite), registered(parse(text))
+    name = str(mapped(spec, as_published))
+    if system := _running(name, suite):
+        return system
+    if suite == "full" and (printed := printed_beside(name)):
+        figures = {task: {METRIC: value} for task, value in printed[0].values(METRIC).items()}
+        origins = dict.fromkeys(figures, "; ".join(map(str, printed[0].works)))
+        return replace(printed[0], system=name, figures=figures, origins=origins)
+    if not known:
+        raise UsageError(
+            f"Nothing is published for the {suite} suite, so there is nothing to meet."
+        )
+    plain = str(mapped(spec, lambda unit: replace(unit, options=())))
+    if plain != name and plain in known:
+        raise UsageError(
+            f"{spec}: options change the published protocol of {plain}; reproduce it as it was: "
+            f"r2med reproduce '{plain}'. `r2med leaderboard --only {plain}` lists other works."
+        )
+    other = "nano" if suite == "full" else "full"
+    if _running(name, other):
+        hint = f"There are figures of {other}: add --task {other}."
+    else:
+        hint = nearest(name, [each for each in known if each.count("|") == name.count("|")])
+    raise UsageError(
+        f"No figures of {suite} are published for {name!r}. {hint}\n"
+        "`r2med leaderboard` lists the published systems."
+    )
+
+
+def _running(name: str, suite: str) -> Printed | None:
+    """The published system of a suite that a text without options runs."""
+    known = published_systems(suite).values()
+    return next((each for each in known if name == each.system or name in each.runs_as), None)
+
+
+def runnable(text: str) -> str:
+    """The text that runs the published protocol: expanders take their published generations."""
+
+    def reading_published(unit: Unit) -> Unit:
+        entry = entries().get(unit.name.lower())
+        takes = entry is not None and "generations" in entry.fields
+        if not takes or any(key == "generations" for key, _ in unit.options):
+            return unit
+        return replace(unit, options=tuple(sorted([*unit.options, _PUBLISHED_GENERATIONS])))
+
+    return str(mapped(parse(text), reading_published))
+
+
+def held_against(
+    result: Result, published: Printed, metric: str, *, ties: Bounds | None
+) -> Reproduced:
+    """Hold a result against the published figures of its task."""
+    names = {task.lower(): task for task in published.figures}
+    task = result.task  # a folder of the user's own may hold a contrast collection, in any case
+    task = task if result.suite else names.get(task.lower(), task)
+    figures = published.figures.get(task, {})
+    wanted, ours = figures.get(metric), measured_value(result, metric)
+    verdicts = {
+        name: verdict(mine, theirs, published.decimals)
+        for name, theirs in figures.items()
+        if (mine := measured_value(result, name)) is not None
+    }
+    judged = verdicts.get(metric)
+    return Reproduced(
+        task=result.task,
+        published=wanted,
+        ours=ours,
+        verdict=judged,
+        equal=sum(each == "equal" for each in verdicts.values()),
+        compared=len(verdicts),
+        queries=result.record.task.judged_queries,
+        tie_bounds=ties,
+        reasons=_reasons(result, judged, wanted, ties),
+    )
+
+
+def verdict(ours: float, published: float, decimals: int) -> Verdict:
+    """Equal when ours rounds to the published digits, whichever way a last 5 was rounded."""
+    gap = abs(ours - published)
+    if gap <= 0.5 * 10.0**-decimals + _NOISE:
+        return "equal"
+    return "close" if gap <= CLOSE + _NOISE else "different"
+
+
+def _reasons(
+    result: Result, judged: Verdict | None, published: float | None, ties: Bounds | None
+) -> tuple[str, ...]:
+    """What can explain a difference; equal figures need no explanation, unless by chance."""
+    data = other_data(result)
+    reasons = [data] if data else []
+    if judged in ("close", "different"):
+        if ties and published is not None and ties[0] - _NOISE <= published <= ties[1] + _NOISE:
+            low, high = (f"{100 * bound:.2f}" for bound in ties)
+            reasons.append(
+                f"the order of equal scores alone moves {result.task} from {low} to {high}"
+            )
+        for _, entry in parts_of(result.system):
+            reasons += [f"{entry.name}: {text}" for text in entry.deviations] if entry else []
+    return tuple(reasons)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from r2med.engine.reproduce import CLOSE, Reproduced, Reproduction
 from r2med.report.table import Cell, Grid, Paper, columns_of, mean_of, points, print_fitting, signed
-from r2med.results.reproduction import CLOSE, Reproduced, Reproduction
 from r2med.tasks.registry import grouped
 
 _COLUMNS = columns_of(

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from importlib.metadata import version
@@ -118,6 +118,13 @@ class Record:
     def key(self) -> str:
         """The address of the result."""
         return result_key(self.task.hash, self.system.identity, self.system.ties)
+
+    def seen(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+        """By part and side what a model saw: how many texts, the first, which share was cut."""
+        for part, facts in self.facts.items():
+            for side in ("documents", "queries", "generated"):
+                if isinstance(facts.get(side), Mapping) and "first" in facts[side]:
+                    yield part, side, facts[side]
 
     def to_json(self) -> str:
         """The text of result.json, with a checksum of its content."""

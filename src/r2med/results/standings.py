@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from r2med.errors import R2MedError, UsageError
+from r2med.measure import parse_metric
 from r2med.measure.intervals import Averaging, Column, Interval, pooled_interval
-from r2med.measure.scores import Aggregates, aggregate
+from r2med.measure.scores import Aggregates, aggregate, tie_bounds
 from r2med.measure.significance import SIGNIFICANT, draws_for, holm, letters, pairwise_p
 from r2med.results.cost import Cost, cost_of
 from r2med.results.lookup import other_data, own_tasks
@@ -32,12 +33,14 @@ from r2med.results.published import (
     published_systems,
 )
 from r2med.results.record import Result
-from r2med.results.reproduction import Bounds, measured_value, tie_range
+from r2med.runs.run import TieOrder
 from r2med.systems.registry import Kind, entries, first_stage, kind_of
 from r2med.systems.spec import Unit, parse
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import Suite, TaskEntry
+from r2med.tasks.task import Judgements
 
+Bounds = tuple[float, float]
 Origin = Literal["published", "later", "measured"]
 """R2MED's or NanoR2MED's own figures, those of other works, and results stored here."""
 #: Works of R2MED's and NanoR2MED's authors.
@@ -317,6 +320,23 @@ class Frame:
                 f"(--task {','.join(row.values)})"
             )
         return replace(row, marks=(*row.marks, few))
+
+
+def measured_value(result: Result, metric: str) -> float | None:
+    """The figure that compares with a published one: NanoR2MED's recall is micro recall."""
+    if is_micro(result.suite, metric):
+        return result.record.micro.get(metric)
+    return result.metrics.get(metric)
+
+
+def tie_range(result: Result, judgements: Judgements, metric: str) -> Bounds:
+    """The same figure with equal scores in the worst and in the best order."""
+    ties = cast(TieOrder, result.record.system.ties)
+    worst, best = tie_bounds(result.run, judgements, [metric], ties=ties)
+    if is_micro(result.suite, metric):
+        cutoff = parse_metric(metric).cutoff or 0
+        return worst.micro_recall(cutoff), best.micro_recall(cutoff)
+    return worst.means()[metric], best.means()[metric]
 
 
 def with_gains(rows: Sequence[Standing]) -> list[Standing]:

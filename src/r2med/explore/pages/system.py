@@ -15,7 +15,6 @@ from r2med.report.table import listed
 from r2med.results.leaderboard import Leaderboard
 from r2med.results.lookup import leaves
 from r2med.results.protocols import compare_figures
-from r2med.results.record import Result
 from r2med.results.standings import Standing
 
 #: Settings that are shown; a longer value is cut.
@@ -48,8 +47,6 @@ def system_page(shelf: Shelf, link: Link, system: str, *, suite: str, metric: st
         ],
         differing=compare_figures(system) if any(row.others for row in rows) else None,
         settings=list(_settings(first.record.system.identity)) if first else [],
-        protocol=list(_protocol(first)) if first else [],
-        seen=list(_seen(first)) if first else [],
         first=first,
     )
 
@@ -77,25 +74,3 @@ def _settings(identity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             return
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         yield name, text if len(text) <= _VALUE else f"{text[:_VALUE]} …"
-
-
-def _protocol(result: Result) -> Iterator[tuple[str, str]]:
-    system = result.record.system
-    yield "documents per query", str(system.depth)
-    yield "order of ties", system.ties
-    yield "published as", system.published_as or "not a published system"
-    if system.deviations:
-        yield "known deviations", "; ".join(system.deviations)
-    if reranking := result.record.reranking:
-        yield "reranks", f"{reranking.depth} documents of {reranking.first}, tail: {reranking.tail}"
-
-
-def _seen(result: Result) -> Iterator[tuple[str, str, int, float | None, str]]:
-    """By part and side: how many texts, which share was cut, and the first as the model saw it."""
-    for part, facts in result.record.facts.items():
-        for side in ("documents", "queries", "generated"):
-            each = facts.get(side)
-            if isinstance(each, Mapping) and "first" in each:
-                cut = each.get("truncated")
-                share = float(cut) if isinstance(cut, int | float) else None
-                yield part, side, int(each.get("texts", 0)), share, str(each["first"])

@@ -9,17 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from r2med.engine.reproduce import find_published, held_against, runnable, verdict
 from r2med.errors import UsageError
 from r2med.results.lookup import other_data
 from r2med.results.published import Printed
-from r2med.results.reproduction import (
-    find_published,
-    held_against,
-    measured_value,
-    runnable,
-    tie_range,
-    verdict,
-)
+from r2med.results.standings import measured_value, tie_range
 from r2med.runs import Run
 from r2med.tasks.registry import find_task
 from tests.building import judgements_of
