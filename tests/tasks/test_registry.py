@@ -83,7 +83,7 @@ def test_statistics_agree_with_counts() -> None:
 
         assert entry.statistics["documents"] == entry.counts["documents"]
         assert relevant["num_relevant_docs"] == entry.counts["judgements"]
-        assert entry.positives_per_query == pytest.approx(
+        assert relevant["average_relevant_docs_per_query"] == pytest.approx(
             entry.counts["judgements"] / entry.counts["queries"], abs=1e-6
         )
 

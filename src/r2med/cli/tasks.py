@@ -331,7 +331,8 @@ def _entries(names: Sequence[str]) -> list[TaskEntry]:
 
 def _facts(entry: TaskEntry) -> dict[str, object]:
     here = {"present": is_present(entry), "folder": str(data_folder(entry))}
-    return {**asdict(entry), **here, "positives_per_query": entry.positives_per_query}
+    positives = entry.statistics.get("relevant_docs", {}).get("average_relevant_docs_per_query")
+    return {**asdict(entry), **here, "positives_per_query": positives}
 
 
 def _only_published(names: Sequence[str]) -> list[TaskEntry]:

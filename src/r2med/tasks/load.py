@@ -13,7 +13,7 @@ from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.reading.arrow_copy import read_or_copy
 from r2med.tasks.reading.collection import read_collection
 from r2med.tasks.reading.source import Source, find_source, split_selection
-from r2med.tasks.registry import TaskEntry, find_task, resolve, suites
+from r2med.tasks.registry import TaskEntry, find_task, known_task, resolve, suites
 from r2med.tasks.task import Task
 from r2med.tasks.verify import compared
 
@@ -150,15 +150,12 @@ def _own_name(folder: Path, split: str | None) -> str:
 def _registered(name_or_path: str | Path) -> TaskEntry | None:
     if isinstance(name_or_path, Path) or name_or_path.startswith((".", "~", os.sep)):
         return None
-    try:
+    head, separator, _ = name_or_path.partition(os.sep)
+    # data/mine is a path, but demo/bio a mistyped task
+    path_like = separator and head.lower() not in {suite.name for suite in suites()}
+    if not path_like and not (name_or_path.strip() and split_selection(name_or_path)[0].exists()):
         return find_task(name_or_path)
-    except UsageError:
-        head, separator, _ = name_or_path.partition(os.sep)
-        # data/mine is a path, but demo/bio a mistyped task
-        path_like = separator and head.lower() not in {suite.name for suite in suites()}
-        if name_or_path.strip() and (path_like or split_selection(name_or_path)[0].exists()):
-            return None
-        raise
+    return known_task(name_or_path)
 
 
 def _fetched(entry: TaskEntry) -> Source:

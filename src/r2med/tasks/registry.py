@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -61,13 +61,6 @@ class TaskEntry:
     edition: int | None = None
     data: str | None = None
 
-    @property
-    def positives_per_query(self) -> float | None:
-        """The mean number of relevant documents per query, where it is known."""
-        relevant = self.statistics.get("relevant_docs", {})
-        mean = relevant.get("average_relevant_docs_per_query")
-        return None if mean is None else float(mean)
-
 
 @dataclass(frozen=True)
 class Suite:
@@ -101,9 +94,14 @@ def find_suite(name: str) -> Suite:
     return _suite(name.lower())
 
 
+def known_task(name: str) -> TaskEntry | None:
+    """As `find_task`, None for a name that no task has."""
+    return _index().get(_key(name))
+
+
 def find_task(name: str) -> TaskEntry:
     """A task by name or alias; case, hyphens, underscores and spaces do not matter."""
-    entry = _index().get(_key(name))
+    entry = known_task(name)
     if entry is None and name.lower() in _SUITES:
         first = _suite(name.lower()).entries[0].name
         raise UsageError(f"{name!r} is a suite; name one task of it, such as {first}.")
@@ -132,7 +130,28 @@ def resolve(text: str, own: Mapping[str, Path] | None = None) -> list[TaskEntry 
     wanted = [part.strip() for part in text.split(",") if part.strip()]
     if not wanted:
         raise UsageError("No task was named. Give a task, a suite (full, nano, demo) or a folder.")
-    items = [item for part in wanted for item in _resolve_one(part, own or {})]
+    items: list[TaskEntry | Path] = []
+    for part in wanted:
+        path, lowered = user_path(part), part.lower()
+        if lowered in _SUITES or lowered == "all":
+            items += _suite("full" if lowered == "all" else lowered).entries
+        elif entry := known_task(part):
+            items.append(entry)
+        elif path.is_dir():
+            items += task_folders(path)
+        elif split_selection(part)[0].is_dir():
+            items.append(path)
+        elif own and part in own:
+            items.append(own[part])
+        elif part.startswith((".", "/", "~")) or path.exists() or "\\" in part:
+            problem = "is a file" if path.exists() else "does not exist"
+            raise UsageError(
+                f"{part} {problem}, expected a folder with corpus, queries and judgements.\n"
+                "CSV or TSV files become one with `r2med tasks import`. Registered tasks are given "
+                "by name; `r2med tasks` lists them."
+            )
+        else:
+            items.append(find_task(part))
     return list(dict.fromkeys(items))
 
 
@@ -140,29 +159,6 @@ def grouped(names: Sequence[str]) -> Sequence[str]:
     """The suite's name where these are all of its tasks, else the names themselves."""
     whole = (s.name for s in suites() if {entry.name for entry in s.entries} == set(names))
     return next(([name] for name in whole), names)
-
-
-def _resolve_one(part: str, own: Mapping[str, Path]) -> list[TaskEntry | Path]:
-    lowered = part.lower()
-    if lowered in _SUITES or lowered == "all":
-        return list(_suite("full" if lowered == "all" else lowered).entries)
-    if _key(part) in _index():
-        return [_index()[_key(part)]]
-    path = user_path(part)
-    if path.is_dir():
-        return list(task_folders(path))
-    if split_selection(part)[0].is_dir():
-        return [path]
-    if part in own:
-        return [own[part]]
-    if part.startswith((".", "/", "~")) or Path(part).exists() or "\\" in part:
-        problem = "is a file" if path.exists() else "does not exist"
-        raise UsageError(
-            f"{part} {problem}, expected a folder with corpus, queries and judgements.\n"
-            "CSV or TSV files become one with `r2med tasks import`. Registered tasks are given by "
-            "name; `r2med tasks` lists them."
-        )
-    return [find_task(part)]
 
 
 def _key(name: str) -> str:
@@ -198,20 +194,18 @@ def _entry(row: Mapping[str, Any], suite: Mapping[str, Any]) -> TaskEntry:
     source = row.get("source", row["name"])
     like = next(each for each in (row, *_read("full.toml")["task"]) if each["name"] == source)
     hub = row.get("hub")
-    of_suite = ("licence", "licence_source", "citation", "edition")
-    of_task = (
-        *("name", "description", "split", "counts", "statistics"),
-        *("candidates", "readme", "files", "data"),
-    )
-    return TaskEntry(
-        **{name: suite[name] for name in of_suite if name in suite},
-        **{name: like[name] for name in ("family", "scenario", "kind", "purpose")},
-        **{name: row[name] for name in of_task if name in row},
-        suite=suite["name"],
-        source=source,
-        aliases=tuple(row.get("aliases", ())),
-        hub=HubSource(**hub) if hub else None,
-        positives=row.get("positives_per_query", {}),
-        unknown=(*row.get("unknown", ()), *suite.get("unknown", ())),
-        elsewhere=tuple(like.get("elsewhere", ())) if hub else (),
-    )
+    shared = {name: like[name] for name in ("family", "scenario", "kind", "purpose")}
+    values = {
+        **suite,
+        **shared,
+        **row,
+        "suite": suite["name"],
+        "source": source,
+        "aliases": tuple(row.get("aliases", ())),
+        "hub": HubSource(**hub) if hub else None,
+        "positives": row.get("positives_per_query", {}),
+        "unknown": (*row.get("unknown", ()), *suite.get("unknown", ())),
+        "elsewhere": tuple(like.get("elsewhere", ())) if hub else (),
+    }
+    known = [each.name for each in fields(TaskEntry)]
+    return TaskEntry(**{name: value for name, value in values.items() if name in known})

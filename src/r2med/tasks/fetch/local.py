@@ -33,7 +33,7 @@ from r2med.tasks.fetch.provenance import (
 )
 from r2med.tasks.load import load_task
 from r2med.tasks.reading.lines import MAX_FILE, MAX_RATIO, limit, lines
-from r2med.tasks.registry import TaskEntry, find_suite, find_task
+from r2med.tasks.registry import TaskEntry, find_suite, known_task
 from r2med.tasks.verify import check_files
 
 #: The whole benchmark with all published generations has far fewer files.
@@ -171,11 +171,8 @@ def _require_parts(origin: Path, entry: TaskEntry, parts: Mapping[str, Sequence[
 
 
 def _by_name(name: str) -> TaskEntry | None:
-    try:
-        entry = find_task(name)
-    except UsageError:
-        return None
-    return entry if entry.suite == "full" else None
+    entry = known_task(name)
+    return entry if entry and entry.suite == "full" else None
 
 
 def _by_content(parts: Mapping[str, Path]) -> TaskEntry | None:
