@@ -341,7 +341,11 @@ def _keep_files(old: Path, draft: Path, keep: Callable[[str], bool]) -> None:
 
 
 def _take_place(draft: Path, target: Path) -> None:
-    """Give a folder the name `target`; what had it is found under the draft's name, or is gone."""
+    """Give a folder the name `target`; what had it is found under the draft's name, or is gone.
+
+    Where names cannot be exchanged it takes two steps: `sweep` and `read_folder` make a kill
+    between them good.
+    """
     while True:
         try:
             draft.rename(target)
@@ -349,12 +353,15 @@ def _take_place(draft: Path, target: Path) -> None:
         except OSError as problem:
             if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
-        try:
+        with suppress(FileNotFoundError):
             if not _exchange(draft, target):
-                _replace_in_two_steps(draft, target)
+                retired = target.with_name(f".{target.name}{_RETIRED}")
+                with lock(target.with_name(f".{target.name}.lock")):
+                    _remove(retired)
+                    target.rename(retired)
+                    draft.rename(target)
+                    _remove(retired)
             return
-        except FileNotFoundError:
-            continue
 
 
 def _exchange(draft: Path, target: Path) -> bool:
@@ -376,16 +383,6 @@ def _exchange(draft: Path, target: Path) -> bool:
     if code:
         raise OSError(code, os.strerror(code), str(target))
     return True
-
-
-def _replace_in_two_steps(draft: Path, target: Path) -> None:
-    """Without an exchange: a kill between the steps is made good by `sweep` and `read_folder`."""
-    retired = target.with_name(f".{target.name}{_RETIRED}")
-    with lock(target.with_name(f".{target.name}.lock")):
-        _remove(retired)
-        target.rename(retired)
-        draft.rename(target)
-        _remove(retired)
 
 
 def _restored(target: Path) -> bool:

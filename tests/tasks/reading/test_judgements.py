@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from r2med.tasks.load import load_task
-from r2med.tasks.reading.judgements import read_judgement_lines
+from r2med.tasks.reading.judgements import read_judgements
 from tests.tasks.writing import Written, write_lines, write_r2med
 
 
@@ -23,7 +23,7 @@ from tests.tasks.writing import Written, write_lines, write_r2med
     ids=["spaces", "tabs", "three", "header", "reordered"],
 )
 def test_each_form_gives_the_same_rows(tmp_path: Path, lines: list[str]) -> None:
-    rows = read_judgement_lines(write_lines(tmp_path / "qrels.tsv", lines))
+    rows = read_judgements(write_lines(tmp_path / "qrels.tsv", lines))
 
     assert [column.to_pylist() for column in rows.columns.values()] == [
         ["q1", "q2"],
@@ -35,7 +35,7 @@ def test_each_form_gives_the_same_rows(tmp_path: Path, lines: list[str]) -> None
 def test_a_header_without_a_score_makes_every_row_positive(tmp_path: Path) -> None:
     file = write_lines(tmp_path / "qrels.tsv", ["query-id\tcorpus-id", "1\ta b", "2\tc"])
 
-    rows = read_judgement_lines(file)
+    rows = read_judgements(file)
 
     assert rows.columns["document"].to_pylist() == ["a b", "c"]
     assert rows.columns["score"].to_pylist() == [1, 1]

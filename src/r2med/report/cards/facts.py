@@ -87,7 +87,16 @@ def gather(
         made=made,
         prose=prose_of(entry),
         profile=profile,
-        results=[_scored(result) for result in own],
+        results=[
+            {
+                "system": result.name,
+                "ndcg_10": result.metrics["ndcg@10"],
+                "interval": asdict(mean_interval(result.scores["ndcg@10"])),
+                "hit_10": result.metrics["hit@10"],
+                "recall_100": result.metrics["recall@100"],
+            }
+            for result in own
+        ],
         lead=lead,
         failures_of=failures_of,
         failures=failures,
@@ -155,17 +164,6 @@ def _built_from(task: Task) -> tuple[TaskEntry | None, str]:
         + " ".join(record.notices)
     )
     return (find_task(record.source) if record.suite else None), story
-
-
-def _scored(result: Result) -> dict[str, Any]:
-    metrics = result.metrics
-    return {
-        "system": result.name,
-        "ndcg_10": metrics["ndcg@10"],
-        "interval": asdict(mean_interval(result.scores["ndcg@10"])),
-        "hit_10": metrics["hit@10"],
-        "recall_100": metrics["recall@100"],
-    }
 
 
 def _best_ranking(

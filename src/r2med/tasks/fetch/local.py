@@ -79,7 +79,17 @@ def import_from(source: Path, wanted: Sequence[TaskEntry] = ()) -> list[Fetched]
                 finds += _r2med_tasks(origin, folder, files, wanted)
                 finds += _nano_tasks(origin, files)
         chosen = [find for find in finds if not wanted or find.entry in wanted]
-        _require(source, finds, chosen, wanted)
+        names = [find.entry.name for find in chosen]
+        if not finds:
+            raise DataError(
+                f"{source} holds no task: expected <task>/corpus.jsonl, query.jsonl and "
+                "qrels.jsonl, or corpus/<split>-*.parquet and so on for NanoR2MED."
+            )
+        if lacking := [entry.name for entry in wanted if entry.name not in names]:
+            here = ", ".join(find.entry.name for find in finds)
+            raise DataError(f"{source} does not hold {', '.join(lacking)}; it holds {here}.")
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise DataError(f"{source} holds {', '.join(sorted(twice))} more than once; give one.")
         return [_take(find) for find in chosen]
 
 
@@ -90,22 +100,6 @@ def _naming(origin: Path, folder: Path) -> Iterator[None]:
         yield
     except DataError as error:
         raise DataError(str(error).replace(f"{folder}/", f"{origin}, ")) from error
-
-
-def _require(
-    source: Path, finds: Sequence[_Find], chosen: Sequence[_Find], wanted: Sequence[TaskEntry]
-) -> None:
-    names = [find.entry.name for find in chosen]
-    if not finds:
-        raise DataError(
-            f"{source} holds no task: expected <task>/corpus.jsonl, query.jsonl and qrels.jsonl, "
-            "or corpus/<split>-*.parquet and so on for NanoR2MED."
-        )
-    if lacking := [entry.name for entry in wanted if entry.name not in names]:
-        here = ", ".join(find.entry.name for find in finds)
-        raise DataError(f"{source} does not hold {', '.join(lacking)}; it holds {here}.")
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise DataError(f"{source} holds {', '.join(sorted(twice))} more than once; give one.")
 
 
 def _take(find: _Find) -> Fetched:

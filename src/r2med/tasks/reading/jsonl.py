@@ -119,7 +119,10 @@ def read_exactly(path: Path, fields: Sequence[Field], complain: Complain = stop)
             try:
                 value = field_value(record, field, str(where), fields)
                 if isinstance(value, str) and _LONE_SURROGATE.search(value):
-                    value = _without_surrogates(value, field, str(where))
+                    if field.kind == "id":
+                        broken = "half a surrogate pair, which no other file could refer to"
+                        raise DataError(f'{where}: field "{field.name}" holds {broken}.')
+                    value = _LONE_SURROGATE.sub("\ufffd", value)
                     repaired += 1
                 row.append(value)
             except DataError as error:
@@ -227,12 +230,3 @@ def field_value(
     else:
         problem = f"is {described(value)}, expected a string"
     raise DataError(f'{where}: field "{field.name}" {problem}.\n{record_hint(fields)}')
-
-
-def _without_surrogates(value: str, field: Field, where: str) -> str:
-    if field.kind == "id":
-        raise DataError(
-            f'{where}: field "{field.name}" holds half a surrogate pair, '
-            "which no other file could refer to."
-        )
-    return _LONE_SURROGATE.sub("\ufffd", value)

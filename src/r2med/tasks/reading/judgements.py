@@ -32,16 +32,12 @@ _HINT = (
 def read_judgements(path: Path, complain: Complain = stop) -> Rows:
     """Query id, document id and score of every judgement, be it JSON or text.
 
-    A text file may hold either: qrels.txt is found in both forms.
+    A text file may hold either: qrels.txt is found in both forms. Of text the first line says how
+    the others look.
     """
     first = next((line for _, line in lines(path)), b"")
     if ".jsonl" in path.suffixes or _OBJECT.match(first):
         return read_jsonl(path, JUDGEMENT, complain)
-    return read_judgement_lines(path, complain)
-
-
-def read_judgement_lines(path: Path, complain: Complain = stop) -> Rows:
-    """Query id, document id and score of every line; the first says how the others look."""
     judgements: list[tuple[str, str, int]] = []
     numbers: list[int] = []
     places: Sequence[int | None] = ()
@@ -62,10 +58,9 @@ def read_judgement_lines(path: Path, complain: Complain = stop) -> Rows:
             numbers.append(number)
         except DataError as error:
             complain(error, where, None)
-    types = {"query": pa.large_string(), "document": pa.large_string(), "score": pa.int32()}
     columns = {
-        name: pa.array([row[at] for row in judgements], kind)
-        for at, (name, kind) in enumerate(types.items())
+        field.column: pa.array([row[at] for row in judgements], field.type)
+        for at, field in enumerate(JUDGEMENT)
     }
     return Rows(columns, lambda row: Where(path, numbers[row]))
 

@@ -115,12 +115,10 @@ def _unpacked(stream: Any, form: str, packed: FileIO, path: Path) -> Iterator[by
                 why = f"it unpacks to more than {most} times its size, as no text does"
                 raise _refusal(path, why, MAX_RATIO)
             yield piece
-    except EOFError:
-        what = f"the {form} data is cut off before its end"
-        raise DataError(f"{path}: {what}.\nGet the file again.") from None
-    except (OSError, zlib.error) as error:
-        what = f"the {form} data is damaged ({error})"
-        raise DataError(f"{path}: {what}.\nGet the file again.") from error
+    except (EOFError, OSError, zlib.error) as error:
+        cut_off = isinstance(error, EOFError)
+        what = "is cut off before its end" if cut_off else f"is damaged ({error})"
+        raise DataError(f"{path}: the {form} data {what}.\nGet the file again.") from error
 
 
 def _whole_lines(pieces: Iterator[bytes], path: Path, any_size: bool) -> Iterator[bytes]:
