@@ -10,7 +10,7 @@ from r2med.home import shelf
 from r2med.tasks.fetch.provenance import install, origin_of, read_provenance
 from r2med.tasks.load import load_task
 from r2med.tasks.reading import arrow_copy
-from r2med.tasks.reading.collection import read_collection
+from r2med.tasks.reading.collection import read_task
 from r2med.tasks.reading.source import find_source
 from tests.tasks.writing import write_r2med
 from tests.trials.flipping import flipped_files
@@ -23,7 +23,7 @@ def test_no_bit_of_an_arrow_copy_changes_what_is_loaded(
 ) -> None:
     monkeypatch.setattr(arrow_copy, "SETTLED_NS", -1)
     source = find_source(write_r2med(tmp_path))
-    collection = read_collection(source)
+    collection = read_task(source)
     arrow_copy.store_copy(source, collection, arrow_copy.fingerprint(source))
     assert arrow_copy.load_copy(source) is not None
 

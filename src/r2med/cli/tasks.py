@@ -12,7 +12,7 @@ from r2med.cli import options
 from r2med.cli.app import command_group
 from r2med.cli.options import refuse_unread
 from r2med.errors import MissingError, UsageError
-from r2med.report.console import DownloadBar, answer, echo, notice, progress
+from r2med.report.console import answer, download_line, echo, notice, progress
 from r2med.report.formats import show as show_value
 from r2med.report.table import plural
 from r2med.tasks.fetch.provenance import data_folder, is_present
@@ -166,7 +166,7 @@ def fetch(
     else:
         from r2med.tasks.fetch.hub import fetch as fetch_data
 
-        with DownloadBar() as bar:
+        with download_line() as bar:
             fetched = fetch_data(entries, offline=offline, force=force, progress=bar)
             if generations:
                 fetched += fetch_data(

@@ -23,7 +23,6 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -150,28 +149,14 @@ def work_line(bar: Progress) -> Callable[[Work], None]:
     return show
 
 
-class DownloadBar:
-    """One line for the file being downloaded; leaves nothing behind."""
-
-    def __init__(self) -> None:
-        self._bars = _bars(BarColumn(bar_width=20), DownloadColumn(), TimeRemainingColumn())
-        self._line: TaskID | None = None
-
-    def __enter__(self) -> DownloadBar:
-        self._bars.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bars.stop()
-
-    def begin(self, label: str, total: int) -> None:
-        """Start the line of the next file."""
-        self._line = self._bars.add_task(label, total=total)
-
-    def advance(self, count: int) -> None:
-        """Move the line of the current file."""
-        if self._line is not None:
-            self._bars.advance(self._line, count)
+@contextmanager
+def download_line() -> Iterator[Callable[[str, int, int], None]]:
+    """A line for the file being downloaded, moved by its label, the bytes that came and all."""
+    with _bars(BarColumn(bar_width=20), DownloadColumn(), TimeRemainingColumn()) as bars:
+        line = bars.add_task("", total=None)
+        yield lambda label, done, total: bars.update(
+            line, description=label, completed=done, total=total
+        )
 
 
 def is_watched() -> bool:

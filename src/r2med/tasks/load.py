@@ -11,7 +11,7 @@ from r2med.errors import DataError, MissingError, UsageError
 from r2med.home import user_path
 from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.reading.arrow_copy import read_or_copy
-from r2med.tasks.reading.collection import read_collection
+from r2med.tasks.reading.collection import read_task
 from r2med.tasks.reading.source import Source, find_source, split_selection
 from r2med.tasks.registry import TaskEntry, find_task, known_task, resolve, suites
 from r2med.tasks.task import Task
@@ -49,22 +49,12 @@ def load_task(
     else:
         source = _fetched(entry) if root is None else _source_under(user_path(root), entry)
         own_name = entry.name
-    collection = read_or_copy(source) if use_copy else read_collection(source)
-    if strict and collection.strays:
+    task = read_or_copy(source) if use_copy else read_task(source)
+    if strict and task.strays:
         raise DataError(
-            f"{collection.strays[0]}\nLeave --strict (strict=True) out to go on with a notice."
+            f"{task.strays[0]}\nLeave --strict (strict=True) out to go on with a notice."
         )
-    task = Task(
-        name=name or own_name,
-        suite=entry.suite if entry else None,
-        corpus=collection.corpus,
-        queries=collection.queries,
-        judgements=collection.judgements,
-        source=source.folder,
-        split=source.split,
-        entry=entry,
-        notices=collection.notices,
-    )
+    task = replace(task, name=name or own_name, suite=entry.suite if entry else None, entry=entry)
     return task if entry is None else _with_differences(task, entry, texts=root is not None)
 
 

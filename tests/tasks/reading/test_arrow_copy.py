@@ -13,7 +13,7 @@ from r2med.home import shelf
 from r2med.tasks.load import load_task
 from r2med.tasks.reading import arrow_copy
 from r2med.tasks.reading.arrow_copy import load_copy
-from r2med.tasks.reading.collection import read_collection
+from r2med.tasks.reading.collection import read_task
 from r2med.tasks.reading.source import find_source
 from r2med.tasks.task import Task, column_hash
 from tests.tasks.writing import LAYOUTS, Written, write_lines, write_r2med
@@ -116,7 +116,7 @@ def test_a_file_that_changed_a_moment_ago_is_not_copied(
 def test_a_file_that_changes_while_it_is_read_is_not_copied(tmp_path: Path) -> None:
     source = find_source(write_r2med(tmp_path))
     state = arrow_copy.fingerprint(source)
-    collection = read_collection(source)
+    collection = read_task(source)
     write_lines(tmp_path / "query.jsonl", [{"id": "1", "text": "changed"}])
 
     arrow_copy.store_copy(source, collection, state)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import huggingface_hub
 from huggingface_hub.errors import (
@@ -48,14 +48,8 @@ _INSTEAD = (
 )
 
 
-class Progress(Protocol):
-    """Receives the course of a download; several files follow each other."""
-
-    def begin(self, label: str, total: int) -> None:
-        """A file of `total` bytes is next."""
-
-    def advance(self, count: int) -> None:
-        """So many bytes more have arrived; negative when a part must be fetched again."""
+#: Hears of a file that is being downloaded: its label, how many bytes came, and of how many.
+Progress = Callable[[str, int, int], None]
 
 
 def fetch(
@@ -64,7 +58,7 @@ def fetch(
     generations: bool = False,
     offline: bool = False,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = lambda label, done, total: None,
 ) -> list[Fetched]:
     """Bring the data of tasks, or their published generations; what is here and sound stays.
 
@@ -117,9 +111,7 @@ def _fetched(entry: TaskEntry, files: int, what: str, commit: str | None) -> Fet
     return Fetched(entry, data_folder(entry), files, outcome + at, commit)
 
 
-def _fetch_one(
-    entry: TaskEntry, *, generations: bool, again: bool, progress: Progress | None
-) -> Fetched:
+def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool, progress: Progress) -> Fetched:
     """Download under a lock: who waited for another finds the files there."""
     hub = entry.hub
     assert hub is not None, entry.name
@@ -195,19 +187,18 @@ def _check(entry: TaskEntry, hub: HubSource, file: RepoFile, origin: Origin, sta
     )
 
 
-def _bar_class(progress: Progress | None, label: str, total: int) -> type[tqdm]:
+def _bar_class(progress: Progress, label: str, total: int) -> type[tqdm]:
     """What the client calls a bar: it draws nothing itself and tells `progress`."""
 
     class Bar(tqdm):
         def __init__(self, *_: Any, initial: int = 0, **__: Any) -> None:
             super().__init__(disable=True)  # type: ignore[no-untyped-call]
-            if progress is not None:
-                progress.begin(label, total)
-                progress.advance(initial)
+            self.done = initial
+            progress(label, initial, total)
 
         def update(self, n: float | None = 1) -> None:
-            if progress is not None:
-                progress.advance(int(n or 0))
+            self.done += int(n or 0)
+            progress(label, self.done, total)
 
     return Bar
 

@@ -21,10 +21,10 @@ import pyarrow as pa
 from r2med.atomic import atomic_file, read_sealed, seal_file
 from r2med.errors import DamagedError
 from r2med.home import shelf
-from r2med.tasks.reading.collection import Collection, read_collection
+from r2med.tasks.reading.collection import read_task
 from r2med.tasks.reading.lines import file_errors
 from r2med.tasks.reading.source import Source
-from r2med.tasks.task import Corpus, Judgements, Queries
+from r2med.tasks.task import Corpus, Judgements, Queries, Task
 
 FORMAT = 4
 #: Smaller tasks are parsed faster than a copy is opened.
@@ -39,26 +39,26 @@ SETTLED_NS = 100_000_000
 Fingerprint = list[list[Any]]
 
 
-def read_or_copy(source: Source) -> Collection:
-    """The collection as it was parsed before, else parsed and copied for the next time.
+def read_or_copy(source: Source) -> Task:
+    """The task as it was parsed before, else parsed and copied for the next time.
 
     The copy is written while the caller goes on; a process that ends first waits for it. A large
-    collection is written at once and mapped, so that its texts need not stay in memory.
+    task is written at once and mapped, so that its texts need not stay in memory.
     """
     copied = load_copy(source)
     if copied is not None:
         return copied
     with file_errors(source.folder):
         state = fingerprint(source)
-    collection = read_collection(source)
-    work = (source, collection, state)
+    task = read_task(source)
+    work = (source, task, state)
     if sum(size for _, size, *_ in state) < SMALLEST_BYTES:
-        return collection
-    if collection.corpus.texts.nbytes < LARGE_BYTES:
+        return task
+    if task.corpus.texts.nbytes < LARGE_BYTES:
         threading.Thread(target=store_copy, args=work, name=THREAD).start()
-        return collection
+        return task
     store_copy(*work)
-    return load_copy(source) or collection
+    return load_copy(source) or task
 
 
 def fingerprint(source: Source) -> Fingerprint:
@@ -70,8 +70,8 @@ def fingerprint(source: Source) -> Fingerprint:
     ]
 
 
-def load_copy(source: Source) -> Collection | None:
-    """The collection as it was parsed before, or None if there is no sound copy of these files."""
+def load_copy(source: Source) -> Task | None:
+    """The task as it was parsed before, or None if there is no sound copy of these files."""
     try:
         place = _place(source, fingerprint(source))
         body = pa.BufferReader(pa.py_buffer(read_sealed(place)))
@@ -81,23 +81,27 @@ def load_copy(source: Source) -> Collection | None:
         pa.ipc.open_stream(body).read_all().to_batches()[0] for _ in range(3)
     )
     about = json.loads(corpus.schema.metadata[b"about"])
-    return Collection(
+    return Task(
+        source.folder.name,
+        None,
         Corpus(corpus["ids"], corpus["texts"], known_hash=about["hash"]),
         Queries(*queries.columns),
         Judgements(judged["query_ids"], judged["document_ids"], judged["scores"].to_numpy()),
-        tuple(about["notices"]),
-        tuple(about["strays"]),
+        source.folder,
+        source.split,
+        notices=tuple(about["notices"]),
+        strays=tuple(about["strays"]),
     )
 
 
-def store_copy(source: Source, collection: Collection, read_from: Fingerprint) -> None:
+def store_copy(source: Source, task: Task, read_from: Fingerprint) -> None:
     """Write a copy of what was read from files in the state `read_from`, if that still holds."""
-    corpus, judged = collection.corpus, collection.judgements
-    about = {"hash": corpus.hash, "notices": collection.notices, "strays": collection.strays}
+    corpus, judged = task.corpus, task.judgements
+    about = {"hash": corpus.hash, "notices": task.notices, "strays": task.strays}
     documents = pa.record_batch({"ids": corpus.ids, "texts": corpus.texts})
     batches = [
         documents.replace_schema_metadata({"about": json.dumps(about)}),
-        pa.record_batch(vars(collection.queries)),
+        pa.record_batch(vars(task.queries)),
         pa.record_batch({**vars(judged), "scores": pa.array(judged.scores.astype(np.int32))}),
     ]
     latest = max(max(modified, changed) for _, _, modified, changed, _ in read_from)

@@ -6,7 +6,7 @@ What does not stop a load but matters to a reader of the scores becomes a notice
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from r2med.tasks.reading.fields import Complain, Field, Rows, many, stop
 from r2med.tasks.reading.jsonl import read_jsonl
 from r2med.tasks.reading.judgements import read_judgements
 from r2med.tasks.reading.source import PARTS, Source
-from r2med.tasks.task import Corpus, Judgements, Queries
+from r2med.tasks.task import Corpus, Judgements, Queries, Task
 
 #: Letters by which texts are told apart before they are compared as a whole.
 _COMPARED = 64
@@ -36,27 +36,14 @@ _PARQUET: dict[str, Sequence[Sequence[Field]]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Collection:
-    """The data of a task, whatever it is called, and what is odd about it."""
-
-    corpus: Corpus
-    queries: Queries
-    judgements: Judgements
-    notices: tuple[str, ...] = ()
-    """Oddities that do not stop a load, each with what follows from it."""
-    strays: tuple[str, ...] = ()
-    """Judgements for something that is not there, which a strict load refuses."""
-
-
-def read_collection(source: Source) -> Collection:
+def read_task(source: Source) -> Task:
     """The task in its files, checked; every error names file, line or row, and field."""
     parts = [read_part(source, part) for part in PARTS]
     for rows, part in zip(parts, PARTS, strict=True):
         if not len(rows):
             what = "documents" if part == "corpus" else part
             raise DataError(f"{source.parts[part][0]} holds no {what}.")
-    return _collect(*parts, only_judged=source.layout == "beir")
+    return _checked(source, *parts)
 
 
 def read_part(source: Source, part: str, complain: Complain = stop) -> Rows:
@@ -80,8 +67,9 @@ def read_part(source: Source, part: str, complain: Complain = stop) -> Rows:
     return replace(rows, columns={"id": rows.columns["id"], "text": joined})
 
 
-def _collect(documents: Rows, queries: Rows, judgements: Rows, *, only_judged: bool) -> Collection:
-    """Check the three against each other; `only_judged` leaves out queries of other splits."""
+def _checked(source: Source, documents: Rows, queries: Rows, judgements: Rows) -> Task:
+    """Check the three against each other; BEIR has queries of other splits, which are left out."""
+    only_judged = source.layout == "beir"
     corpus = Corpus(documents.columns["id"], documents.columns["text"])
     for row, problem in repeated_ids(queries):
         raise DataError(
@@ -109,15 +97,11 @@ def _collect(documents: Rows, queries: Rows, judgements: Rows, *, only_judged: b
     asked = Queries(*(queries.columns[field.column] for field in fields.QUERY))
     known = pc.is_in(asked.ids, value_set=judged.query_ids)
     asked = asked.filter(known) if only_judged else asked
-    strays = [
+    kept_why = "kept: trec_eval counts such documents too, though none can be found"
+    strays = (
         *_stray(judgements, "query", strange, "dropped"),
-        *_stray(
-            judgements,
-            "document",
-            missing,
-            "kept: trec_eval counts such documents too, though none can be found",
-        ),
-    ]
+        *_stray(judgements, "document", missing, kept_why),
+    )
     repaired = documents.repaired + queries.repaired
     left_out = " in this split, left out of the task" if only_judged else ", left out of all means"
     notices = (
@@ -128,7 +112,9 @@ def _collect(documents: Rows, queries: Rows, judgements: Rows, *, only_judged: b
         *strays,
         *_told(repeated, "judgement", "given more than once with the same score, counted once."),
     )
-    return Collection(corpus, asked, judged, notices, tuple(strays))
+    place = (source.folder, source.split)
+    name = source.folder.name
+    return Task(name, None, corpus, asked, judged, *place, notices=notices, strays=strays)
 
 
 def _told_of_texts(corpus: Corpus) -> Iterator[str]:
