@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from r2med.atomic import atomic_file
 from r2med.cli import options
 from r2med.cli.options import chosen, refuse_unread
-from r2med.errors import MissingError, UsageError
+from r2med.errors import UsageError
 from r2med.report.console import echo, notice
 
 if TYPE_CHECKING:
     from r2med.report.plots.theme import Theme
-    from r2med.results.leaderboard import Leaderboard
 
 FIGURES = ("heatmap", "means", "cost", "dates", "overlap", "wins")
 #: Systems that a heatmap or a plot of means shows unless --top says otherwise.
@@ -44,12 +44,14 @@ def plot(
     dates (quality against date).
     Of systems and tasks: overlap (score against lexical overlap), wins (A minus B per query).
     """
-    from r2med.report.plots.theme import THEMES, check_possible, find_theme, save
+    from r2med.report.plots.theme import ENDINGS, THEMES, check_libraries, find_theme, picture
 
     what = chosen(figure, FIGURES, "FIGURE")
     if file is None:
         raise UsageError("plot needs --out FILE, which ends in .svg, .pdf or .png.")
-    check_possible(file)
+    check_libraries()
+    if file.suffix.lower() not in ENDINGS:
+        raise UsageError(f"--out {file}: expected a file that ends in .svg, .pdf or .png.")
     look = find_theme(chosen(theme, THEMES, "--theme"))
     of_systems = what in ("overlap", "wins")
     unread = ["suite", "kind", "top"] if of_systems else ["data_root"]
@@ -62,32 +64,16 @@ def plot(
         raise UsageError(f"plot {what} takes no systems; choose with --suite, --kind, --top.")
     else:
         from r2med.report.plots import boards
+        from r2med.results.leaderboard import leaderboard
 
-        board = _board(suite, task, metric, kind, results)
-        if what == "cost":
-            by = chosen(spent or "seconds", tuple(boards.MEASURES), "--spent")
-            chart = boards.cost(board, look, by=by)
-        elif what == "dates":
-            chart = boards.dates(board, look)
-        else:
-            draw = boards.heatmap if what == "heatmap" else boards.means
-            chart = draw(board, look, top=top or _MOST_ROWS)
-    save(chart, file, look)
-    echo(f"wrote {file}")
-
-
-def _board(
-    suite: str | None, task: str | None, metric: str, kind: str | None, folder: Path
-) -> Leaderboard:
-    from r2med.results.leaderboard import leaderboard
-
-    board = leaderboard(suite, task=task, metric=metric, kind=kind, results=folder, tell=notice)
-    if not any(row.mean is not None for row in board.rows):
-        raise MissingError(
-            f"No system of the {board.suite.name} suite has {board.metric} on all the tasks.\n"
-            f"Run one first: r2med eval bm25 --task {task or board.suite.name}"
+        by = chosen(spent or "seconds", (*boards.MEASURES,), "--spent")
+        board = leaderboard(
+            suite, task=task, metric=metric, kind=kind, results=results, tell=notice
         )
-    return board
+        chart = boards.draw(board, what, look, top=top or _MOST_ROWS, by=by)
+    with atomic_file(file) as draft:
+        draft.write_bytes(picture(chart, look, file.suffix.lower()))
+    echo(f"wrote {file}")
 
 
 def _of_systems(

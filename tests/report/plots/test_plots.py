@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from r2med.errors import MissingError
-from r2med.report.plots.theme import check_possible, find_theme
+from r2med.report.plots.theme import check_libraries, find_theme
 from r2med.tasks.registry import find_suite
 from tests.cli.running import run
 from tests.results.storing import ranks, store
@@ -43,7 +43,7 @@ def test_without_the_extra_the_error_says_what_to_install(
     monkeypatch.setattr("r2med.report.plots.theme.find_spec", lambda name: None)
 
     with pytest.raises(MissingError, match=r'pip install "r2med\[plots\]"'):
-        check_possible(Path("x.svg"))
+        check_libraries()
 
 
 @pytest.mark.parametrize(

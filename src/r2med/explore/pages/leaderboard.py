@@ -117,19 +117,14 @@ def draw_figure(board: Leaderboard, name: str, theme: str) -> str:
     """One of the figures of `r2med plot` as SVG, on light or dark paper."""
     if name not in FIGURES:
         raise MissingError(f"There is no figure {name[:60]!r}. {nearest(name, FIGURES)}")
-    from r2med.report.plots.theme import check_libraries, find_theme, svg_of
+    from r2med.report.plots.theme import check_libraries, find_theme, picture
 
     check_libraries()
-    if not any(row.mean is not None for row in board.rows):
-        raise MissingError(
-            f"No system of the {board.suite.name} suite has {board.metric} on all its tasks."
-        )
     from r2med.report.plots import boards
 
     look = find_theme("dark" if theme == "dark" else "light")
-    draw = getattr(boards, name.removesuffix(".svg"))
-    top = {"top": _DRAWN} if name in ("means.svg", "heatmap.svg") else {}
-    return svg_of(draw(board, look, **top), look)
+    chart = boards.draw(board, name.removesuffix(".svg"), look, top=_DRAWN)
+    return picture(chart, look).decode()
 
 
 def table_values(board: Leaderboard, view: View) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import Any, Literal
 
 import altair as alt
@@ -15,6 +16,7 @@ from r2med.report.plots.theme import Theme
 from r2med.results.leaderboard import Leaderboard
 from r2med.results.standings import Standing
 from r2med.systems.registry import KIND_TITLES
+from r2med.tasks.registry import grouped
 
 ORIGINS = {
     "published": "published figures",
@@ -55,6 +57,21 @@ _SLOTS: tuple[tuple[Literal["left", "right"], int, int], ...] = (
 _Box = tuple[float, float, float, float]
 """Left, top, right and bottom in pixels."""
 _Point = dict[str, Any]
+
+
+def draw(board: Leaderboard, figure: str, theme: Theme, *, top: int, by: str = "seconds") -> Any:
+    """A heatmap, means, cost or dates; the first two show the `top` systems."""
+    if not any(row.mean is not None for row in board.rows):
+        tasks = ",".join(grouped([task.name for task in board.tasks]))
+        raise MissingError(
+            f"No system of the {board.suite.name} suite has {board.metric} on all the tasks.\n"
+            f"Run one first: r2med eval bm25 --task {quote(tasks)}"
+        )
+    if figure == "cost":
+        return cost(board, theme, by=by)
+    if figure == "dates":
+        return dates(board, theme)
+    return (heatmap if figure == "heatmap" else means)(board, theme, top=top)
 
 
 def _ranked(board: Leaderboard, top: int) -> tuple[list[Standing], list[str]]:

@@ -6,15 +6,13 @@ SVG is for pages, PNG at twice the size for slides; nothing is fetched from the 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Literal
 
-from r2med.atomic import atomic_file
-from r2med.errors import MissingError, UsageError
+from r2med.errors import MissingError
 
 ThemeName = Literal["light", "dark"]
 THEMES: tuple[ThemeName, ...] = ("light", "dark")
@@ -39,27 +37,17 @@ class Theme:
     """Text on the low end of the ramp, and on its high end."""
     high_ink: str
 
-    def config(self) -> dict[str, Any]:
-        """What Vega-Lite calls a config; a colour is there by its name."""
-
-        def coloured(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {name: coloured(each) for name, each in value.items()}
-            is_colour = isinstance(value, str) and value.startswith("@")
-            return getattr(self, value[1:]) if is_colour else value
-
-        config: dict[str, Any] = coloured(_look()["config"])
-        return config
+    config: Mapping[str, Any]
+    """What Vega-Lite calls a config, with the colours of this theme."""
 
 
 def find_theme(name: ThemeName) -> Theme:
-    """The theme of a name."""
-    return Theme(**_look()[name])
-
-
-def _look() -> dict[str, Any]:
-    read: dict[str, Any] = json.loads((files(__package__) / "look.json").read_text("utf-8"))
-    return read
+    """The theme of a name; in the config of all themes a colour is there by its name."""
+    look = json.loads((files(__package__) / "look.json").read_text("utf-8"))
+    config = json.dumps(look["config"])
+    for colour, value in look[name].items():
+        config = config.replace(f'"@{colour}"', json.dumps(value))
+    return Theme(**look[name], config=json.loads(config))
 
 
 def check_libraries() -> None:
@@ -72,38 +60,15 @@ def check_libraries() -> None:
         )
 
 
-def check_possible(path: Path) -> None:
-    """Fail early where a library is missing, or the file could not be written as a picture."""
-    check_libraries()
-    if path.suffix.lower() not in ENDINGS:
-        raise UsageError(f"--out {path}: expected a file that ends in .svg, .pdf or .png.")
-
-
-def save(chart: Any, path: Path, theme: Theme) -> None:
-    """Draw a chart under a theme and write it whole."""
-    import vl_convert
-
-    ending = path.suffix.lower()
-    if ending == ".svg":
-        content = svg_of(chart, theme).encode()
-    elif ending == ".pdf":
-        content = vl_convert.vegalite_to_pdf(_specification(chart, theme))
-    else:
-        content = vl_convert.vegalite_to_png(_specification(chart, theme), scale=_SCALE)
-    with atomic_file(path) as draft:
-        draft.write_bytes(content)
-
-
-def svg_of(chart: Any, theme: Theme) -> str:
-    """A chart as the text of an SVG file."""
-    import vl_convert
-
-    return str(vl_convert.vegalite_to_svg(_specification(chart, theme)))
-
-
-def _specification(chart: Any, theme: Theme) -> str:
+def picture(chart: Any, theme: Theme, ending: str = ".svg") -> bytes:
+    """A chart under a theme, as the content of a file that ends so."""
     import altair as alt
+    import vl_convert
 
     with alt.data_transformers.disable_max_rows():
-        drawn = chart.to_dict()
-    return json.dumps({**drawn, "config": theme.config()})
+        drawn = json.dumps({**chart.to_dict(), "config": theme.config})
+    if ending == ".svg":
+        return str(vl_convert.vegalite_to_svg(drawn)).encode()
+    if ending == ".pdf":
+        return bytes(vl_convert.vegalite_to_pdf(drawn))
+    return bytes(vl_convert.vegalite_to_png(drawn, scale=_SCALE))
