@@ -111,6 +111,7 @@ def test_the_dense_subset_is_named_after_the_checkpoint() -> None:
     ("dense", "told"),
     [
         ("harier", "Did you mean 'harrier'"),
+        ("none", "system 'none' is not known"),
         ("bm25", "no encoder but BM25"),
         ("bm25 + harrier", "not a single retriever"),
     ],

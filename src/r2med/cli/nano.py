@@ -35,8 +35,7 @@ def build(
     ] = 200,
     documents: Annotated[int, typer.Option(help="Size of the pool.")] = 10_000,
     fill: Annotated[
-        str,
-        typer.Option(help="Unjudged documents: source (as published), random or hard."),
+        str, typer.Option(help="Unjudged documents: source (as published), random or hard.")
     ] = "source",
     seed: Annotated[int, typer.Option(help="Decides the random fill.")] = 20260524,
     hard_from: Annotated[
@@ -92,7 +91,7 @@ def build(
 def candidates(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `nano build` made.")],
-    dense: options.Dense = "harrier",
+    dense: Annotated[str, typer.Option(help="Encoder of the dense candidates.")] = "harrier",
     force: options.Force = False,
     as_json: options.Json = False,
     engine: options.Engine = "local",

@@ -28,10 +28,6 @@ Fill = Literal["source", "random", "hard"]
 FILLS: tuple[Fill, ...] = get_args(Fill)
 #: The seed of the published safeguard, used wherever chance is asked for.
 SEED = 20260524
-_QUERY_LOSSES = (
-    *("queries_without_text", "queries_without_positive"),
-    *("repeated_query_texts", "queries_over_limit"),
-)
 Pair = tuple[str, str]
 """A query id and a document id."""
 
@@ -106,11 +102,11 @@ class PoolReport:
 
     def notices(self, limit: int) -> list[str]:
         """One sentence for each loss that a reader of the scores must know."""
-        counts = {sentence: getattr(self, name) for name, sentence in _LOSSES.items()}
         sentences = []
-        for sentence, count in counts.items():
+        for name, sentence in _LOSSES.items():
             noun, _, rest = sentence.format(limit=limit).partition(" ")
-            sentences += [f"{many(count, noun)} {rest}"] if count else []
+            if count := getattr(self, name):
+                sentences.append(f"{many(count, noun)} {rest}")
         if self.documents < limit:
             sentences.append(
                 f"{self.documents:,} documents instead of {limit:,}: the source has no more that "
@@ -260,7 +256,8 @@ def _chosen_queries(
     answerable = {query for query, _ in positives}
     texts = pc.utf8_trim_whitespace(queries.texts)
     seen: set[str] = set()
-    losses = dict.fromkeys(_QUERY_LOSSES, 0)
+    without = ("queries_without_text", "queries_without_positive")
+    losses = dict.fromkeys((*without, "repeated_query_texts", "queries_over_limit"), 0)
     keep = []
     for query, text in zip(queries.ids.to_pylist(), texts.to_pylist(), strict=True):
         reasons = (not text, query not in answerable, text in seen, len(seen) >= limit)
@@ -268,7 +265,7 @@ def _chosen_queries(
         if keep[-1]:
             seen.add(text)
         else:
-            losses[_QUERY_LOSSES[reasons.index(True)]] += 1
+            losses[[*losses][reasons.index(True)]] += 1
     return replace(queries, texts=texts).filter(pa.array(keep, pa.bool_())), losses
 
 

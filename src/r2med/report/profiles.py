@@ -45,28 +45,20 @@ def draw(value: Profiles, out: Paper) -> None:
 
 def data_rows(data: DataProfile) -> list[tuple[str, str]]:
     """The observed profile as pairs of name and figure."""
-    lengths = {
-        "query": (data.query_length_mean, data.query_length_max),
-        "document": (data.document_length_mean, data.document_length_max),
+    lowest, highest, median = data.positives_min, data.positives_max, data.positives_median
+    several, share = data.multi_positive_queries, 100 * data.multi_positive_share
+    query, document = data.query_length_mean, data.document_length_mean
+    figures = {
+        "queries": f"{data.queries:,}",
+        "documents": f"{data.documents:,}",
+        "positives": f"{data.positives:,}",
+        "positives per query": f"{lowest:,} to {highest:,}, median {median:g}, "
+        f"mean {data.positives_mean:.2f}",
+        "more than one positive": f"{several:,} queries ({share:.1f} %)",
+        "characters per query": f"mean {query:,.1f}, at most {data.query_length_max:,}",
+        "characters per document": f"mean {document:,.1f}, at most {data.document_length_max:,}",
     }
-    return [
-        ("queries", f"{data.queries:,}"),
-        ("documents", f"{data.documents:,}"),
-        ("positives", f"{data.positives:,}"),
-        (
-            "positives per query",
-            f"{data.positives_min:,} to {data.positives_max:,}, median {data.positives_median:g}, "
-            f"mean {data.positives_mean:.2f}",
-        ),
-        (
-            "more than one positive",
-            f"{data.multi_positive_queries:,} queries ({100 * data.multi_positive_share:.1f} %)",
-        ),
-        *(
-            (f"characters per {text}", f"mean {mean:,.1f}, at most {most:,}")
-            for text, (mean, most) in lengths.items()
-        ),
-    ]
+    return list(figures.items())
 
 
 def data_grid(data: DataProfile) -> Grid:
