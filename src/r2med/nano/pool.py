@@ -144,7 +144,7 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
     """Choose a pool; `hard` is the ranking that a hard fill draws from."""
     recipe = recipe or Recipe()
     positives, negatives = _judged(task)
-    queries, query_losses = _chosen_queries(task.queries, positives, recipe.queries)
+    queries, fates = _chosen_queries(task.queries, positives, recipe.queries)
     chosen = set(queries.ids.to_pylist())
     offered = [pair for pair in positives if pair[0] in chosen]
     wanted, over_cap = _capped(offered, recipe.positives_cap)
@@ -172,7 +172,10 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
         source_queries=len(task.queries),
         source_documents=len(task.corpus),
         empty_documents=len(task.corpus) - len(corpus),
-        **query_losses,
+        queries_without_text=fates["without text"],
+        queries_without_positive=fates["without positive"],
+        repeated_query_texts=fates["repeated"],
+        queries_over_limit=fates["over limit"],
         queries=len(answered),
         queries_left_without_positive=len(chosen) - len(answered),
         documents=len(taken.rows),
@@ -251,22 +254,26 @@ def _judged(task: Task) -> tuple[list[Pair], list[Pair]]:
 
 def _chosen_queries(
     queries: Queries, positives: list[Pair], limit: int
-) -> tuple[Queries, dict[str, int]]:
+) -> tuple[Queries, Counter[str]]:
     """Queries in file order that have a positive and a text of their own, up to the limit."""
     answerable = {query for query, _ in positives}
     texts = pc.utf8_trim_whitespace(queries.texts)
     seen: set[str] = set()
-    without = ("queries_without_text", "queries_without_positive")
-    losses = dict.fromkeys((*without, "repeated_query_texts", "queries_over_limit"), 0)
-    keep = []
+    fates = []
     for query, text in zip(queries.ids.to_pylist(), texts.to_pylist(), strict=True):
-        reasons = (not text, query not in answerable, text in seen, len(seen) >= limit)
-        keep.append(not any(reasons))
-        if keep[-1]:
-            seen.add(text)
+        if not text:
+            fates.append("without text")
+        elif query not in answerable:
+            fates.append("without positive")
+        elif text in seen:
+            fates.append("repeated")
+        elif len(seen) >= limit:
+            fates.append("over limit")
         else:
-            losses[[*losses][reasons.index(True)]] += 1
-    return replace(queries, texts=texts).filter(pa.array(keep, pa.bool_())), losses
+            seen.add(text)
+            fates.append("chosen")
+    chosen = pa.array([fate == "chosen" for fate in fates], pa.bool_())
+    return replace(queries, texts=texts).filter(chosen), Counter(fates)
 
 
 def _capped(positives: list[Pair], cap: int | None) -> tuple[list[Pair], set[str]]:
