@@ -104,19 +104,17 @@ def _draw_task(task: TaskDiagnosis, out: Paper, limit: int) -> None:
 
 
 def _queries(task: TaskDiagnosis, width: int, limit: int) -> Grid:
-    """The worst queries first; the last column takes what room is left."""
+    """The worst queries first; a dash is below the list, the text takes what room is left."""
     worst = sorted(task.queries, key=lambda query: query.score)
     shown = worst[:limit]
     titles = ["query", task.metric, "positives at", "cause"]
-    cells = [
-        [
-            snippet(query.query_id, 16),
-            f"{100 * query.score:.2f}",
-            _ranks(query),
-            CAUSES[query.cause].title if query.cause else "all found",
-        ]
-        for query in shown
-    ]
+    cells = []
+    for query in shown:
+        ranks = [str(each.rank or "–") for each in query.positives]
+        more = f" +{len(ranks) - _RANKS_SHOWN}" if ranks[_RANKS_SHOWN:] else ""
+        title = CAUSES[query.cause].title if query.cause else "all found"
+        places = " ".join(ranks[:_RANKS_SHOWN]) + more
+        cells.append([snippet(query.query_id, 16), f"{100 * query.score:.2f}", places, title])
     taken = sum(
         max([len(title), *(Text(row[place]).cell_len for row in cells)]) + 2
         for place, title in enumerate(titles)
@@ -129,13 +127,6 @@ def _queries(task: TaskDiagnosis, width: int, limit: int) -> Grid:
     left = len(worst) - len(shown)
     caption = f"{left} better queries are not shown; --limit, --json or --out" if left else None
     return Grid(columns, cells, caption=caption)
-
-
-def _ranks(query: QueryFinding) -> str:
-    """The ranks of a query's positives; a dash is below the list."""
-    places = [str(each.rank) if each.rank else "–" for each in query.positives]
-    more = len(places) - _RANKS_SHOWN
-    return " ".join(places[:_RANKS_SHOWN]) + (f" +{more}" if more > 0 else "")
 
 
 def _slices(slices: Sequence[Slice], metric: str) -> Grid:

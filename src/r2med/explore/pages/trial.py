@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from r2med.explore.library import Library, Shelf, task_words
 from r2med.explore.render import Link, plural, render
+from r2med.report.table import snippet
 from r2med.tasks.registry import all_entries
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def trial_page(choice: Choice, link: Link, tried: Tried | None = None, problem: 
         task = choice.library.task(choice.task)
         lexicon = choice.library.scene(task).lexicon
         for part, documents in tried.stages:
-            texts = [_head(lexicon.text(name) or "") for name, _ in documents]
+            texts = [snippet(lexicon.text(name) or "", _EXCERPT) for name, _ in documents]
             stages.append((part, documents, lexicon.matched(choice.text, texts)))
         [*_, (_, ranked)] = tried.stages
         first = f"ranks {ranked[0][0]} first of" if ranked else "found nothing among"
@@ -69,8 +70,3 @@ def trial_page(choice: Choice, link: Link, tried: Tried | None = None, problem: 
         answer=answer,
         stages=stages,
     )
-
-
-def _head(text: str) -> str:
-    """The first words of a text."""
-    return text if len(text) <= _EXCERPT else text[:_EXCERPT].rpartition(" ")[0] + " …"

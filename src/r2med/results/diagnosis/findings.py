@@ -163,9 +163,7 @@ class Diagnosis(Tabular):
     @property
     def causes(self) -> dict[str, int]:
         """Missed positives by cause over all tasks, in the order of the list."""
-        counts = Counter[str]()
-        for task in self.tasks:
-            counts.update(task.causes)
+        counts = sum((Counter(task.causes) for task in self.tasks), Counter[str]())
         return {name: counts[name] for name in CAUSES if counts[name]}
 
     @property
@@ -203,18 +201,22 @@ class Diagnosis(Tabular):
 
     def to_arrow(self) -> pa.Table:
         """One row per positive; the columns of its query are repeated."""
+        named = ("system", "task", "family", "query_id", "text", "outcome", "query_cause")
+        columns: dict[str, type] = dict.fromkeys(named, str)
+        columns |= {"query_words": int, "query_terms": int, "overlap": float, "holes": int}
+        columns |= {"answer": str, "body_system": str, self.tasks[0].metric: float}
         known = columns_of(PositiveFinding)
-        columns: dict[str, type] = {"system": str, "task": str, "family": str}
-        columns |= {name: kind for name, (kind, _) in _QUERY_COLUMNS.items()}
-        columns[self.tasks[0].metric] = float
         columns |= {name: known[name] for name in _POSITIVE_COLUMNS}
         rows = []
         for task in self.tasks:
-            named = {"system": self.system, "task": task.task, "family": task.family}
             for query in task.queries:
-                own = {name: getattr(query, field) for name, (_, field) in _QUERY_COLUMNS.items()}
-                own[task.metric] = query.score
-                rows += [{**named, **own, **vars(positive)} for positive in query.positives]
+                own = {**vars(task), **vars(query), task.metric: query.score, "holes": query.holes}
+                own |= {
+                    "outcome": query.outcome,
+                    "query_cause": query.cause,
+                    "query_terms": query.terms,
+                }
+                rows += [{**own, **vars(positive)} for positive in query.positives]
         return table_of(columns, rows)
 
     def to_json(self) -> dict[str, Any]:
@@ -227,19 +229,6 @@ class Diagnosis(Tabular):
         }
 
 
-#: Columns of a query with their types and its attributes.
-_QUERY_COLUMNS: dict[str, tuple[type, str]] = {
-    "query_id": (str, "query_id"),
-    "text": (str, "text"),
-    "outcome": (str, "outcome"),
-    "query_cause": (str, "cause"),
-    "query_words": (int, "words"),
-    "query_terms": (int, "terms"),
-    "overlap": (float, "overlap"),
-    "holes": (int, "holes"),
-    "answer": (str, "answer"),
-    "body_system": (str, "body_system"),
-}
 _POSITIVE_COLUMNS = (
     *("document_id", "relevance", "rank", "cause", "witness", "coverage", "shared_terms"),
     *("as_well", "top_coverage", "subject", "likeness", "words", "limit", "first_stage_rank"),
