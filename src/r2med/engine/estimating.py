@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from r2med.expand.generations import FromFile
 from r2med.expand.writing import Bound, FromModel
 from r2med.remote.budget import CHARACTERS_PER_TOKEN, Estimate
 from r2med.rerank.llm import LlmReranker
-from r2med.retrieve.api import ApiEncoder, ApiRetriever
+from r2med.retrieve.api import ApiRetriever
 from r2med.retrieve.dense.embed import SIDES, Side
 from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, Stage, bind
 from r2med.tasks.registry import TaskEntry
@@ -193,9 +193,8 @@ def _encoded(stage: Retrieval, sizes: Sizes, width: int | None, written: float) 
     vector: int | None = None
     if numbers and engine in _ONE_VECTOR:
         vector = numbers * (2 if settings.get("storage") == "float16" else 4)
-    price = None
-    if isinstance(stage.retriever, ApiRetriever):
-        price = cast("ApiEncoder", stage.retriever.encoders["query"]).settings.known_price()
+    api = stage.retriever if isinstance(stage.retriever, ApiRetriever) else None
+    price = api.settings.known_price() if api else None
     sides: tuple[tuple[LoadStage, Side, int, float], ...] = (
         ("documents", "document", sizes.documents, sizes.document_tokens),
         ("queries", "query", sizes.queries, sizes.query_tokens + written),

@@ -131,12 +131,15 @@ def build(settings: ApiSettings, conditions: Conditions) -> ApiRetriever:
         dimensions=settings.dimensions,
         storage=settings.storage,
         conditions=conditions,
+        settings=settings,
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ApiRetriever(DenseRetriever):
     """A dense retriever that can say beforehand what it would cost."""
+
+    settings: ApiSettings
 
     def estimate(self, task: Task, queries: Sequence[str] | None = None) -> Estimate:
         """What a task would use: texts in the store are free, tokens are approximate.
@@ -144,7 +147,7 @@ class ApiRetriever(DenseRetriever):
         `queries` are the texts to search with, where they are not the task's own.
         """
         calls = held = tokens = most = 0
-        encoder = cast("ApiEncoder", self.encoders["document"])
+        settings, encoder = self.settings, cast("ApiEncoder", self.encoders["document"])
         asked = task.queries.texts.to_pylist() if queries is None else queries
         for side, texts in zip(SIDES, (asked, document_texts(task)), strict=True):
             form, distinct = self.form(task, side), list(dict.fromkeys(texts))
@@ -155,7 +158,6 @@ class ApiRetriever(DenseRetriever):
             held += len(distinct) - len(missing)
             tokens += int(inputs.tokens.sum())
             most += sum(most_tokens_of(text) + _SPARE for text in inputs.texts)
-        settings = encoder.settings
         basis = "4 characters per token; long texts are counted"
         if settings.price and settings.price_source:
             basis += f"; price of {settings.price_date} ({settings.price_source})"
@@ -163,7 +165,7 @@ class ApiRetriever(DenseRetriever):
 
     def estimate_generated(self, count: int, tokens: int, most: int | None) -> Estimate:
         """What so many texts would use that a model has not written yet."""
-        settings = cast("ApiEncoder", self.encoders["query"]).settings
+        settings = self.settings
         longest = settings.max_length or most
         return settings.estimate(
             calls=-(-count // settings.most_texts),
