@@ -189,6 +189,19 @@ def test_rows_that_an_interrupted_run_left_outside_the_index_are_brought_under_i
     assert recall(again) < 0.5
 
 
+@pytest.mark.parametrize("shortened", ["", "dimensions=64"])
+def test_scores_are_those_of_exact_search(tmp_path: Path, folder: Path, shortened: str) -> None:
+    pytest.importorskip("wordllama")
+    place = f"index=milvus:{folder / 'v.db'}"
+
+    runs = [
+        r2med.evaluate(f"wordllama[{options}]@20", "demo/biology", results=tmp_path).run
+        for options in (shortened or "dimensions=0", f"{place},{shortened}".strip(","))
+    ]
+
+    np.testing.assert_allclose(runs[0].scores, runs[1].scores, rtol=1e-5)
+
+
 def test_what_an_approximate_index_costs_stands_beside_the_score(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,7 +156,7 @@ class MilvusIndex:
             self.facts |= {"inserted": inserted, "collection": self._name, **self._built(client)}
 
     def search(self, queries: Matrix, *, depth: int) -> tuple[NDArray[np.int64], Matrix]:
-        """The best documents of every query as the engine ranks them; absent ones are -2."""
+        """The best documents of every ready query as the engine ranks them; absent ones are -2."""
         limit = min(depth, self.count)
         texts = np.full((len(queries), limit), -1, dtype=np.int64)
         scores = np.full((len(queries), limit), -np.inf, dtype=np.float32)

@@ -288,13 +288,12 @@ class DenseSearcher:
         memory, dimensions = retriever.conditions.memory, retriever.dimensions
         self._index = ExactIndex(documents, memory, retriever.similarity, dimensions)
         self._facts: dict[str, object] = {"documents": documents.facts}
-        self._search = self._index.search
-        if retriever.milvus:
+        self._milvus: MilvusIndex | None = None
+        if milvus := retriever.milvus:
             rows, count = self._index.rows, len(documents.places)
-            milvus, conditions = retriever.milvus, retriever.conditions
-            index = MilvusIndex(milvus, rows, documents.distinct, count, conditions)
-            self._search = index.search
-            self._facts["index"] = index.facts
+            distinct, conditions = documents.distinct, retriever.conditions
+            self._milvus = MilvusIndex(milvus, rows, distinct, count, conditions)
+            self._facts["index"] = self._milvus.facts
 
     def search(self, queries: Queries, *, depth: int) -> Run:
         """The nearest documents; one whose id is the query's own is left out, as published."""
@@ -336,7 +335,8 @@ class DenseSearcher:
                 f"{self._retriever.name}: queries have vectors of {width} numbers, documents of "
                 f"{self._index.width}; expected one width on both sides."
             )
-        documents, scores = self._search(vectors, depth=depth + 1)
+        ready = self._index.ready(vectors)
+        documents, scores = (self._milvus or self._index).search(ready, depth=depth + 1)
         return run_of(ids, self._task, documents, scores, depth)
 
 
@@ -361,21 +361,21 @@ class ExactIndex:
                 f"numbers, of which the first are kept. Give {self.width} or less, or 0 for all."
             )
         small = len(self.documents.places) * self.width * 4 <= self.memory
-        self._kept = self._ready(self.documents.matrix()) if small else None
+        self._kept = self.ready(self.documents.matrix()) if small else None
 
     def search(self, queries: Matrix, *, depth: int) -> tuple[NDArray[np.int64], Matrix]:
-        """The best documents of every query, ties in corpus order; absent ones are -2."""
-        ready, count = self._ready(queries), len(self.documents.places)
-        texts, scores = top(ready, self.rows, count, depth=depth, memory=self.memory)
+        """The best documents of every ready query, ties in corpus order; absent ones are -2."""
+        count = len(self.documents.places)
+        texts, scores = top(queries, self.rows, count, depth=depth, memory=self.memory)
         return spread_over(self.documents.distinct, texts, scores, depth)
 
     def rows(self, start: int, stop: int) -> Matrix:
         """Vectors of distinct texts, whose dot product with a ready query is the score."""
         if self._kept is not None:
             return self._kept[start:stop]
-        return self._ready(self.documents.matrix(start, stop))
+        return self.ready(self.documents.matrix(start, stop))
 
-    def _ready(self, vectors: Matrix) -> Matrix:
-        """Vectors whose dot product is the score."""
+    def ready(self, vectors: Matrix) -> Matrix:
+        """Vectors of queries or documents, whose dot product is the score."""
         shortened = vectors[:, : self.dimensions or None]
         return unit(shortened) if self.similarity == "cosine" else shortened
