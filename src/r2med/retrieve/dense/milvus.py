@@ -89,12 +89,18 @@ class Milvus:
                 )
             chosen["nprobe"] = chosen["nlist"]
         searching = {name: chosen.pop(name) for name in _SEARCHING if name in chosen}
-        return cls(_address(settings.index), kind, chosen, searching)
-
-    @property
-    def approximate(self) -> bool:
-        """Whether an index of this kind may miss what exact search finds."""
-        return self.kind != "flat"
+        engine, _, address = settings.index.partition(":")
+        if "@" in address:
+            raise UsageError(
+                "index: an address must not hold a user's name or password, because it is stored "
+                f"with results. Set them as {TOKEN}=USER:PASSWORD in the environment."
+            )
+        if engine != "milvus" or not ("://" in address or address.endswith(".db")):
+            raise UsageError(
+                f"index={settings.index}: expected milvus:PATH.db, a local file, or "
+                "milvus:http://HOST:19530, a cluster."
+            )
+        return cls(address, kind, chosen, searching)
 
     @property
     def embedded(self) -> bool:
@@ -106,21 +112,6 @@ class Milvus:
         """What decides rankings; where the vectors lie does not."""
         engine = "milvus-lite" if self.embedded else "milvus"
         return {"engine": engine, "kind": self.kind, **self.building, **self.searching}
-
-
-def _address(text: str) -> str:
-    engine, _, address = text.partition(":")
-    if "@" in address:
-        raise UsageError(
-            "index: an address must not hold a user's name or password, because it is stored with "
-            f"results. Set them as {TOKEN}=USER:PASSWORD in the environment."
-        )
-    if engine != "milvus" or not ("://" in address or address.endswith(".db")):
-        raise UsageError(
-            f"index={text}: expected milvus:PATH.db, a local file, or milvus:http://HOST:19530, a "
-            "cluster."
-        )
-    return address
 
 
 @dataclass(eq=False)

@@ -272,7 +272,7 @@ class DenseRetriever(EncoderRetriever):
     @property
     def approximate(self) -> bool:
         """Whether its index may miss what exact search finds."""
-        return self.milvus is not None and self.milvus.approximate
+        return self.milvus is not None and self.milvus.kind != "flat"
 
     def prepare(self, task: Task) -> DenseSearcher:
         """Encode the last row of every document id, or take its vector from the store."""
