@@ -43,6 +43,15 @@ _SYSTEMS = 4
 _PAGES = 250
 _CHANGING = "no-store"
 _THREADS = 4
+#: The statuses of refusals, the first that fits.
+_STATUSES = {
+    UsageError: 400,
+    LimitError: 403,
+    MissingError: 404,
+    DamagedError: 404,
+    R2MedError: 422,
+    Exception: 500,
+}
 
 
 def create_app(
@@ -69,14 +78,14 @@ def create_app(
             Route("/audits", explorer.kept(overview)),
             Route("/about", explorer.kept(overview)),
             Route("/plot/{name}", _in_turn(explorer.kept(plot))),
-            Route("/try", _page(explorer.form)),
+            Route("/try", explorer.form),
             Route("/try", explorer.tried, methods=["POST"]),
-            Route("/running", _page(explorer.running)),
-            Route("/static/{name}", _page(static)),
-            Route("/{rest:path}", _page(nowhere)),
+            Route("/running", explorer.running),
+            Route("/static/{name}", static),
+            Route("/{rest:path}", nowhere),
         ],
         middleware=[Middleware(Guard, hosts=hosts)],
-        exception_handlers={Exception: broken},
+        exception_handlers={R2MedError: refused, Exception: refused},
         lifespan=_few_threads,
     )
 
@@ -152,7 +161,7 @@ class Explorer:
             )
             return Response(body, headers=headers)
 
-        return _page(answer)
+        return answer
 
     def running(self, request: Request) -> Response:
         """Evaluations in this results folder."""
@@ -171,7 +180,7 @@ class Explorer:
     async def tried(self, request: Request) -> Response:
         """A typed query, run in a thread of its own."""
         form = await request.form(max_files=0, max_fields=10)
-        return await run_in_threadpool(_page(lambda _: self._tried(Parameters(form))), request)
+        return await run_in_threadpool(self._tried, Parameters(form))
 
     def _tried(self, values: Parameters) -> Response:
         from r2med.engine.trial import try_query
@@ -213,7 +222,7 @@ def system(request: Request, shelf: Shelf) -> Response:
     from r2med.explore.pages.system import system_page
 
     values = Parameters(request.query_params)
-    suite, name = values.word("suite", _suites(shelf)), values.text("system")
+    suite, name = values.word("suite", shelf.suites), values.text("system")
     if name is None:
         raise UsageError("no system is named.")
     suite = suite or shelf.suite
@@ -271,7 +280,7 @@ def compare(request: Request, shelf: Shelf) -> Response:
     """Systems on a task or a suite; `scope` names either."""
     from r2med.explore.pages.compare import compare_page
 
-    values, names = Parameters(request.query_params), _suites(shelf)
+    values, names = Parameters(request.query_params), shelf.suites
     scope = values.word("scope", [*names, *shelf.tasks])
     task = values.word("task", shelf.tasks) or (scope if scope not in names else None)
     suite = values.word("suite", names) or (scope if scope in names else None)
@@ -298,7 +307,7 @@ def plot(request: Request, shelf: Shelf) -> Response:
     from r2med.systems.registry import KINDS
 
     values = Parameters(request.query_params)
-    suite = values.word("suite", _suites(shelf))
+    suite = values.word("suite", shelf.suites)
     if suite is None:
         raise UsageError("the address of a figure names a suite.")
     theme = values.word("theme", ("light", "dark"), "light") or "light"
@@ -334,41 +343,18 @@ def nowhere(request: Request) -> Response:
     raise MissingError("There is no page at this address.")
 
 
-def broken(request: Request, problem: Exception) -> Response:
-    """A defect of the program: the page says so, and the terminal has the details."""
-    return _message(
-        500, "The program failed on this page; the terminal it was started in says why."
-    )
-
-
-def _page(handler: Callable[[Request], Response]) -> Callable[[Request], Response]:
-    """A handler whose errors are pages that say what to do."""
-
-    def answer(request: Request) -> Response:
-        try:
-            return handler(request)
-        except R2MedError as problem:
-            return _message(_status(problem), str(problem))
-
-    return answer
-
-
-def _message(status: int, problem: str) -> Response:
+def refused(request: Request, problem: Exception) -> Response:
+    """A page that says what to do; of a defect of the program the terminal has the details."""
     from r2med.explore.pages.about import message_page
 
-    return HTMLResponse(message_page(status, problem, server_link), status)
+    status, why = _status(problem), str(problem)
+    if status == 500:
+        why = "The program failed on this page; the terminal it was started in says why."
+    return HTMLResponse(message_page(status, why, server_link), status)
 
 
-def _status(problem: R2MedError) -> int:
-    if isinstance(problem, UsageError):
-        return 400
-    if isinstance(problem, LimitError):
-        return 403
-    return 404 if isinstance(problem, MissingError | DamagedError) else 422
-
-
-def _suites(shelf: Shelf) -> list[str]:
-    return [each.name for each in shelf.suites]
+def _status(problem: Exception) -> int:
+    return next(status for kind, status in _STATUSES.items() if isinstance(problem, kind))
 
 
 def _task_state(request: Request, shelf: Shelf) -> Hashable:

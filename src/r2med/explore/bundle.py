@@ -107,7 +107,7 @@ class _Site:
     def __post_init__(self) -> None:
         shelf = self.shelf
         stored = {shelf.suite_of(name) for name in shelf.tasks}
-        others = [each.name for each in shelf.suites if each.name in stored]
+        others = [suite for suite in shelf.suites if suite in stored]
         others += ["full"] if stored == {LOCAL} else []
         self.suites = list(dict.fromkeys([shelf.suite, *others]))
         self.results = {name: shelf.of_task(name) for name in shelf.tasks}

@@ -128,13 +128,12 @@ class Shelf:
         return own_tasks(self.results)
 
     @cached_property
-    def suites(self) -> tuple[Suite, ...]:
+    def suites(self) -> Mapping[str, Suite]:
         """What has a leaderboard: the user's own data where it has results, then the suites."""
-        if not self.own:
-            return tuple(suites())
         from r2med.results.leaderboard import own_suite
 
-        return (own_suite(self.own), *suites())
+        own = [own_suite(self.own)] if self.own else []
+        return {each.name: each for each in (*own, *suites())}
 
     def suite_of(self, name: str) -> str | None:
         """The suite of a task; None for a sample."""

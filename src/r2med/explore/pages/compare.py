@@ -41,7 +41,7 @@ def compare_page(
     by_task = {name: shelf.of_task(name) for name in scope}
     counts = Counter(system for results in by_task.values() for system in results)
     check_systems(systems, counts, MOST_SYSTEMS)
-    titles = {each.name: each.title for each in shelf.suites}
+    titles = {name: each.title for name, each in shelf.suites.items()}
     stored = {shelf.suite_of(name) for name in shelf.tasks}
     where = task_label(task) if task else titles.get(suite or "", "")
     values = {

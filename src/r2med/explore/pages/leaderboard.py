@@ -53,9 +53,8 @@ class View:
     @classmethod
     def of(cls, values: Parameters, shelf: Shelf) -> View:
         """What an address asks for; without a suite, that of the results at hand."""
-        entries_of = {each.name: each.entries for each in shelf.suites}
-        suite = values.word("suite", list(entries_of)) or shelf.suite
-        entries = entries_of[suite]
+        suite = values.word("suite", shelf.suites) or shelf.suite
+        entries = shelf.suites[suite].entries
         sorts = ("mean", "system", "gain", *(entry.name for entry in entries))
         return cls(
             suite=suite,
@@ -105,7 +104,6 @@ def leaderboard_page(shelf: Shelf, view: View, link: Link) -> str:
         **table_values(board, view),
         gain_titles=GAIN_TITLES,
         works={source.id: source.name for row in board.rows for source in row.sources},
-        suites=shelf.suites,
         families=list(dict.fromkeys(task.family for task in board.suite.entries)),
         kinds=KIND_TITLES,
         metrics=sorted({*HEADLINE, view.metric}),
