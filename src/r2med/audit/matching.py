@@ -32,14 +32,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from r2med.retrieve.bm25.words import PADDING, word_keys
 
-Kind = Literal["exact", "contained", "near-duplicate", "excerpt"]
 Words = tuple[str, ...]
 Hashes = NDArray[np.uint64]
 Places = NDArray[np.int64]
@@ -166,7 +164,6 @@ class TextIndex:
                 _shared(their_copied, set(copied)), self.ngram, len(training)
             )
         shorter_aligned = aligned if len(own) <= len(training) else training_aligned
-        kind: Kind
         if covered >= CONTAINED or (training_covered >= CONTAINED and covered >= PART):
             kind = "contained"
         elif shorter_aligned >= NEAR and aligned >= PART:

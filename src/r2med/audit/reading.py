@@ -18,22 +18,22 @@ from r2med.audit.files import Piece, table_reader
 from r2med.errors import UsageError
 from r2med.tasks.reading.jsonl import described
 
-Role = Literal["query", "positive", "negative", "text"]
+RowRole = Literal["query", "positive", "negative", "text"]
 #: Names of fields, in lower case, that say what a text is; others take the role around them.
-_ROLES: dict[Role, str] = {
+_NAMES: dict[RowRole, str] = {
     "query": "query queries question anchor prompt instruction input sentence1 q",
     "positive": "positive positives pos positive_passages positive_ctxs answer answers output "
     "response completion sentence2 chosen",
     "negative": "negative negatives neg negative_passages negative_ctxs hard_negative "
     "hard_negatives hard_negative_ctxs rejected",
 }
-_ROLE_OF = {name: role for role, names in _ROLES.items() for name in names.split()}
-_BY_PLACE: tuple[Role, ...] = ("query", "positive", "negative")
+_ROLE_OF = {name: role for role, names in _NAMES.items() for name in names.split()}
+_BY_PLACE: tuple[RowRole, ...] = ("query", "positive", "negative")
 #: Fields that say where a text comes from.
 _MARKS = {"id", "_id", "docid", "doc_id", "pid", "qid", "query_id", "corpus_id", "pmid", "pmcid"}
 _MARKS |= {"source", "url", "title"}
 _SPEAKERS = {"user": "query", "human": "query", "system": "text"}
-_LISTED = 3
+_PROBLEMS = 3
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Text:
     """A text of a row: the path of its field and what it is there."""
 
     field: str
-    role: Role
+    role: RowRole
     text: str
 
 
@@ -74,7 +74,7 @@ class Reading:
         self.texts += other.texts
         self.unreadable += other.unreadable
         self.textless += other.textless
-        self.problems = [*self.problems, *other.problems][:_LISTED]
+        self.problems = [*self.problems, *other.problems][:_PROBLEMS]
         for name, count in other.fields.items():
             self.fields[name] = self.fields.get(name, 0) + count
 
@@ -82,7 +82,7 @@ class Reading:
         """Count a row that cannot be read."""
         self.rows += 1
         self.unreadable += 1
-        if len(self.problems) < _LISTED:
+        if len(self.problems) < _PROBLEMS:
             self.problems.append(message)
 
 
@@ -168,7 +168,7 @@ def _table_rows(piece: Piece, block: bytes, reading: Reading) -> Iterator[_Recor
 
 
 def _collect(
-    value: Any, path: str, role: Role, texts: list[Text], marks: list[str], seen: dict[str, int]
+    value: Any, path: str, role: RowRole, texts: list[Text], marks: list[str], seen: dict[str, int]
 ) -> None:
     """Every string in a record, with the role that the names on its way give it."""
     if isinstance(value, str):
@@ -187,7 +187,7 @@ def _collect(
                 seen.setdefault(below, 0)
                 if plain != "title":
                     continue
-            own: Role = _ROLE_OF.get(plain, role)
+            own: RowRole = _ROLE_OF.get(plain, role)
             if isinstance(speaker, str) and name == said:
                 own = _SPEAKERS.get(speaker, "positive")  # type: ignore[assignment]
             _collect(part, below, own, texts, marks, seen)
@@ -200,16 +200,16 @@ def _collect(
         seen.setdefault(path, 0)
 
 
-def _chosen(text: Text, wanted: Mapping[str, Role | None]) -> Text | None:
+def _chosen(text: Text, wanted: Mapping[str, RowRole | None]) -> Text | None:
     for name in (text.field, text.field.rpartition(".")[2]):
         if name in wanted:
             return replace(text, role=wanted[name] or text.role)
     return None
 
 
-def _wanted(fields: Sequence[str]) -> dict[str, Role | None]:
+def _wanted(fields: Sequence[str]) -> dict[str, RowRole | None]:
     """Fields by name; `query=prompt` also says what the texts of the field are."""
-    wanted: dict[str, Role | None] = {}
+    wanted: dict[str, RowRole | None] = {}
     for text in fields:
         role, equals, name = text.partition("=")
         if not equals:

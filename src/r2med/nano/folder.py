@@ -76,7 +76,7 @@ class BuiltTask:
 
 
 @dataclass(frozen=True)
-class Record:
+class NanoRecord:
     """What a Nano folder holds: tasks by split, candidates by split, sha256 by file."""
 
     tasks: Mapping[str, BuiltTask]
@@ -278,11 +278,11 @@ def _write_task(pool: Pool, folder: Path, split: str) -> None:
     write_jsonl(place / "qrels.jsonl", ({**row, "score": 1} for row in rows))
 
 
-def read_record(folder: Path) -> Record:
+def read_record(folder: Path) -> NanoRecord:
     """The record of a folder that `nano build` made; an empty one where there is none."""
     path = folder / RECORD
     if not path.is_file():
-        return Record({}, {}, {})
+        return NanoRecord({}, {}, {})
     try:
         content = unseal(path.read_bytes(), path)
         if content["schema"] != SCHEMA:
@@ -302,7 +302,7 @@ def read_record(folder: Path) -> Record:
         for name in map(PurePosixPath, files):
             if name.is_absolute() or ".." in name.parts:
                 raise ValueError(f"{str(name)!r} is no file of the folder")
-        return Record(tasks, dict(content["candidates"]), files)
+        return NanoRecord(tasks, dict(content["candidates"]), files)
     except (DamagedError, UsageError, KeyError, TypeError, ValueError, AttributeError) as problem:
         raise DamagedError(
             f"{path}: not a readable record of a Nano folder ({problem}).\n"
@@ -334,7 +334,7 @@ def _finish(
         for path in sorted(draft.rglob("*"))
         if path.is_file()
     }
-    record = {"schema": SCHEMA, **asdict(Record(tasks, candidates, files))}
+    record = {"schema": SCHEMA, **asdict(NanoRecord(tasks, candidates, files))}
     (draft / RECORD).write_text(seal(record), encoding="utf-8")
 
 
