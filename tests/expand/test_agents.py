@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -188,7 +188,7 @@ def test_no_agent_takes_more_turns_than_announced(tags: Tags) -> None:
 def test_a_trace_is_read_back_as_it_was_stored() -> None:
     trace = run(loop(SEARCH_R1), "<search>ferritin", "<answer>iron</answer>")[1]
 
-    assert Trace.from_json(json.loads(json.dumps(trace.to_json())), "here") == trace
+    assert Trace.from_json(json.loads(json.dumps(asdict(trace))), "here") == trace
 
 
 @pytest.mark.parametrize(
@@ -273,4 +273,4 @@ def test_a_damaged_trace_is_named(change: dict[str, object], complaint: str) -> 
     trace = run(loop(SEARCH_R1), "<answer>iron</answer>")[1]
 
     with pytest.raises(DataError, match=f"here: .*{complaint}"):
-        Trace.from_json(trace.to_json() | change, "here")
+        Trace.from_json(asdict(trace) | change, "here")

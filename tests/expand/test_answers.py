@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.expand.answers import STRIPPINGS, is_refusal, judge, strip
+from r2med.expand.answers import is_refusal, judge, strip
 from r2med.remote.registry import Stripping
 
 #: Words without any character that a marker consists of.
@@ -26,7 +28,7 @@ def test_the_answer_is_what_follows_the_mark(how: Stripping, before: str, answer
     assert found == answer.strip()
 
 
-@pytest.mark.parametrize("how", STRIPPINGS)
+@pytest.mark.parametrize("how", get_args(Stripping))
 @given(text=plain)
 def test_a_text_without_its_mark_is_taken_whole(how: Stripping, text: str) -> None:
     assert strip(text, how) == text
@@ -41,7 +43,7 @@ def test_stripping_twice_is_stripping_once(how: Stripping, before: str, answer: 
     assert strip(once, how) == once
 
 
-@given(st.text(max_size=80), st.sampled_from(STRIPPINGS))
+@given(st.text(max_size=80), st.sampled_from(get_args(Stripping)))
 def test_nothing_is_made_up(text: str, how: Stripping) -> None:
     assert strip(text, how) in text
 

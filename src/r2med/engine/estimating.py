@@ -21,7 +21,7 @@ from r2med.remote.budget import CHARACTERS_PER_TOKEN, Estimate
 from r2med.rerank.llm import LlmReranker
 from r2med.retrieve.api import ApiRetriever
 from r2med.retrieve.dense.embed import SIDES, Side
-from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, Stage, bind
+from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, Stage
 from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Corpus, Judgements, Queries, Task, counts, statistics
 
@@ -29,26 +29,22 @@ from r2med.tasks.task import Corpus, Judgements, Queries, Task, counts, statisti
 Paid = tuple[str, Estimate]
 
 
-def estimates(stage: Stage, task: Task) -> Iterator[Paid]:
-    """Every part of a system that asks a model on a task."""
-    yield from _estimates(bind(stage, task), task)
-
-
-def _estimates(stage: Stage, task: Task, expansion: Bound | None = None) -> Iterator[Paid]:
+def estimates(stage: Stage, task: Task, expansion: Bound | None = None) -> Iterator[Paid]:
+    """Every part of a system that asks a model on a task, with queries that may be expanded."""
     match stage:
         case Retrieval(name=name, retriever=ApiRetriever() as retriever):
             yield from _encoding(name, retriever, task, expansion)
         case Fused(members=members):
             for member in members:
-                yield from _estimates(member, task, expansion)
+                yield from estimates(member, task, expansion)
         case Expanding(name=name, first=first):
             bound = stage.bound(task)
             if isinstance(bound, FromModel):
                 yield name, bound.estimate()
-            for part, estimate in _estimates(first, task, bound):
+            for part, estimate in estimates(first, task, bound):
                 yield f"{name} | {part}", estimate
         case Reranking(name=name, first=first, reranker=reranker):
-            yield from _estimates(first, task)
+            yield from estimates(first, task)
             if isinstance(reranker, LlmReranker):
                 depth = min(stage.reranked, first.depth)
                 yield f"{first.text} | {name}", reranker.estimate(task, depth)

@@ -15,18 +15,26 @@ from r2med.systems.spec import Spec, Unit, parse
 from r2med.systems.stages import Expanding
 from r2med.tasks.task import Task
 
-#: What is told of the generations of a task.
-_TOLD = (
-    *("generations", "truncated", "empty", "refused", "calls", "cached"),
-    *("prompt_tokens", "completion_tokens", "money"),
-)
-
 
 def generating(
     method: str, llm: str | None, *, samples: int | None, conditions: Conditions
 ) -> Expanding:
     """The expander of a method's text, such as `hyde`, `hyde:gpt4` or `lamer[passages=5]`."""
-    unit = _unit(method, llm, samples)
+    unit = find_method(method)
+    options = dict(unit.options)
+    if "generations" in options:
+        raise UsageError("generate always asks the model: leave [generations=...] out.")
+    if samples is not None:
+        options["n"] = str(samples)
+    models = sorted({name for name in (llm, unit.argument, options.pop("llm", None)) if name})
+    if not models:
+        raise UsageError(
+            f"{unit.name}: which model? Name it with --llm, as in `r2med generate {unit.name} "
+            "--llm qwen-7b`; docs/llms.md lists the names."
+        )
+    if len(models) > 1:
+        raise UsageError(f"two models are named: {' and '.join(models)}. Name one, with --llm.")
+    unit = Unit(unit.name, models[0], tuple(sorted(options.items())))
     stage = System.from_spec(Spec((unit,), (Unit("bm25"),)), conditions).stage
     assert isinstance(stage, Expanding)
     return stage
@@ -37,8 +45,10 @@ def written(stage: Expanding, task: Task, out: Path) -> dict[str, object]:
     method, expansion = stage.expander.method, stage.expander.live(task).expand()
     path = place(out / slug(task.name), method.prompts, method.llm)
     write_generations(expansion.queries, path)
-    facts = expansion.facts()
-    return {"task": task.name, **{name: facts[name] for name in _TOLD}, "file": str(path)}
+    counts = ("generations", "truncated", "empty", "refused", "calls", "cached")
+    used = ("prompt_tokens", "completion_tokens", "money")
+    facts = {name: expansion.facts()[name] for name in (*counts, *used)}
+    return {"task": task.name, **facts, "file": str(path)}
 
 
 def find_method(text: str) -> Unit:
@@ -55,21 +65,3 @@ def find_method(text: str) -> Unit:
     if name in known:
         raise UsageError(f"{name} does not generate: expected one of {', '.join(methods)}.")
     raise UsageError(f"method {unit.name!r} is not known. {nearest(name, methods)}")
-
-
-def _unit(method: str, llm: str | None, samples: int | None) -> Unit:
-    unit = find_method(method)
-    options = dict(unit.options)
-    if "generations" in options:
-        raise UsageError("generate always asks the model: leave [generations=...] out.")
-    if samples is not None:
-        options["n"] = str(samples)
-    models = sorted({name for name in (llm, unit.argument, options.pop("llm", None)) if name})
-    if not models:
-        raise UsageError(
-            f"{unit.name}: which model? Name it with --llm, as in `r2med generate {unit.name} "
-            "--llm qwen-7b`; docs/llms.md lists the names."
-        )
-    if len(models) > 1:
-        raise UsageError(f"two models are named: {' and '.join(models)}. Name one, with --llm.")
-    return Unit(unit.name, models[0], tuple(sorted(options.items())))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from r2med.errors import DataError
@@ -66,13 +66,9 @@ class Trace:
         """What it searched for."""
         return tuple(step.text for step in self.steps if step.kind == "search")
 
-    def to_json(self) -> dict[str, object]:
-        """Plain values, as stored."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, value: Mapping[str, object], where: str) -> Trace:
-        """Read what `to_json` gave; anything else is a DataError that says where and what."""
+        """Read the fields of a trace; anything else is a DataError that says where and what."""
         match value:
             case {
                 "steps": list(rows),

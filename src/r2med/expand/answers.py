@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from r2med.remote.registry import Stripping
 
-#: How a model or method may mark its answer; `none` takes the text as it is.
-STRIPPINGS: tuple[Stripping, ...] = get_args(Stripping)
-
 Outcome = Literal["ok", "truncated", "empty", "refused"]
 
-_END_OF_THOUGHT = "</think>"
-_FINAL_RESPONSE = "Final Response"
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
@@ -51,10 +46,9 @@ def strip(text: str, how: Stripping) -> str:
     As in the published runs the first marker counts, and an answer needs both of its tags.
     """
     match how:
-        case "think":
-            return _after(text, _END_OF_THOUGHT)
-        case "final-response":
-            return _after(text, _FINAL_RESPONSE)
+        case "think" | "final-response":
+            _, marked, rest = text.partition("</think>" if how == "think" else "Final Response")
+            return rest.strip() if marked else text
         case "answer":
             tagged = _ANSWER.search(text)
             return tagged[1].strip() if tagged else text
@@ -117,8 +111,3 @@ _COURTESY = re.compile(
     r"|\bmedical advice\b|\bis there (?:anything|something)\b",
     re.I,
 )
-
-
-def _after(text: str, marker: str) -> str:
-    _, marked, rest = text.partition(marker)
-    return rest.strip() if marked else text

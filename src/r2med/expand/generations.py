@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, get_args
@@ -202,7 +202,7 @@ def write_generations(queries: Iterable[Expanded], path: Path) -> None:
         row = {"id": query.query_id, "text": query.query, "hy_doc": raws[0]}
         rows.append({**row, **several, **finish})
         traces += [
-            {"id": query.query_id, "sample": sample, **trace.to_json()}
+            {"id": query.query_id, "sample": sample, **asdict(trace)}
             for sample, trace in enumerate(query.traces)
         ]
     _write(path, rows)

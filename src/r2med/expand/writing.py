@@ -18,9 +18,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-
-import pyarrow as pa
 
 from r2med.expand.agents import Loop, Passage, Trace
 from r2med.expand.answers import judge
@@ -32,6 +29,7 @@ from r2med.remote.budget import Estimate, Tokens
 from r2med.remote.chat import Chat
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message
 from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.dense.embed import document_texts
 from r2med.retrieve.interface import Retriever, Searcher
 from r2med.settings import identity_of
 from r2med.tasks.task import Queries, Task
@@ -139,10 +137,9 @@ class FromModel:
     @cached_property
     def loop(self) -> Loop | None:
         """What an agent goes on in after its opening request; None where a model is asked once."""
-        method = self.method
-        if self.finder is None or not method.agent:
+        if self.finder is None or not self.method.agent:
             return None
-        return Loop(method, self.prompt, self.finder)
+        return Loop(self.method, self.prompt, self.finder)
 
     @property
     def requests(self) -> tuple[ChatRequest, ...]:
@@ -173,8 +170,7 @@ class FromModel:
         count, turns, tokens = len(requests), self.loop.most_turns, self.method.tokens
         answer = first.completion // max(1, count)
         answers = min(turns * answer, tokens + answer) if tokens else turns * answer
-        texts = self.task.corpus.texts.take(pa.array(self.task.corpus.last_rows)).to_pylist()
-        shown = self.loop.longest_results(texts)
+        shown = self.loop.longest_results(document_texts(self.task))
         before = sum(min(turn * answer, answers) + turn * shown for turn in range(turns))
         most = Tokens(turns * first.prompt + count * before, count * answers)
         return replace(estimate, most_turns=turns).at_most(most, chat.price)
@@ -196,18 +192,14 @@ class FromModel:
         )
         work = {"generations_from": "live", **self.chat.usage.since(before).facts()}
         if self.keep:
-            write_generations(queries, self.kept)
-            work["generations_kept"] = str(self.kept)
+            decides = [self.task.hash, identity_of(self.method), self.identity]
+            content = json.dumps(decides, sort_keys=True, default=str)
+            key = hashlib.sha256(content.encode()).hexdigest()[:12]
+            folder = shelf("expansions") / self.task.name / key
+            path = place(folder, self.method.prompts, self.method.llm)
+            write_generations(queries, path)
+            work["generations_kept"] = str(path)
         return self.method.expansion(queries, work)
-
-    @cached_property
-    def kept(self) -> Path:
-        """Where the finished generations can be read, in the reference layout."""
-        decides = [self.task.hash, identity_of(self.method), self.identity]
-        content = json.dumps(decides, sort_keys=True, default=str)
-        key = hashlib.sha256(content.encode()).hexdigest()[:12]
-        folder = shelf("expansions") / self.task.name / key
-        return place(folder, self.method.prompts, self.method.llm)
 
     def _ask(self, requests: Sequence[ChatRequest]) -> Sequence[ChatAnswer]:
         return self.chat.complete(requests, show=self.conditions.show)

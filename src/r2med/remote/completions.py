@@ -14,8 +14,6 @@ from r2med.remote.budget import Tokens, most_tokens_of, tokens_of
 from r2med.remote.registry import LLM
 from r2med.remote.requests import Failure, Job
 
-_PATH, _BARE_PATH = "chat/completions", "completions"
-
 #: Tokens that a chat format puts around a message, on average.
 _FRAME = 4
 #: The most that it puts around a message, and before a conversation: a system prompt of its own.
@@ -62,7 +60,7 @@ class ChatRequest:
     @property
     def path(self) -> str:
         """Where it is sent, below the server's address."""
-        return _BARE_PATH if self.bare else _PATH
+        return "completions" if self.bare else "chat/completions"
 
     @property
     def key(self) -> str:

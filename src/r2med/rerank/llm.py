@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from r2med.atomic import atomic_file
 from r2med.errors import UsageError, nearest
@@ -32,6 +31,7 @@ from r2med.remote.registry import find_llm
 from r2med.rerank.llm_answers import Order, parted
 from r2med.rerank.scores import Candidates, ListScores, in_order
 from r2med.retrieve.conditions import Conditions
+from r2med.retrieve.dense.embed import document_texts
 from r2med.settings import setting
 from r2med.tasks.task import Task
 
@@ -247,7 +247,7 @@ class LlmReranker:
         The documents are not known before the first stage ran: expected are documents from all over
         the corpus, and the most is reached with its longest.
         """
-        texts = task.corpus.texts.take(pa.array(task.corpus.last_rows)).fill_null("").to_pylist()
+        texts = document_texts(task)
         depth = min(depth, len(texts))
         typical = [texts[place * len(texts) // depth] for place in range(depth)]
         largest = longest(texts, depth, words=self.style.words or len(max(texts, key=len)))

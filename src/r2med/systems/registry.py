@@ -147,19 +147,19 @@ def configured(unit: Unit) -> Entry:
 
 def registered(spec: Spec) -> Spec:
     """A system with the registered spelling of every name, under which its results are stored."""
-    return mapped(spec, _registered)
 
+    def spelt(unit: Unit) -> Unit:
+        entry = entries().get(unit.name.lower())
+        if entry is None:
+            return unit
+        argument = unit.argument
+        if argument and entry.argument == "llm":
+            from r2med.remote.registry import find_llm
 
-def _registered(unit: Unit) -> Unit:
-    entry = entries().get(unit.name.lower())
-    if entry is None:
-        return unit
-    argument = unit.argument
-    if argument and entry.argument == "llm":
-        from r2med.remote.registry import find_llm
+            argument = find_llm(argument, anything=True).name
+        return replace(unit, name=entry.name, argument=argument)
 
-        argument = find_llm(argument, anything=True).name
-    return replace(unit, name=entry.name, argument=argument)
+    return mapped(spec, spelt)
 
 
 def parts_of(system: str) -> list[tuple[Unit, Entry | None]]:
@@ -212,24 +212,19 @@ def _stage_of(part: Unit | Spec) -> str | None:
 
 @cache
 def entries() -> Mapping[str, Entry]:
-    """All registered names."""
+    """All registered names; what is no field of an entry is a setting of its engine."""
     registry: dict[str, Entry] = {}
+    own = {each.name for each in fields(Entry)} - {"name", "fields"}
     for source in SOURCES:
         declared = tomllib.loads((_PACKAGE / source).read_text(encoding="utf-8"))
         defaults = declared.pop("defaults", {})
         for name, table in declared.items():
-            registry[name] = _entry(name, defaults.get(table["engine"], {}) | table)
+            shared: dict[str, Any] = {"stage": "retriever"}
+            settings: dict[str, object] = {}
+            for key, value in (defaults.get(table["engine"], {}) | table).items():
+                if key in own:
+                    shared[key] = tuple(value) if isinstance(value, list) else value
+                else:
+                    settings[key] = value
+            registry[name] = Entry(name, fields=MappingProxyType(settings), **shared)
     return MappingProxyType(registry)
-
-
-def _entry(name: str, table: Mapping[str, Any]) -> Entry:
-    """An entry: its own fields are shared by all engines, the others are its engine's settings."""
-    own = {each.name for each in fields(Entry)} - {"name", "fields"}
-    shared: dict[str, Any] = {"stage": "retriever"}
-    settings = {}
-    for key, value in table.items():
-        if key in own:
-            shared[key] = tuple(value) if isinstance(value, list) else value
-        else:
-            settings[key] = value
-    return Entry(name=name, fields=MappingProxyType(settings), **shared)

@@ -165,12 +165,27 @@ def methods() -> tuple[str, ...]:
 
 
 def read_prompt(method: str, kind: TaskKind, folder: Path | None = None) -> Prompt:
-    """The prompt of a method for a kind of task; a user's folder may hold some and not others."""
+    """The prompt of a method for a kind of task; a user's folder may hold some and not others.
+
+    Files of a user's that would never be read, since nothing has their name, are refused.
+    """
     file = f"{kind}.toml"
     own = folder / method / file if folder else None
     if folder:
-        _check_names(folder, method)
-        if not any(_prompt_files(folder / method)):
+        for inner in sorted(path for path in folder.iterdir() if path.is_dir()):
+            if inner.name not in methods() and any(_prompt_files(inner)):
+                raise DataError(
+                    f"{inner} holds prompts, but {inner.name!r} is not a method. "
+                    f"{nearest(inner.name, methods())}"
+                )
+        theirs = list(_prompt_files(folder / method))
+        for path in theirs:
+            if path.name not in _FILES:
+                raise DataError(
+                    f"{path}: a prompt file is called after a kind of task, such as {_FILES[0]}. "
+                    f"{nearest(path.stem, KINDS)}"
+                )
+        if not theirs:
             raise MissingError(
                 f"{folder} holds no prompt for {method}, expected {method}/{file} (or another of "
                 f"{', '.join(KINDS)}).\n`r2med generate {method} --write-prompts {folder}` puts "
@@ -195,22 +210,6 @@ def _shipped(method: str, file: str) -> Traversable:
     if method not in methods():
         raise UsageError(f"method {method!r} is not known. {nearest(method, methods())}")
     return files("r2med.expand.prompts") / method / file
-
-
-def _check_names(folder: Path, method: str) -> None:
-    """Refuse prompt files that would never be read, since nothing has their name."""
-    for inner in sorted(path for path in folder.iterdir() if path.is_dir()):
-        if inner.name not in methods() and any(_prompt_files(inner)):
-            raise DataError(
-                f"{inner} holds prompts, but {inner.name!r} is not a method. "
-                f"{nearest(inner.name, methods())}"
-            )
-    for file in _prompt_files(folder / method):
-        if file.name not in _FILES:
-            raise DataError(
-                f"{file}: a prompt file is called after a kind of task, such as {_FILES[0]}. "
-                f"{nearest(file.stem, KINDS)}"
-            )
 
 
 def _prompt_files(folder: Path) -> Iterator[Path]:
