@@ -53,13 +53,12 @@ class RayMember(Member):
 class RayPool(Pool):
     """Actors of a Ray cluster: one per GPU, or some cores for each."""
 
-    _beginning = None
-
     def __init__(
         self, address: str | None, *, timeout: float | None, device: str | None, tell: Tell
     ) -> None:
         super().__init__(f"ray={address}" if address else "ray", timeout=timeout, tell=tell)
         need("ray", extra="ray")
+        self._limits["begin"] = None  # until the cluster has room
         self._address = address
         self._device = device
         self._ray: Any = None

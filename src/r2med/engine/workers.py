@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -129,8 +130,9 @@ class Pool(ABC):
 
     def __init__(self, name: str, *, timeout: float | None, tell: Tell) -> None:
         self.name = name
-        self.timeout = timeout
         self.tell = tell
+        self._limits = {"begin": _BEGINNING, "load": timeout and _LOADING, "work": timeout}
+        """The seconds that a worker may take for each kind of request."""
         self.share_home = True
         """Whether workers that can reach the driver's home write vectors there themselves."""
         self._members: list[Member] = []
@@ -138,7 +140,7 @@ class Pool(ABC):
         self._queue: deque[Job] = deque()
         self._numbers = 0
         self._failed_starts = 0
-        self._heard: set[str] = set()
+        self._tell_once = cache(tell)
 
     def each(
         self,
@@ -246,15 +248,7 @@ class Pool(ABC):
                 self._lost(member, f"no answer within {limit:g} s")
 
     def _limit(self, member: Member) -> float | None:
-        """The seconds that a worker has for what it does now."""
-        if not member.asked:
-            return None
-        method = member.asked[0][0]
-        if method == "work":
-            return self.timeout
-        return self._beginning if method == "begin" else self.timeout and _LOADING
-
-    _beginning: float | None = _BEGINNING
+        return self._limits[member.asked[0][0]] if member.asked else None
 
     def _assign(self) -> None:
         """Give waiting jobs to workers; where many wait, each worker has one more before it."""
@@ -291,7 +285,8 @@ class Pool(ABC):
     def _answered(self, member: Member, answer: Answer) -> None:
         method, job = member.asked.popleft()
         member.since = time.monotonic()
-        self._tell_once(*answer.notices)
+        for notice in answer.notices:
+            self._tell_once(notice)
         if method == "begin":
             other, _, host, _ = answer.outcomes or ("?", 0, "?", False)
             if other != (own := version("r2med")):
@@ -334,12 +329,6 @@ class Pool(ABC):
         else:
             self._queue.appendleft(job)
             self._tell_once(f"{job.piece}: {why.splitlines()[0]}; tried again on another worker.")
-
-    def _tell_once(self, *messages: str) -> None:
-        for message in messages:
-            if message not in self._heard:
-                self._heard.add(message)
-                self.tell(message)
 
 
 def _end(members: list[Member]) -> None:

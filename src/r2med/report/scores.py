@@ -139,13 +139,16 @@ def _one_system(own: Evaluation, label: str, by: Grouping) -> Grid:
 class _Figure:
     """A column of a table of systems: the mean of a metric over some tasks, and who is behind."""
 
-    def __init__(self, own: Evaluation, title: str, metric: str, tasks: Sequence[str]) -> None:
+    def __init__(
+        self, own: Evaluation, title: str | SystemName, metric: str, tasks: Sequence[str]
+    ) -> None:
         self.own, self.title, self.metric, self.tasks = own, title, metric, tasks
         self.behind = own.behind(tasks, metric)
 
     def cell(self, system: str, digits: int, *, ceiling: bool = False) -> Cell:
         """A score with its star; a space keeps the digits even where others have one."""
         column = self.own.column(system, self.metric, ceiling=ceiling)
+        digits = 2 if self.title == "mean" else digits
         text = points(mean_of(map(column.get, self.tasks)), digits, "dim" if ceiling else "")
         if text is not None and self.behind and not ceiling:
             text.append("*" if system in self.behind else " ")
@@ -157,23 +160,25 @@ def _by_system(
     figures: Sequence[_Figure],
     title: str,
     caption: str,
-    titles: Mapping[str, str | SystemName] | None = None,
+    *,
+    short: bool = False,
     digits: int = 2,
     gap: int = 2,
 ) -> Grid:
     """One row per system, and below a reranker its ceiling; the mean keeps two digits."""
     rows: list[list[Cell]] = []
-    exact = [(figure, 2 if figure.title == "mean" else digits) for figure in figures]
     for system in own.systems:
-        rows.append([SystemName(system), *(each.cell(system, at) for each, at in exact)])
+        rows.append([SystemName(system), *(each.cell(system, digits) for each in figures)])
         if own.reranked(system):
-            best = (each.cell(system, at, ceiling=True) for each, at in exact)
+            best = (each.cell(system, digits, ceiling=True) for each in figures)
             rows.append([Text(f"  {_CEILING}", style="dim"), *best])
     columns = [Column("system", right=False)]
     for figure in figures:
+        heading, name = figure.title, str(figure.title)
+        if short and name in SHORT_NAMES:
+            heading = SystemName(SHORT_NAMES[name])
         # How much was judged is no quality.
-        best_is_bold = parse_metric(figure.metric).kind != "judged"
-        columns.append(Column((titles or {}).get(figure.title, figure.title), best=best_is_bold))
+        columns.append(Column(heading, best=parse_metric(figure.metric).kind != "judged"))
     return Grid(columns, rows, gap=gap, title=title, caption=caption)
 
 
@@ -181,18 +186,15 @@ def _many(own: Evaluation, metric: str, label: str, by: Grouping) -> Iterator[Gr
     """One row per system, its mean first, then one column per task or group of tasks."""
     groups = {task: [task] for task in own.tasks} if by == "task" else _groups(own.tasks, by)
     figures = [_Figure(own, "mean", metric, own.tasks)]
-    figures += [_Figure(own, name, metric, tasks) for name, tasks in groups.items()]
-    names = {name: task_label(name) for name in groups}
-    whole = {name: SystemName(title) for name, title in names.items()}
-    short = {name: SystemName(SHORT_NAMES.get(title, title)) for name, title in names.items()}
+    for name, tasks in groups.items():
+        figures.append(_Figure(own, SystemName(task_label(name)), metric, tasks))
     counts = ", ".join(f"{name} of {len(own)}" for name, own in groups.items() if len(own) > 1)
     means = f"mean of {len(own.tasks)} tasks" + (f" ({counts})" if counts else "")
-    caption = f"{means}; {_caption(figures)}"
-    legend = explained(caption, names.values())
-    title = f"{metric} · {label}"
-    yield _by_system(own, figures, title, caption, whole)
+    caption, title = f"{means}; {_caption(figures)}", f"{metric} · {label}"
+    yield _by_system(own, figures, title, caption)
+    legend = explained(caption, (str(figure.title) for figure in figures))
     for digits, gap in ((2, 2), (2, 1), (1, 1)):
-        yield _by_system(own, figures, title, legend, short, digits, gap)
+        yield _by_system(own, figures, title, legend, short=True, digits=digits, gap=gap)
 
 
 def _caption(figures: Sequence[_Figure]) -> str:
