@@ -1,17 +1,19 @@
-"""`r2med eval`: run systems on tasks and show their scores."""
+"""`r2med eval`: run systems on tasks, also those that a file lists, and show their scores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from typer import Context
 
 from r2med.cli import options
-from r2med.cli.options import refuse_unread
-from r2med.cli.sweep import with_sweep
-from r2med.errors import LimitError, UsageError, WorkError
+from r2med.cli.app import usage_message
+from r2med.cli.options import is_typed, refuse_unread
+from r2med.errors import DataError, LimitError, MissingError, UsageError, WorkError, nearest
 from r2med.report.console import answer, notice, notice_console, progress, result_line
 from r2med.report.formats import show
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 #: Stands for the server of a language model where nothing is asked.
 _NOBODY = "http://localhost/v1"
 _NO_MODEL = "No part of these systems runs a model."
+#: What stands in the file of a sweep.
+_LISTS = ("systems", "tasks")
+_KEYS = (*_LISTS, "values", "options")
 
 
 def evaluate(
@@ -66,7 +71,7 @@ def evaluate(
     Finished results are reused; --force runs again, --fresh also asks models again.
     """
     if sweep is not None:
-        evaluate(**with_sweep(context, sweep, locals()))
+        evaluate(**_with_sweep(context, sweep, locals()))
         return
     from r2med.measure.metrics import parse_metrics
     from r2med.report.scores import reused_notes, truncation_notes
@@ -85,7 +90,6 @@ def evaluate(
             "--price, --passages and --vector-width go with --dry-run --tokens-per-second N."
         )
     asked = [str(metric) for metric in parse_metrics(metrics)] if metrics else []
-    _refuse_tasks(systems or ())
     named = [written_out(system, results) for system in systems or ()]
     named += [f"model:{target}" for target in model or ()]
     if not named:
@@ -130,20 +134,6 @@ def evaluate(
             notice(note)
     if stopped is not None:
         raise stopped
-
-
-def _refuse_tasks(systems: Sequence[str]) -> None:
-    """A folder of data among the systems is meant as a second task."""
-    from r2med.home import user_path
-    from r2med.tasks.reading.source import holds_task
-
-    for text in systems:
-        folder = user_path(text) if text.startswith((".", "/", "~")) else None
-        if folder and folder.is_dir() and holds_task(folder):
-            raise UsageError(
-                f"{text} holds a task, not a system. Several tasks are parted by commas: "
-                f"--task FIRST,{text}"
-            )
 
 
 def _run(
@@ -234,3 +224,85 @@ def _seen_texts(result: Result) -> Iterator[str]:
         share = "" if cut is None else f", {percent(cut)} truncated"
         yield f"{result.task} · {part} · first of {seen['texts']:,} {side}{share}:"
         yield f"  {seen['first']!r}"
+
+
+def _with_sweep(context: Context, path: Path, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with those of a file; what the command line says comes first.
+
+    Systems of both are taken, the file's first. Options are read as the command line's are:
+
+        systems = ["bm25", "tuned {k1}=bm25[k1={k1}]"]
+        tasks = ["demo"]
+        [values]
+        k1 = [0.9, 1.2, 1.5]
+        [options]
+        metrics = "ndcg@10,recall@100"
+    """
+    settings = _read_sweep(path)
+    values = {**arguments, "sweep": None}
+    systems = [
+        text for system in settings["systems"] for text in _filled(system, settings["values"], path)
+    ]
+    values["systems"] = [*systems, *(values["systems"] or [])] or None
+    if settings["tasks"] and not is_typed(context, "task"):
+        values["task"] = ",".join(settings["tasks"])
+    known = [name[2:] for each in context.command.params for name in each.opts if name[:2] == "--"]
+    words: list[str] = []
+    for option, value in settings["options"].items():
+        if option not in known or option in ("from", "task"):
+            raise UsageError(f"{path}: options.{option} is not known. {nearest(option, known)}")
+        if isinstance(value, bool):
+            words += [f"--{option}"] * value
+        else:
+            several = value if isinstance(value, list) else [value]
+            words += [f"--{option}={each}" for each in several]
+    try:
+        with context.command.make_context(context.command_path, words) as read:
+            for name, value in read.params.items():
+                if is_typed(read, name) and not is_typed(context, name):
+                    values[name] = value
+    except Exception as problem:
+        if (why := usage_message(problem)) is None:
+            raise
+        raise UsageError(f"{path}: {why}") from None
+    context.params.update(values)
+    return values
+
+
+def _read_sweep(path: Path) -> dict[str, Any]:
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise MissingError(f"--from {path}: there is no such file.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise DataError(f"{path}: not readable as TOML ({problem}).") from None
+    for key in raw:
+        if key not in _KEYS:
+            raise UsageError(f"{path}: {key!r} is not known. {nearest(key, _KEYS)}")
+    for key in _KEYS:
+        value = raw.setdefault(key, [] if key in _LISTS else {})
+        if key in _LISTS and isinstance(value, str):
+            raw[key] = [value]
+        elif key in _LISTS:
+            if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+                raise DataError(f"{path}: {key} is {value!r}, expected a list of texts.")
+        elif not isinstance(value, dict):
+            raise DataError(f"{path}: {key} is {value!r}, expected a table, [{key}].")
+    return raw
+
+
+def _filled(system: str, values: Mapping[str, Any], path: Path) -> list[str]:
+    """The system once for every combination of the values that it names in braces."""
+    texts = [system]
+    for name in dict.fromkeys(re.findall(r"\{(\w+)\}", system)):
+        if name not in values:
+            raise UsageError(
+                f"{path}: systems holds {{{name}}}, in {system!r}, which is not among [values]. "
+                f"{nearest(name, values)}"
+            )
+        if not isinstance(values[name], list) or not values[name]:
+            raise DataError(f"{path}: values.{name} is {values[name]!r}, expected a list.")
+        texts = [
+            text.replace(f"{{{name}}}", str(value)) for text in texts for value in values[name]
+        ]
+    return texts

@@ -58,7 +58,7 @@ def show(
     """Show everything that is recorded of a system's results."""
     from r2med.report.scores import result_details
 
-    matching = _matching(folder, task, system)
+    matching = _needed(folder, task, system)
     records = [
         {**json.loads(each.record.to_json()), "result": str(each.folder)} for each in matching
     ]
@@ -85,7 +85,7 @@ def delete(
     if not systems and task is None:
         raise UsageError("Say what to delete: systems, keys that `r2med results` shows, or --task.")
     names: list[str | None] = [*systems] if systems else [None]
-    named = [each for name in names for each in _matching(folder, task, name)]
+    named = [each for name in names for each in _needed(folder, task, name)]
     listing = Listing(list({each.folder: each for each in named}.values()))
     many = plural(len(listing.results), "result")
     if not yes:
@@ -110,20 +110,8 @@ def export(
     from r2med.results.export import EXPORTS
 
     write = EXPORTS[options.chosen(form, tuple(EXPORTS), "--to")]
-    for path in write(_matching(folder, task, system), folder_out, notice):
+    for path in write(_needed(folder, task, system), folder_out, notice):
         echo(str(path))
-
-
-def _matching(folder: Path, task: str | None, system: str | None) -> list[Result]:
-    """As `_selected`; none at all is a MissingError."""
-    matching = _selected(folder, task, system)
-    if not matching:
-        what = " ".join(filter(None, [system, f"on {task}" if task else ""]))
-        raise MissingError(
-            f"{folder}: no stored result{f' of {what}' if what else ''}. `r2med results` lists "
-            "what is stored."
-        )
-    return matching
 
 
 def _selected(folder: Path, task: str | None, system: str | None) -> list[Result]:
@@ -137,3 +125,12 @@ def _selected(folder: Path, task: str | None, system: str | None) -> list[Result
     stored = sorted(all_results(folder, notice), key=lambda each: str(each.folder))
     among = [result for result in stored if names is None or result.task in names]
     return among if system is None else list(of_system(system, among))
+
+
+def _needed(folder: Path, task: str | None, system: str | None) -> list[Result]:
+    if matching := _selected(folder, task, system):
+        return matching
+    what = " ".join(filter(None, [system and f"of {system}", task and f"on {task}"]))
+    raise MissingError(
+        f"{folder}: no stored result {what}".rstrip() + ". `r2med results` lists what is stored."
+    )

@@ -47,8 +47,6 @@ from r2med.systems.stages import (
 from r2med.systems.work import Ledger, StageCost, Work, run_member
 from r2med.tasks.task import Task
 
-#: Engines of retrievers that load no model: a worker runs them on a whole task.
-_WITHOUT_MODEL = ("bm25",)
 #: Documents of exact search that an approximate index should find.
 _NEAREST = 100
 
@@ -88,12 +86,11 @@ class Cells:
         """Let workers run what a system needs no model for, while others go on here."""
         task = self.task
         for leaf in leaves(bind(part, task)):
-            if isinstance(leaf, Retrieval) and leaf.entry.engine in _WITHOUT_MODEL:
+            if isinstance(leaf, Retrieval) and leaf.entry.engine == "bm25":
                 cell = Cell.of(leaf, task)
                 if cell.key not in self.ahead and (self.force or not self._folder(cell).exists()):
                     source = Loadable(f"task {task.hash}", partial(itself, task))
-                    piece = RunPiece(leaf.text, task.name)
-                    self.ahead[cell.key] = workers.submit(source, ran, piece)
+                    self.ahead[cell.key] = workers.submit(source, ran, leaf.text)
 
     def result(self, system: System, *, extra: Sequence[Metric] = ()) -> Result:
         """The result of a system, with the stored metrics and some more."""
@@ -252,21 +249,10 @@ class Cells:
         }
 
 
-@dataclass(frozen=True)
-class RunPiece:
-    """A retriever that a worker runs on a whole task."""
-
-    text: str
-    task: str
-
-    def __str__(self) -> str:
-        return f"{self.text} on {self.task}"
-
-
-def ran(task: Task, piece: RunPiece) -> Iterator[tuple[Run, Ledger]]:
+def ran(task: Task, text: str) -> Iterator[tuple[Run, Ledger]]:
     """The run of a retriever, and what it cost."""
     ledger = Ledger()
-    yield System.from_spec(piece.text).stage.run(Work(task, ledger, run_member)), ledger
+    yield System.from_spec(text).stage.run(Work(task, ledger, run_member)), ledger
 
 
 def _changed(stored: Result, sources: Mapping[str, str]) -> list[str]:

@@ -65,7 +65,7 @@ class Worker:
             if home is not None and home[0].read_text(encoding="utf-8") == home[1]:
                 self._shared = True
                 os.environ["R2MED_HOME"] = str(home[0].parent)
-        return Answer([version("r2med"), os.getpid(), socket.gethostname(), self._shared])
+        return Answer([version("r2med"), socket.gethostname()])
 
     def load(self, source: Loadable, dropped: Iterable[str]) -> Answer:
         """Load what pieces will need, and drop what they will not."""

@@ -288,7 +288,7 @@ class Pool(ABC):
         for notice in answer.notices:
             self._tell_once(notice)
         if method == "begin":
-            other, _, host, _ = answer.outcomes or ("?", 0, "?", False)
+            other, host = answer.outcomes or ("?", "?")
             if other != (own := version("r2med")):
                 raise UsageError(
                     f"the worker on {host} runs r2med {other}, this is {own}. Install the same "

@@ -193,7 +193,7 @@ class _Reader:
             return f"what reads this path, as in 'ce:{as_text}'"
         return (
             f"what reads this path, as in 'dense:{as_text}' for an encoder or 'run:{as_text}' "
-            "for a run file"
+            "for a run file (tasks stand after --task, parted by commas)"
         )
 
     def match(self, pattern: re.Pattern[str], wanted: str) -> str:
