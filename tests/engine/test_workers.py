@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,15 @@ import pytest
 
 from r2med import Conditions, evaluate
 from r2med.engine.processes import ProcessMember, ProcessPool
-from r2med.engine.worker import Answer
-from r2med.engine.workers import open_workers, shares
+from r2med.engine.worker import UNLOADED, Answer
+from r2med.engine.workers import Job, open_workers, shares
 from r2med.errors import UsageError, WorkError
 from r2med.home import home
 from r2med.models import vectors
 from r2med.models.vectors import Shelf, open_shelf
 from r2med.results.record import Result
 from r2med.results.store import Store, read_result
+from r2med.retrieve.conditions import Loadable, itself
 from r2med.tasks.task import Task
 from tests.cli.running import ended, run, start
 from tests.engine import faulty
@@ -297,4 +299,16 @@ def test_a_worker_of_another_version_is_refused() -> None:
     with pool() as workers:
         workers._size()
         with pytest.raises(UsageError, match=r"runs r2med 0\.0\.9, this is"):
-            workers._answered(workers._members[0], Answer(["0.0.9", 1, "node7", True]))
+            workers._answered(workers._members[0], Answer(["0.0.9", "node7"]))
+
+
+def test_a_piece_that_was_given_up_is_not_tried_again() -> None:
+    with pool() as workers:
+        workers._size()
+        member, source = workers._members[0], Loadable("key", partial(itself, None))
+        for kind in (UNLOADED, "ValueError"):
+            job = Job(source, lambda *_: (), "piece", error=WorkError("given up"))
+            member.asked.appendleft(("work", job))
+            workers._answered(member, Answer(None, kind, "no"))
+
+        assert not workers._queue

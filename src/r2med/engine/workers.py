@@ -299,6 +299,8 @@ class Pool(ABC):
             if method == "load" or answer.kind == UNLOADED:
                 with suppress(ValueError):
                     member.loaded.remove(job.source.key)
+            if job.done:  # given up
+                return
             if answer.kind == UNLOADED:
                 self._queue.appendleft(job)
             elif method == "work":
