@@ -58,7 +58,7 @@ class SystemName:
     def lines(self, width: int) -> list[str]:
         """The name in lines of at most `width`; a part that is longer is broken at its hyphens."""
         lines = [""]
-        for part in self._parts(width):
+        for part in self.parts(width):
             if len(lines[-1] + part.rstrip()) > width and lines[-1]:
                 lines.append("")
             lines[-1] += part
@@ -66,18 +66,14 @@ class SystemName:
                 lines[-1:] = [lines[-1][:width], lines[-1][width:]]
         return [line.rstrip() for line in lines]
 
-    @property
-    def least(self) -> int:
-        """The width below which a word of it would be cut."""
-        return max(len(part.rstrip()) for part in self._parts(_HEADING))
-
-    def _parts(self, width: int, text: str | None = None, level: int = 0) -> Iterator[str]:
+    def parts(self, width: int, text: str | None = None, level: int = 0) -> Iterator[str]:
+        """The pieces between which it may be broken, as few as `width` allows."""
         whole = str(self) if text is None else text
         if len(whole.rstrip()) <= width or level == len(_BREAKS):
             yield whole
             return
         for part in _BREAKS[level].findall(whole):
-            yield from self._parts(width, part, level + 1)
+            yield from self.parts(width, part, level + 1)
 
 
 Cell = str | Text | SystemName | None
@@ -121,7 +117,7 @@ class Grid:
     @property
     def width(self) -> int:
         """What every cell takes on one line, but for long names, which may be broken."""
-        return sum(map(self._comfortable, range(len(self.columns)))) + self._gaps
+        return sum(comfortable for _, comfortable, _ in self._sizes) + self._gaps
 
     @cached_property
     def marked(self) -> list[list[Cell]]:
@@ -151,69 +147,58 @@ class Grid:
     def _gaps(self) -> int:
         return self.gap * (len(self.columns) - 1)
 
-    def _cells(self, place: int) -> list[Cell]:
-        return [row[place] for row in self.marked if len(row) > place]
+    @cached_property
+    def _sizes(self) -> list[tuple[int, int, int]]:
+        """Three widths of each column: below the first a word would be cut, the last holds all.
 
-    def _natural(self, place: int) -> int:
-        return max(map(_cell_width, [self.columns[place].title, *self._cells(place)]))
-
-    def _least(self, place: int) -> int:
-        """The width below which a word would be cut."""
-        column = self.columns[place]
-        whole = column.right or column.fixed
-        cells = (_cell_width(cell) if whole else _least(cell) for cell in self._cells(place))
-        return max([_least(column.title), *cells])
-
-    def _comfortable(self, place: int) -> int:
-        """A width at which few names are broken, and only long ones."""
-        title, cells = self.columns[place].title, self._cells(place)
-        names = sorted(len(str(cell)) for cell in cells if isinstance(cell, SystemName))
-        wanted = self._natural(place)
-        if len(names) > 1:
-            usual = names[-1 - max(1, len(names) // 10)]
-            wanted = min(max(usual, _NAME_WIDTH), _WIDEST_NAME)
-        elif isinstance(title, SystemName):
-            wanted = max([min(_cell_width(title), _HEADING), *map(_cell_width, cells)])
-        return min(max(wanted, self._least(place)), self._natural(place))
-
-    def _widths(self, available: int) -> list[int]:
-        """A width for each column, the widest made narrower first, as far as no word is cut."""
-        places = range(len(self.columns))
-        widths, least = [*map(self._natural, places)], [*map(self._least, places)]
-        while sum(widths) + self._gaps > available:
-            wide = [place for place in places if widths[place] > least[place]]
-            if not wide:
-                break
-            widths[max(wide, key=lambda place: widths[place])] -= 1
-        return widths
+        At the second few names are broken, and only long ones.
+        """
+        sizes = []
+        for place, column in enumerate(self.columns):
+            cells = [row[place] for row in self.marked if len(row) > place]
+            title, widths = _cell_width(column.title), [*map(_cell_width, cells)]
+            whole = max([title, *widths])
+            unbroken = widths if column.right or column.fixed else map(_least, cells)
+            least = max([_least(column.title), *unbroken])
+            names = sorted(len(str(cell)) for cell in cells if isinstance(cell, SystemName))
+            comfortable = whole
+            if len(names) > 1:
+                usual = names[-1 - max(1, len(names) // 10)]
+                comfortable = min(max(usual, _NAME_WIDTH), _WIDEST_NAME)
+            elif isinstance(column.title, SystemName):
+                comfortable = max([min(title, _HEADING), *widths])
+            sizes.append((least, min(max(comfortable, least), whole), whole))
+        return sizes
 
     def _blocks(self, available: int) -> Iterator[Grid]:
         """The grid, or several that repeat its first column, each as wide as the terminal."""
-        first, *others = range(len(self.columns))
-        taken: list[int] = []
-        used = self._least(first)
-        for place in others:
-            if taken and used + self.gap + self._least(place) > available:
-                yield self._of([first, *taken])
-                taken, used = [], self._least(first)
-            taken.append(place)
-            used += self.gap + self._least(place)
-        yield self._of([first, *taken])
-
-    def _of(self, places: Sequence[int]) -> Grid:
-        if len(places) == len(self.columns):
-            return self
-        rows = [
-            [row[place] for place in places] if len(row) == len(self.columns) else row
-            for row in self.rows
-        ]
-        return replace(self, columns=[self.columns[place] for place in places], rows=rows)
+        least = [least for least, _, _ in self._sizes]
+        groups, used = [[0]], least[0]
+        for place in range(1, len(least)):
+            if len(groups[-1]) > 1 and used + self.gap + least[place] > available:
+                groups.append([0])
+                used = least[0]
+            groups[-1].append(place)
+            used += self.gap + least[place]
+        for places in groups:
+            rows = [
+                [row[place] for place in places] if len(row) == len(self.columns) else row
+                for row in self.rows
+            ]
+            columns = [self.columns[place] for place in places]
+            yield self if len(groups) == 1 else replace(self, columns=columns, rows=rows)
 
     def _table(self, available: int) -> Table:
+        """The widest columns are made narrower first, as far as no word is cut."""
         table = Table(
             box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, self.gap - 1, 0, 0), show_edge=False
         )
-        widths = self._widths(available)
+        widths = [whole for _, _, whole in self._sizes]
+        while sum(widths) + self._gaps > available:
+            wide = [at for at, (least, _, _) in enumerate(self._sizes) if widths[at] > least]
+            if not wide:
+                break
+            widths[max(wide, key=lambda place: widths[place])] -= 1
         for column, width in zip(self.columns, widths, strict=True):
             title = _drawn(column.title, width)
             title.justify = "right" if column.right else "left"
@@ -359,9 +344,9 @@ def _cell_width(cell: Cell) -> int:
 
 
 def _least(cell: Cell) -> int:
-    if isinstance(cell, SystemName):
-        return cell.least
-    return 1 if cell is None else max(map(cell_len, str(cell).split()), default=0)
+    """The width below which a word would be cut."""
+    words = cell.parts(_HEADING) if isinstance(cell, SystemName) else str(cell or "-").split()
+    return max((cell_len(word.rstrip()) for word in words), default=0)
 
 
 def _number(cell: Cell) -> float | None:
