@@ -91,7 +91,7 @@ def build(
 def candidates(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `nano build` made.")],
-    dense: Annotated[str, typer.Option(help="Encoder of the dense candidates.")] = "harrier",
+    dense: options.Dense = "harrier",
     force: options.Force = False,
     as_json: options.Json = False,
     engine: options.Engine = "local",

@@ -168,7 +168,7 @@ VectorWidth = Annotated[
     _option("--vector-width", min=1, help="With that: dimensions of a vector, for the disk."),
 ]
 Dense = Annotated[
-    str, _option("--dense", help="Encoder of the dense candidates; none leaves BM25 alone.")
+    str, _option("--dense", help="Encoder of the dense candidates; a profile may do with none.")
 ]
 Sample = Annotated[
     int | None,
