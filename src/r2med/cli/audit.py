@@ -33,18 +33,17 @@ def audit(
     ] = None,
     task: options.AnyTask = None,
     against: Annotated[
-        str, typer.Option("--against", help="What to look for: queries, positives, corpus.")
+        str, typer.Option(help="What to look for: queries, positives, corpus.")
     ] = "queries,positives",
     itself: Annotated[
         str | None,
         typer.Option("--self", metavar="TASKS", help="Look for leaks within and between tasks."),
     ] = None,
     exclusions: Annotated[
-        Path | None,
-        typer.Option("--exclusions", help="An exclusion list, in place of --task and its texts."),
+        Path | None, typer.Option(help="An exclusion list, in place of --task and its texts.")
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="What to call the training set in outcomes.")
+        str | None, typer.Option(help="What to call the training set in outcomes.")
     ] = None,
     fields: Annotated[
         list[str] | None,
@@ -53,25 +52,21 @@ def audit(
         ),
     ] = None,
     ngram: Annotated[
-        int, typer.Option("--ngram", min=8, max=13, help="Words in a run that counts as copied.")
+        int, typer.Option(min=8, max=13, help="Words in a run that counts as copied.")
     ] = 8,
     sample: options.Sample = None,
     neighbours: Annotated[
-        str | None,
-        typer.Option("--neighbours", metavar="ENCODER", help="Also texts of similar meaning."),
+        str | None, typer.Option(metavar="ENCODER", help="Also texts of similar meaning.")
     ] = None,
-    threshold: Annotated[
-        float, typer.Option("--threshold", min=0, max=1, help="Cosine of a neighbour.")
-    ] = 0.9,
+    threshold: Annotated[float, typer.Option(min=0, max=1, help="Cosine of a neighbour.")] = 0.9,
     write_clean: Annotated[
-        Path | None,
-        typer.Option("--write-clean", metavar="DIR", help="Write the data without such rows."),
+        Path | None, typer.Option(metavar="DIR", help="Write the data without such rows.")
     ] = None,
     out: Annotated[
         Path | None, options.out("A folder for the report in Markdown and JSON.")
     ] = None,
     metric: options.Metric = options.METRIC,
-    limit: options.Limit = 10,
+    limit: Annotated[int, typer.Option(min=1, help="Findings shown.")] = 10,
     results: options.Results = options.RESULTS,
     data_root: options.DataRoot = None,
     strict: options.Strict = False,
