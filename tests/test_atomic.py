@@ -9,11 +9,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.atomic import atomic_file, atomic_folder, lock, read_folder, seal, sweep, unseal
+from r2med.atomic import (
+    atomic_file,
+    atomic_folder,
+    lock,
+    read_folder,
+    read_sealed,
+    seal,
+    sweep,
+    unseal,
+    write_sealed,
+)
 from r2med.errors import DamagedError
 from tests.trials.flipping import flipped
 
@@ -191,3 +202,11 @@ def test_a_sealed_record_reads_back_equal_or_is_called_damaged(
 def test_what_no_seal_wrote_is_called_damaged(text: str) -> None:
     with pytest.raises(DamagedError, match="record"):
         unseal(text, "record.json")
+
+
+def test_batches_come_back_as_they_were_written_those_without_rows_too(tmp_path: Path) -> None:
+    batches = [pa.record_batch({"a": pa.array(values, pa.int32())}) for values in ([], [1, 2], [])]
+
+    write_sealed(tmp_path / "sealed", batches)
+
+    assert read_sealed(tmp_path / "sealed") == batches

@@ -3,7 +3,7 @@
 Writes go to a draft beside the target, which takes the target's place in one step: readers see
 the old or the new, a kill leaves at most a draft, and the next write beside it sweeps drafts whose
 writers are gone. An `AppendFile` only grows and belongs to one process, so it needs no lock.
-Checksums are for every store: `seal` for records that are JSON, `seal_file` for any other file.
+Checksums are for every store: `seal` for records that are JSON, `write_sealed` for Arrow.
 They are CRC-32: as fast as memory is read, and no error of up to 32 neighbouring bits escapes it.
 Whoever reads a stored file checks it before anything else sees its bytes.
 """
@@ -20,14 +20,17 @@ import shutil
 import struct
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 from r2med.errors import DamagedError, MissingError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -191,17 +194,26 @@ class AppendFile:
         self._handle, self._size = None, 0
 
 
-def seal_file(path: Path) -> None:
-    """Append the checksum of all that was written to a file: the last step before it is used."""
-    with path.open("r+b", buffering=0) as handle:
-        handle.write(_TRAILER.pack(_MAGIC, _checksum_of(handle, path.stat().st_size)))
+def write_sealed(target: Path, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write a file of Arrow streams, one for each batch, and a checksum of it all at its end."""
+    import pyarrow as pa
+
+    with atomic_file(target) as draft:
+        with pa.OSFile(str(draft), "wb") as sink:
+            for batch in batches:
+                with pa.ipc.new_stream(sink, batch.schema) as out:
+                    out.write_batch(batch)
+        with draft.open("r+b", buffering=0) as handle:
+            handle.write(_TRAILER.pack(_MAGIC, _checksum_of(handle, draft.stat().st_size)))
 
 
-def read_sealed(path: Path) -> memoryview:
-    """The content of a file that `seal_file` closed, mapped into memory once it is checked.
+def read_sealed(path: Path) -> list[pa.RecordBatch]:
+    """The batches that `write_sealed` wrote, mapped into memory once the file is checked.
 
     The check reads the file in pieces, so that a page takes memory only when it is used.
     """
+    import pyarrow as pa
+
     with path.open("rb", buffering=0) as handle:
         size = os.fstat(handle.fileno()).st_size - _TRAILER.size
         if size < 0:
@@ -212,7 +224,11 @@ def read_sealed(path: Path) -> memoryview:
             raise DamagedError(f"{path}: its content does not match its checksum.")
         mapped = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
     _mapped.add(mapped)
-    return memoryview(mapped)[:size]
+    body = pa.BufferReader(pa.py_buffer(memoryview(mapped)[:size]))
+    batches = []
+    while body.tell() < size:
+        batches += pa.ipc.open_stream(body)
+    return batches
 
 
 def _checksum_of(handle: FileIO, size: int) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from r2med.atomic import atomic_file, let_go
-from r2med.errors import DamagedError
+from r2med.atomic import let_go, read_sealed, write_sealed
 from r2med.home import shelf
 from r2med.retrieve.bm25.words import ByteWords, Group, Keys, Places, TokenGroups, in_threads
 from r2med.runs.run import offsets_of
 
-_FORMAT = 1
-_META = b"r2med.index"
+#: Raised with every change of what the file of an index holds.
+_FORMAT = 2
 
 
 @cache
@@ -150,11 +147,11 @@ def _part(tokens: TokenGroups, group: Group) -> _Part:
 
 def index_path(corpus_hash: str, analysis: str) -> Path:
     """Where the index of this corpus under this analysis is kept."""
-    return shelf("indexes") / "bm25" / analysis / f"{corpus_hash}.arrow"
+    return shelf("indexes") / "bm25" / analysis / f"{corpus_hash}-{_FORMAT}.arrow"
 
 
 def write_index(index: Index, path: Path) -> None:
-    """Keep an index: one column for each array, with its checksum."""
+    """Keep an index: each array is a batch of one column."""
     arrays: dict[str, NDArray[Any]] = {
         "words": index.words.data,
         "word_offsets": index.words.offsets,
@@ -164,40 +161,11 @@ def write_index(index: Index, path: Path) -> None:
         "counts": index.counts,
         "lengths": index.lengths,
     }
-    about, columns = {}, []
-    for name, array in arrays.items():
-        data = pa.py_buffer(np.ascontiguousarray(array).view(np.uint8).data)
-        about[name] = {"type": array.dtype.str, "crc32": zlib.crc32(data)}
-        ends = pa.py_buffer(np.array([0, data.size], dtype=np.int64))
-        columns.append(pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, data]))
-    schema = pa.schema(
-        [(name, pa.large_binary()) for name in arrays],
-        metadata={_META: json.dumps({"format": _FORMAT, "arrays": about})},
-    )
-    with (
-        atomic_file(path) as draft,
-        pa.OSFile(str(draft), "wb") as sink,
-        pa.ipc.new_file(sink, schema) as writer,
-    ):
-        writer.write_batch(pa.record_batch(columns, schema=schema))
+    columns = {name: pa.array(np.ascontiguousarray(array)) for name, array in arrays.items()}
+    write_sealed(path, [pa.record_batch({name: column}) for name, column in columns.items()])
 
 
 def read_index(path: Path) -> Index:
     """Map a kept index into memory; DamagedError where it is not what was written."""
-    try:
-        table = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
-        meta = json.loads(table.schema.metadata[_META])
-        if meta["format"] != _FORMAT:
-            raise ValueError(f"format {meta['format']}")
-        arrays = {}
-        for name, about in meta["arrays"].items():
-            data = table.column(name)[0].as_buffer()
-            if zlib.crc32(data) != about["crc32"]:
-                raise ValueError("checksum differs")
-            arrays[name] = np.frombuffer(data, dtype=np.dtype(about["type"]))
-        words = ByteWords(arrays.pop("words"), arrays.pop("word_offsets"))
-        return Index(words=words, **arrays)
-    except (FileNotFoundError, NotADirectoryError):
-        raise
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as problem:
-        raise DamagedError(f"{path}: the stored index cannot be used ({problem}).") from problem
+    arrays = {batch.schema.names[0]: batch.column(0).to_numpy() for batch in read_sealed(path)}
+    return Index(words=ByteWords(arrays.pop("words"), arrays.pop("word_offsets")), **arrays)

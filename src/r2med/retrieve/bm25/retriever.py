@@ -108,7 +108,7 @@ class Bm25Searcher:
             return read_index(path), "cached"
         except (FileNotFoundError, NotADirectoryError):
             pass
-        except DamagedError as problem:
+        except (DamagedError, OSError) as problem:
             origin = f"rebuilt: {problem}"
         tokens = self._analyzer.grouped(self._corpus.texts)
         let_go()

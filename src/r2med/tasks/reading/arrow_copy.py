@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from r2med.atomic import atomic_file, read_sealed, seal_file
+from r2med.atomic import read_sealed, write_sealed
 from r2med.errors import DamagedError
 from r2med.home import shelf
 from r2med.tasks.reading.collection import read_task
@@ -73,13 +73,9 @@ def fingerprint(source: Source) -> Fingerprint:
 def load_copy(source: Source) -> Task | None:
     """The task as it was parsed before, or None if there is no sound copy of these files."""
     try:
-        place = _place(source, fingerprint(source))
-        body = pa.BufferReader(pa.py_buffer(read_sealed(place)))
+        corpus, queries, judged = read_sealed(_place(source, fingerprint(source)))
     except (OSError, DamagedError):
         return None
-    corpus, queries, judged = (
-        pa.ipc.open_stream(body).read_all().to_batches()[0] for _ in range(3)
-    )
     about = json.loads(corpus.schema.metadata[b"about"])
     return Task(
         source.folder.name,
@@ -109,12 +105,7 @@ def store_copy(source: Source, task: Task, read_from: Fingerprint) -> None:
         if time.time_ns() - latest <= SETTLED_NS or fingerprint(source) != read_from:
             return
         target = _place(source, read_from)
-        with atomic_file(target) as draft:
-            with pa.OSFile(str(draft), "wb") as sink:
-                for batch in batches:
-                    with pa.ipc.new_stream(sink, batch.schema) as out:
-                        out.write_batch(batch)
-            seal_file(draft)
+        write_sealed(target, batches)
         earlier, _, _ = target.name.partition("-")
         for other in target.parent.glob(f"{earlier}-*"):
             if other != target:
