@@ -10,7 +10,7 @@ import gzip
 import json
 from array import array
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -70,21 +70,25 @@ def read_run(
         raise MissingError(f"{path}: no such run file.")
     form = form or ("parquet" if path.suffix == ".parquet" else "trec")
     listing = _parquet_listing(path, content) if form == "parquet" else _trec_listing(path)
-    _refuse_infinite(listing)
+    for what, values in (("rank", listing.ranks), ("score", listing.scores)):
+        if values is not None and not np.isfinite(values).all():
+            row = int(np.argmin(np.isfinite(values)))
+            raise DataError(f"{listing.place(row)}: {what} {values[row]} is not a finite number.")
     kept = _without_repeats(listing, repeats)
-    repeated = len(listing.queries) - len(kept)
-    listing = listing.take(kept)
-    order = np.argsort(listing.queries, kind="stable")
+    order = kept[np.argsort(listing.queries[kept], kind="stable")]
+    queries, ranks = listing.queries[order], listing.ranks[order]
+    scores = None if listing.scores is None else listing.scores[order]
     run = Run(
         query_ids=listing.query_ids,
         document_ids=listing.document_ids,
-        offsets=offsets_of(np.bincount(listing.queries, minlength=len(listing.query_ids))),
+        offsets=offsets_of(np.bincount(queries, minlength=len(listing.query_ids))),
         documents=listing.documents[order],
-        scores=(-listing.ranks if listing.scores is None else listing.scores)[order],
+        scores=-ranks if scores is None else scores,
     )
     if form == "trec":
         run = run.take(np.lexsort((-trec_scores(run.scores), run.query_rows)))
-    return run, Oddities(repeated, *_rank_oddities(listing))
+    repeated = len(listing.queries) - len(kept)
+    return run, Oddities(repeated, *_rank_oddities(queries, ranks, scores))
 
 
 def write_trec(run: Run, path: Path, *, tag: str) -> None:
@@ -124,16 +128,6 @@ class _Listing:
     """Places in the file where it has no ranks."""
     scores: NDArray[np.float64] | None
     place: Callable[[int], object]
-
-    def take(self, rows: NDArray[np.int64]) -> _Listing:
-        return replace(
-            self,
-            queries=self.queries[rows],
-            documents=self.documents[rows],
-            ranks=self.ranks[rows],
-            scores=None if self.scores is None else self.scores[rows],
-            place=lambda row: self.place(int(rows[row])),
-        )
 
 
 def _trec_listing(path: Path) -> _Listing:
@@ -176,13 +170,6 @@ def _trec_listing(path: Path) -> _Listing:
     )
 
 
-def _refuse_infinite(listing: _Listing) -> None:
-    for what, values in (("rank", listing.ranks), ("score", listing.scores)):
-        if values is not None and not np.isfinite(values).all():
-            row = int(np.argmin(np.isfinite(values)))
-            raise DataError(f"{listing.place(row)}: {what} {values[row]} is not a finite number.")
-
-
 def _decoded(codes: Mapping[bytes, int], path: Path) -> pa.LargeStringArray:
     try:
         return pa.array([name.decode() for name in codes], pa.large_string())
@@ -202,16 +189,17 @@ def _parquet_listing(path: Path, content: bytes | None) -> _Listing:
         )
     queries, documents = (rows.columns[name].dictionary_encode() for name in ("query", "document"))
     query_ids, places = _every_query(path, content, queries.dictionary)
-    listing = _Listing(
+    sorted_by = np.arange(float(len(rows))) if ranks.null_count else ranks.to_numpy()
+    order = np.argsort(sorted_by, kind="stable")
+    return _Listing(
         query_ids=query_ids,
         document_ids=documents.dictionary,
-        queries=places[queries.indices.to_numpy(zero_copy_only=False)],
-        documents=documents.indices.to_numpy(zero_copy_only=False),
-        ranks=np.arange(len(rows), dtype=np.float64) if ranks.null_count else ranks.to_numpy(),
-        scores=None if scores.null_count else scores.to_numpy(),
-        place=rows.where,
+        queries=places[queries.indices.to_numpy(zero_copy_only=False)][order],
+        documents=documents.indices.to_numpy(zero_copy_only=False)[order],
+        ranks=sorted_by[order],
+        scores=None if scores.null_count else scores.to_numpy()[order],
+        place=lambda row: rows.where(int(order[row])),
     )
-    return listing.take(np.argsort(listing.ranks, kind="stable"))
 
 
 def _every_query(
@@ -250,21 +238,18 @@ def _without_repeats(listing: _Listing, repeats: Repeats) -> NDArray[np.int64]:
     return kept
 
 
-def _rank_oddities(listing: _Listing) -> tuple[int, int, bool]:
+def _rank_oddities(
+    queries: NDArray[np.int32], ranks: NDArray[np.float64], scores: NDArray[np.float64] | None
+) -> tuple[int, int, bool]:
     """How many lists give a rank twice, and in how many ranks contradict the scores."""
-    order = np.lexsort((listing.ranks, listing.queries))
-    rows, ranks = listing.queries[order], listing.ranks[order]
+    order = np.lexsort((ranks, queries))
+    rows, ranks = queries[order], ranks[order]
     same_list = rows[1:] == rows[:-1]
-    repeated = _lists(rows, same_list & (ranks[1:] == ranks[:-1]))
-    if listing.scores is None:
+    repeated = len(np.unique(rows[1:][same_list & (ranks[1:] == ranks[:-1])]))
+    if scores is None:
         return repeated, 0, True
-    scores = trec_scores(listing.scores)[order]
-    return repeated, _lists(rows, same_list & (scores[1:] > scores[:-1])), False
-
-
-def _lists(rows: NDArray[np.int32], odd: NDArray[np.bool_]) -> int:
-    """How many queries have an entry that is odd after the one before it."""
-    return len(np.unique(rows[1:][odd]))
+    held = trec_scores(scores)[order]
+    return repeated, len(np.unique(rows[1:][same_list & (held[1:] > held[:-1])])), False
 
 
 def _refuse_spaces(names: pa.Array, what: str) -> None:

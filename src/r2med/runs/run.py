@@ -139,16 +139,22 @@ class Run:
         """From parallel columns, one row per entry; each query's rows keep their order."""
         queries = _strings(query_ids).dictionary_encode()
         documents = _strings(document_ids).dictionary_encode()
-        rows = queries.indices.to_numpy(zero_copy_only=False)
+        rows, codes = (each.indices.to_numpy(zero_copy_only=False) for each in (queries, documents))
+        kept = distinct(rows, codes, len(documents.dictionary))
+        if len(kept) < len(rows):
+            entry = int(np.setdiff1d(np.arange(len(rows)), kept)[0])
+            raise DataError(
+                f"document {documents[entry].as_py()!r} appears twice for query "
+                f"{queries[entry].as_py()!r}; a ranking holds each document once."
+            )
         order = np.argsort(rows, kind="stable")
-        run = cls(
+        return cls(
             query_ids=queries.dictionary,
             document_ids=documents.dictionary,
             offsets=offsets_of(np.bincount(rows, minlength=len(queries.dictionary))),
-            documents=documents.indices.to_numpy(zero_copy_only=False)[order].astype(np.int32),
+            documents=codes[order].astype(np.int32),
             scores=np.asarray(scores, dtype=np.float64)[order],
         )
-        return run._checked()
 
     @classmethod
     def from_lists(cls, lists: Mapping[str, Iterable[tuple[str, float]]]) -> Run:
@@ -184,18 +190,6 @@ class Run:
         from r2med.runs.files import write_parquet
 
         write_parquet(self, Path(path))
-
-    def _checked(self) -> Run:
-        kept = distinct(self.query_rows, self.documents, len(self.document_ids))
-        if len(kept) == len(self.documents):
-            return self
-        entry = int(np.setdiff1d(np.arange(len(self.documents)), kept)[0])
-        document = self.document_ids[int(self.documents[entry])].as_py()
-        query = self.query_ids[int(self.query_rows[entry])].as_py()
-        raise DataError(
-            f"document {document!r} appears twice for query {query!r}; "
-            "a ranking holds each document once."
-        )
 
 
 def distinct(
@@ -250,24 +244,19 @@ def ordered(run: Run, ties: TieOrder = "trec") -> Run:
     if ties == "list":
         return run
     scores = trec_scores(run.scores) if ties == "trec" else run.scores
-    entries = _unsettled(run, scores)
+    # Only lists that are not in order or have ties, since sorting all would take most time.
+    rows, level = run.query_rows, np.flatnonzero(~(scores[1:] < scores[:-1]))
+    unsettled = np.zeros(len(run), dtype=np.bool_)
+    unsettled[rows[level][rows[level] == rows[level + 1]]] = True
+    entries = np.flatnonzero(unsettled[rows])
     if not len(entries):
         return run
     names = name_places(run, entries)
     if ties == "trec":
         names = -names
     order = np.arange(len(scores))
-    order[entries] = entries[np.lexsort((names, -scores[entries], run.query_rows[entries]))]
+    order[entries] = entries[np.lexsort((names, -scores[entries], rows[entries]))]
     return run.take(order)
-
-
-def _unsettled(run: Run, scores: NDArray[Any]) -> NDArray[np.int64]:
-    """The entries of lists that are not in order or have ties; sorting all would take most time."""
-    level = np.flatnonzero(~(scores[1:] < scores[:-1]))
-    rows = run.query_rows
-    open_lists = np.zeros(len(run.query_ids), dtype=np.bool_)
-    open_lists[rows[level][rows[level] == rows[level + 1]]] = True
-    return np.flatnonzero(open_lists[rows])
 
 
 def trec_scores(scores: NDArray[np.float64]) -> NDArray[np.float32]:
