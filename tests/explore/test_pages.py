@@ -18,14 +18,13 @@ from r2med.errors import LimitError, UsageError
 from r2med.explore.library import Kept, Library, Shelf
 from r2med.explore.pages.compare import compare_page
 from r2med.explore.pages.leaderboard import View, leaderboard_page
-from r2med.explore.pages.query import Lists, QueryData, answer, query_lists
+from r2med.explore.pages.query import ORDERS, Lists, QueryData, answer, query_lists
 from r2med.explore.pages.system import system_page
 from r2med.explore.pages.task import task_page
 from r2med.explore.render import Axis, server_link
 from r2med.home import shelf
 from r2med.measure.significance import SIGNIFICANT, p_equation
 from r2med.results.compare import QueryScores
-from r2med.results.movement import in_order
 from r2med.results.overlap import write_audit
 from r2med.results.store import Store
 from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
@@ -218,8 +217,8 @@ def test_orders_of_queries() -> None:
     queries = [QueryScores("a", (0.2, 0.9)), QueryScores("b", (0.5, 0.5)), QueryScores("c", (1, 0))]
 
     ids = {
-        order: [query.query_id for query in in_order(queries, order)]
-        for order in ("difficulty", "division", "gain", "loss", "task")
+        order: [query.query_id for query in sorted(queries, key=key)]
+        for order, (_, key) in ORDERS.items()
     }
 
     assert ids == {

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Hash
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import anyio
@@ -32,7 +32,6 @@ from r2med.explore.render import STATIC, server_link, static_file
 from r2med.retrieve.conditions import Conditions
 
 if TYPE_CHECKING:
-    from r2med.results.movement import Order
     from r2med.systems.build import System
 
 PORT = 8642
@@ -252,8 +251,7 @@ def task(request: Request, shelf: Shelf) -> Response:
         pages = document_pages(shelf, server_link, name, [item], query_id=query, system=of)
         return HTMLResponse(pages[item])
     if part == "query":
-        from r2med.explore.pages.query import DEPTHS, QueryData, query_lists, query_page
-        from r2med.results.movement import ORDERS
+        from r2med.explore.pages.query import DEPTHS, ORDERS, QueryData, query_lists, query_page
 
         data = QueryData(
             shelf,
@@ -261,7 +259,7 @@ def task(request: Request, shelf: Shelf) -> Response:
             item,
             systems=systems,
             metric=metric,
-            order=cast("Order", values.word("order", ORDERS, "difficulty")),
+            order=values.word("order", ORDERS) or "difficulty",
             depth=int(values.word("depth", DEPTHS) or DEPTHS[0]),
         )
         lists = shelf.library.lists.get(data.origin, lambda: query_lists(data, server_link))

@@ -1,18 +1,17 @@
-"""Queries across systems: what moved between two, and what is hard for all or divides them."""
+"""What moved between two systems: every query under both, with the ranks of its positives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
 from r2med.errors import UsageError
 from r2med.measure import measure
 from r2med.measure.intervals import TIE
-from r2med.results.compare import QueryScores, compare
+from r2med.results.compare import compare
 from r2med.results.lookup import Ranking, find_ranking, own_tasks, stored_results
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
@@ -152,25 +151,3 @@ def _movements(a: Ranking, b: Ranking, task: Task, metric: str) -> list[QueryMov
             )
         )
     return queries
-
-
-Order = Literal["task", "difficulty", "division", "gain", "loss"]
-ORDERS: Mapping[Order, str] = {
-    "difficulty": "hardest first",
-    "division": "most divided first",
-    "gain": "largest gain of the first system over the second",
-    "loss": "largest loss of the first system to the second",
-    "task": "as the task lists them",
-}
-
-
-def in_order(queries: Sequence[QueryScores], order: Order) -> list[QueryScores]:
-    """Queries by difficulty, division, gain or loss; of equals, in the task's order."""
-    keys: Mapping[Order, Callable[[QueryScores], float]] = {
-        "difficulty": lambda query: query.mean,
-        "division": lambda query: -query.division,
-        "gain": lambda query: -query.gain,
-        "loss": lambda query: query.gain,
-        "task": lambda query: 0.0,
-    }
-    return sorted(queries, key=keys[order])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,7 +20,6 @@ from r2med.results.diagnosis.causes import CAUSES, TOP
 from r2med.results.diagnosis.diagnose import diagnose_ranking, limits_of
 from r2med.results.diagnosis.findings import QueryFinding, label_of
 from r2med.results.lookup import Ranking
-from r2med.results.movement import ORDERS, Order, in_order
 from r2med.systems.registry import members_of
 from r2med.systems.spec import parse
 
@@ -30,6 +29,14 @@ if TYPE_CHECKING:
 #: Systems side by side, and how many are chosen when the address names none.
 MOST_SYSTEMS, CHOSEN = 4, 2
 DEPTHS = ("10", "20", "50", "100")
+#: By name the orders of queries: what comes first, and by which key; of equals, the task's order.
+ORDERS: Mapping[str, tuple[str, Callable[[QueryScores], float]]] = {
+    "difficulty": ("hardest first", lambda query: query.mean),
+    "division": ("most divided first", lambda query: -query.division),
+    "gain": ("largest gain of the first system over the second", lambda query: -query.gain),
+    "loss": ("largest loss of the first system to the second", lambda query: query.gain),
+    "task": ("as the task lists them", lambda query: 0.0),
+}
 #: Characters of a document that a ranking shows at once, and on demand.
 _EXCERPT, _LONG = 220, 2500
 #: Ranks that a sentence names.
@@ -68,7 +75,7 @@ class QueryData:
     query_id: str
     systems: Sequence[str] = ()
     metric: str = "ndcg@10"
-    order: Order = "difficulty"
+    order: str = "difficulty"
     depth: int = TOP
 
     def __post_init__(self) -> None:
@@ -86,7 +93,8 @@ class QueryData:
         own = query_scores(list(self.chosen.values()), self.metric)
         # What is hard or divides is so for all stored systems; one alone has its own order.
         shared = self.order == "division" or (self.order == "difficulty" and len(self.chosen) > 1)
-        ids = [each.query_id for each in in_order(self._all if shared else own, self.order)]
+        sort_key = ORDERS[self.order][1]
+        ids = [each.query_id for each in sorted(self._all if shared else own, key=sort_key)]
         if self.query_id not in ids:
             raise MissingError(
                 f"{self.task} has no judged query {self.query_id!r}. {nearest(self.query_id, ids)}"

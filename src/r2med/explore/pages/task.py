@@ -18,7 +18,6 @@ from r2med.measure.intervals import Interval, mean_interval
 from r2med.report.cards.facts import prose_of
 from r2med.report.table import snippet, task_label
 from r2med.results.compare import QueryScores, query_scores
-from r2med.results.movement import in_order
 from r2med.results.record import Result
 from r2med.tasks.registry import registered_task, suites
 from r2med.tasks.task import Task
@@ -56,8 +55,9 @@ def task_page(
     texts = dict(task.queries.items()) if task and not missing else {}
     focus = system if system in results else None
     hard = query_scores([results[focus]], metric) if focus else queries
-    hardest = in_order(hard, "difficulty")[:_LISTED]
-    divided = [each for each in in_order(queries, "division") if each.division > 0][:_LISTED]
+    hardest = sorted(hard, key=lambda query: query.mean)[:_LISTED]
+    divided = sorted(queries, key=lambda query: -query.division)[:_LISTED]
+    divided = [query for query in divided if query.division > 0]
     ranked = sorted(results.values(), key=lambda each: (-each.metrics[metric], each.system))
     systems = [_scored(result, metric) for result in ranked]
     count = len(queries) or (len(task.queries) if task else 0)
