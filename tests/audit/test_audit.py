@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -248,10 +248,10 @@ class _KilledError(Exception):
     pass
 
 
-def killed_after(pieces: int) -> Callable[[Progress], None]:
+def killed_after(pieces: int) -> Progress:
     seen = 0
 
-    def progress(_: Progress) -> None:
+    def progress(what: str, done: int, total: int, seconds: float) -> None:
         nonlocal seen
         seen += 1
         if seen == pieces:

@@ -17,7 +17,6 @@ from r2med.engine.cluster import RayPool
 from r2med.engine.workers import open_workers
 from r2med.errors import MissingError
 from r2med.models import vectors
-from r2med.retrieve.conditions import Progress
 from tests.cli.running import ended, start
 from tests.engine.test_workers import FAULTY, descendants, elsewhere, gone, long_task, same
 
@@ -68,8 +67,8 @@ def test_a_lost_machine_loses_nothing_and_a_new_one_joins(cluster: Any) -> None:
     task = long_task()
     steps: list[int] = []
 
-    def disturb(now: Progress) -> None:
-        steps.append(now.done)
+    def disturb(what: str, done: int, total: int, seconds: float) -> None:
+        steps.append(done)
         if len(steps) == 3:
             cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
         if len(steps) == 6:

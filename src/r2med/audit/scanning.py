@@ -30,7 +30,7 @@ from r2med.audit.files import Piece, TrainingFile, pieces
 from r2med.audit.matching import SHORTEST, WORDS, Match, words
 from r2med.audit.reading import Reading, Row, Text, rows
 from r2med.errors import DamagedError, DataError
-from r2med.retrieve.conditions import Progress
+from r2med.retrieve.conditions import Progress, unseen
 
 #: Below this many bytes in all, starting processes costs more than it saves.
 _WORTH_PROCESSES = 1 << 25
@@ -90,7 +90,7 @@ def scan(
     processes: int | None = None,
     strict: bool = False,
     fresh: bool = False,
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Progress = unseen,
 ) -> Scan:
     """Look through all files; what an earlier scan of the same files finished is taken from `log`.
 
@@ -117,7 +117,7 @@ def scan(
             done = sum(shares[name] * size for name, size in sizes.items())
             seconds = time.monotonic() - started
             megabytes = round(done / 1e6), round(sum(sizes.values()) / 1e6)
-            progress(Progress(f"MB of {piece.file.name}", *megabytes, seconds))
+            progress(f"MB of {piece.file.name}", *megabytes, seconds)
     order = {file.name: place for place, file in enumerate(files)}
     found.hits.sort(key=lambda hit: (order[hit.file], hit.row, hit.column, hit.entry))
     return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -151,7 +151,7 @@ def audit_training(
     metric: str,
     strict: bool,
     force: bool,
-    progress: Callable[[Progress], None],
+    progress: Progress,
     tell: Tell,
 ) -> Audit:
     """Say of every task whether its texts are in the training data, and store the outcomes.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from r2med.audit.evaluation import Evaluation, evaluation
 from r2med.audit.findings import KINDS
 from r2med.audit.matching import NGRAM, TextIndex, words
-from r2med.retrieve.conditions import Progress
+from r2med.retrieve.conditions import Progress, unseen
 from r2med.tabular import Tabular, columns_of, table_of
 from r2med.tasks.task import Task
 
@@ -79,7 +79,7 @@ def audit_self(
     tasks: Iterable[Task],
     *,
     ngram: int = NGRAM,
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Progress = unseen,
 ) -> SelfAudit:
     """Repeated texts, label noise and queries that name their answer, in and between tasks."""
     group = list(tasks)
@@ -102,7 +102,7 @@ _Held = tuple[str, str, str, str]
 
 
 def _pairs(
-    wanted: Evaluation, ngram: int, progress: Callable[[Progress], None]
+    wanted: Evaluation, ngram: int, progress: Progress
 ) -> Iterator[tuple[str, _Held, _Held]]:
     """Every two queries, and every two documents, that match: equal texts first, then others."""
     index = TextIndex(wanted.texts, ngram=ngram)
@@ -116,7 +116,7 @@ def _pairs(
             pair = min(entry, match.entry), max(entry, match.entry)
             kinds[pair] = min(match.kind, kinds.get(pair, match.kind), key=KINDS.index)
         done = min(start + _BATCH, len(index))
-        progress(Progress("comparing texts", done, len(index), time.monotonic() - started))
+        progress("comparing texts", done, len(index), time.monotonic() - started)
     held: list[list[_Held]] = [
         [(place.task, place.role, place.id, text) for place in places]
         for text, places in zip(wanted.texts, wanted.places, strict=True)

@@ -202,7 +202,7 @@ class FromModel:
         return self.method.expansion(queries, work)
 
     def _ask(self, requests: Sequence[ChatRequest]) -> Sequence[ChatAnswer]:
-        return self.chat.complete(requests, show=self.conditions.show)
+        return self.chat.complete(requests, show=self.conditions.progress)
 
 
 Bound = FromFile | FromModel

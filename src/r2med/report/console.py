@@ -131,20 +131,14 @@ def result_line(bar: Progress, total: int) -> Callable[[Result], None]:
     return lambda result: bar.update(line, advance=1, description=f"{result.task} · {result.name}")
 
 
-def work_line(bar: Progress) -> Callable[[Work], None]:
+def work_line(bar: Progress) -> Work:
     """A second line for long work inside a step, such as encoding; hidden when the work is done."""
     line = bar.add_task("", total=None, visible=False)
 
-    def show(work: Work) -> None:
-        left = work.seconds_left
-        rest = f" · {left:,.0f} s left" if left and work.done < work.total else ""
-        bar.update(
-            line,
-            description=work.what + rest,
-            completed=work.done,
-            total=work.total,
-            visible=work.done < work.total,
-        )
+    def show(what: str, done: int, total: int, seconds: float) -> None:
+        left = (total - done) * seconds / done if done else 0
+        rest = f" · {left:,.0f} s left" if left else ""
+        bar.update(line, description=what + rest, completed=done, total=total, visible=done < total)
 
     return show
 
@@ -165,7 +159,7 @@ def is_watched() -> bool:
 
 
 @contextmanager
-def watch(total: int) -> Iterator[tuple[Callable[[Work], None], Callable[[Result], None]]]:
+def watch(total: int) -> Iterator[tuple[Work, Callable[[Result], None]]]:
     """What shows work and results: a bar in a terminal, one line of text in a notebook.
 
     Both go when the work is done.
@@ -186,8 +180,8 @@ def watch(total: int) -> Iterator[tuple[Callable[[Work], None], Callable[[Result
         done.append(result)
         write(f"{len(done)} of {total}: {result.task} · {result.name}")
 
-    def work(state: Work) -> None:
-        write(f"{len(done)} of {total}: {state.what} {state.done:,} of {state.total:,}")
+    def work(what: str, ready: int, all_of_it: int, seconds: float) -> None:
+        write(f"{len(done)} of {total}: {what} {ready:,} of {all_of_it:,}")
 
     yield work, step
     write("")

@@ -215,7 +215,7 @@ class LlmReranker:
         """A score for every document of every list."""
         tally, before, scores = Tally(), self.chat.usage, []
         rows: list[dict[str, object]] = []
-        ask = partial(self.chat.complete, show=self.conditions.show)
+        ask = partial(self.chat.complete, show=self.conditions.progress)
         for start in range(0, len(lists), _LISTS):
             scores += self._ranked(lists[start : start + _LISTS], ask, tally, rows)
         counted = f"of {tally.answers:,} answers"

@@ -144,7 +144,7 @@ class ListReranker:
         for number, one in enumerate(lists, start=1):
             scores.append(in_order(self._order(one)))
             spent = time.perf_counter() - start
-            self.conditions.show(f"reranking with {self.name}", number, len(lists), spent)
+            self.conditions.progress(f"reranking with {self.name}", number, len(lists), spent)
         self._facts |= {"texts": sum(len(one.documents) for one in lists), "calls": len(lists)}
         return scores
 

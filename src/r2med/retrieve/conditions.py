@@ -19,25 +19,11 @@ if TYPE_CHECKING:
     from r2med.remote.chat import Remote
 
 Tell = Callable[[str], None]
+#: Hears how far a long piece of work has come: what it is, done, total and the seconds so far.
+Progress = Callable[[str, int, int, float], None]
 Tag = TypeVar("Tag")
 Piece = TypeVar("Piece")
 Outcome = TypeVar("Outcome")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a long piece of work has come."""
-
-    what: str
-    done: int
-    total: int
-    seconds: float
-
-    @property
-    def seconds_left(self) -> float | None:
-        """At the pace so far; None before there is a pace."""
-        started = self.done > 0 and self.seconds > 0
-        return (self.total - self.done) / (self.done / self.seconds) if started else None
 
 
 def log(message: str) -> None:
@@ -45,8 +31,8 @@ def log(message: str) -> None:
     logging.getLogger("r2med").warning(message)
 
 
-def _unseen(_: Progress) -> None:
-    return None
+def unseen(what: str, done: int, total: int, seconds: float) -> None:
+    """Show no progress."""
 
 
 def itself(loaded: Any, tell: Tell) -> Any:
@@ -116,7 +102,7 @@ class Conditions:
     """A folder of prompts to take instead of the package's; their content enters identities."""
     tell: Tell = field(default=log)
     """Hears what a reader of the scores should know."""
-    progress: Callable[[Progress], None] = field(default=_unseen)
+    progress: Progress = field(default=unseen)
     """Hears how far encoding has come."""
     workers: Workers | None = None
     """Where models run; None is this process."""
@@ -135,10 +121,6 @@ class Conditions:
             made = Remote(self.limits, url=self.llm_url, fresh=self.fresh, tell=self.tell)
             self.shared.setdefault(key, made)
         return self.shared[key]
-
-    def show(self, what: str, done: int, total: int, seconds: float) -> None:
-        """Tell `progress` how far a long piece of work has come."""
-        self.progress(Progress(what, done, total, seconds))
 
     def building(self, module: str, settings: object, name: str | None = None) -> Conditions:
         """These conditions for one stage, which workers can then build for themselves."""

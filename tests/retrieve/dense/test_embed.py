@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError
 from r2med.models.vectors import Shelf
-from r2med.retrieve.conditions import Conditions, Progress
+from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Encoded, Encoding, Form, Inputs, TextInputs
 
 
@@ -147,13 +147,16 @@ def test_an_output_of_another_shape_names_the_first_text(shape: tuple[int, ...])
 
 
 def test_progress_counts_every_text_once() -> None:
-    heard: list[Progress] = []
+    heard: list[tuple[str, int, int]] = []
 
-    encode(work(Counting(), TEXTS), Shelf(), Conditions(batch_tokens=4, progress=heard.append))
+    def progress(what: str, done: int, total: int, seconds: float) -> None:
+        heard.append((what, done, total))
 
-    assert [step.done for step in heard] == sorted({step.done for step in heard})
-    assert (heard[-1].done, heard[-1].total) == (5, 5)
-    assert heard[-1].what in ("encoding queries", "encoding documents")
+    encode(work(Counting(), TEXTS), Shelf(), Conditions(batch_tokens=4, progress=progress))
+
+    assert [done for _, done, _ in heard] == sorted({done for _, done, _ in heard})
+    assert heard[-1][1:] == (5, 5)
+    assert heard[-1][0] in ("encoding queries", "encoding documents")
 
 
 def test_a_failed_run_keeps_the_batches_it_finished() -> None:

@@ -269,7 +269,7 @@ class Encoding:
             self.addresses,
             np.array(sizes, dtype=np.int64),
             self._computed,
-            progress=partial(self.conditions.show, self.doing),
+            progress=partial(self.conditions.progress, self.doing),
             cut=not isinstance(self.encoder, StreamingEncoder),
         )
         seconds = time.perf_counter() - start

@@ -225,7 +225,7 @@ class MilvusIndex:
                 data = [{_KEY: row, _VECTOR: vectors[row - start]} for row in rows]
                 client.insert(self._name, data)
             inserted += len(rows)
-            self.conditions.show("indexing", stop, self.count, time.perf_counter() - began)
+            self.conditions.progress("indexing", stop, self.count, time.perf_counter() - began)
         if (held := self._held(client)) != self.count:
             raise DataError(
                 f"{self.milvus.address}: collection {self._name} holds {held:,} vectors after "
