@@ -19,8 +19,8 @@ from r2med.expand.agents import (
     Turn,
 )
 from r2med.expand.answers import Sample
-from r2med.expand.method import Method
 from r2med.expand.prompts import read_prompt
+from r2med.expand.writing import Method
 from r2med.remote.completions import ChatAnswer, ChatRequest
 from r2med.settings import read
 from r2med.systems.registry import find_entry

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.errors import UsageError
-from r2med.expand.answers import Sample
-from r2med.expand.method import ANSWER_ALONE, Expanded, Expansion, Rule
+from r2med.expand.answers import ANSWER_ALONE, Expanded, Expansion, Rule, Sample
 from r2med.retrieve.interface import Part
 
 DECLARED = tomllib.loads((files("r2med.expand") / "methods.toml").read_text(encoding="utf-8"))
@@ -91,6 +90,6 @@ def test_fused_samples_make_a_variant_each_in_which_a_useless_one_falls_back() -
 def test_only_queries_without_any_useful_sample_count_as_fallen_back() -> None:
     made = expansion(fuse=False)
 
-    assert made.fallen_back == ("2",)
+    assert made.fallen_back == 1
     assert made.facts()["fallen_back"] == 1
     assert made.facts()["refused"] == 3

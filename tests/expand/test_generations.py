@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from r2med.errors import DamagedError, DataError, MissingError, UsageError
 from r2med.expand.agents import Step, Trace
-from r2med.expand.answers import Sample
+from r2med.expand.answers import Expanded, Sample
 from r2med.expand.generations import (
     FromFile,
     find_file,
@@ -20,7 +20,7 @@ from r2med.expand.generations import (
     read_traces,
     write_generations,
 )
-from r2med.expand.method import Expanded, Method
+from r2med.expand.writing import Method
 from r2med.settings import read
 from r2med.systems.registry import find_entry
 from r2med.tasks.fetch.provenance import data_folder

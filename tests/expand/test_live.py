@@ -11,9 +11,9 @@ import pytest
 import r2med
 from r2med.errors import LimitError
 from r2med.expand import generations
+from r2med.expand.answers import Expansion
 from r2med.expand.generations import FromFile, place, read_generations, read_traces
-from r2med.expand.method import Expansion, Method
-from r2med.expand.writing import Expander, Finder, FromModel
+from r2med.expand.writing import Expander, Finder, FromModel, Method
 from r2med.remote.budget import Limits
 from r2med.results.cost import cost_of
 from r2med.results.record import Result
@@ -153,7 +153,7 @@ def test_text_that_only_sounds_like_a_refusal_is_searched_with(
 
     expansion = expand(task, server)
 
-    assert expansion.fallen_back == ()
+    assert expansion.fallen_back == 0
     assert {form.lexical for form in expansion.variants[0]} == {text}
 
 
@@ -254,8 +254,8 @@ def test_trouble_on_the_wire_is_survived(task: Task, server: LLMServer) -> None:
 
     expansion = expand(task, server)
 
-    assert expansion.queries[0].answers == ("urate",)
-    assert expansion.fallen_back == ()
+    assert [sample.answer for sample in expansion.queries[0].samples] == ["urate"]
+    assert expansion.fallen_back == 0
 
 
 def test_refused_and_empty_generations_fall_back_to_the_query_and_are_told(

@@ -4,7 +4,7 @@ import pytest
 
 from r2med import settings
 from r2med.errors import UsageError
-from r2med.expand.method import Method
+from r2med.expand.writing import Method
 from r2med.systems.registry import find_entry
 
 

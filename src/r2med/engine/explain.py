@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from r2med.errors import MissingError, R2MedError, UsageError
+from r2med.expand.answers import Expansion
 from r2med.expand.generations import FromFile
-from r2med.expand.method import Expansion
 from r2med.expand.writing import FromModel
 from r2med.results.diagnosis.diagnose import diagnose_ranking
 from r2med.results.diagnosis.findings import Diagnosis, QueryFinding, TaskDiagnosis

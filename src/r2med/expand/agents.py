@@ -19,7 +19,7 @@ from r2med.remote.budget import most_tokens_of
 from r2med.remote.completions import MOST_FRAME, ChatAnswer, ChatRequest, Message, in_step
 
 if TYPE_CHECKING:
-    from r2med.expand.method import Method
+    from r2med.expand.writing import Method
 
 StepKind = Literal["thought", "search", "passages", "reminder", "answer"]
 Stop = Literal["answer", "turns", "tokens", "silence"]

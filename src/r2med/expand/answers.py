@@ -1,15 +1,28 @@
-"""What a model's answer is: stripped of its reasoning, and judged usable, cut, empty or refused."""
+"""What a model wrote for queries, and what is searched for with it.
+
+An answer is stripped of its reasoning and judged usable, cut, empty or refused; queries and their
+answers become what is searched for by the rule of a method.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
+from r2med.errors import UsageError
+from r2med.expand.prompts import filled
 from r2med.remote.registry import Stripping
+from r2med.retrieve.interface import Part, QueryForm
+
+if TYPE_CHECKING:
+    from r2med.expand.agents import Trace
 
 Outcome = Literal["ok", "truncated", "empty", "refused"]
 
+_QUERY, _GENERATED = "{query}", "{generated}"
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
@@ -54,6 +67,109 @@ def strip(text: str, how: Stripping) -> str:
             return tagged[1].strip() if tagged else text
         case "none":
             return text
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Templates with {query} and {generated}: one for words, one or more for vectors to average."""
+
+    lexical: str
+    dense: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for template in (self.lexical, *self.dense):
+            if _QUERY not in template and _GENERATED not in template:
+                raise UsageError(
+                    f"combination rule {template!r}: expected {_QUERY} or {_GENERATED} in it."
+                )
+
+    def form(self, query_id: str, query: str, answers: Sequence[str]) -> QueryForm:
+        """One query as it is searched for; without any answer it stands for itself.
+
+        Several answers are joined by a space for words; for vectors each gives a part of its own,
+        and the query enters the mean once.
+        """
+        if not answers:
+            return QueryForm(query_id, query, (Part(query),))
+        lexical = filled(self.lexical, query=query, generated=" ".join(answers))
+        dense = tuple(
+            Part(filled(template, query=query, generated=answer), _QUERY not in template)
+            for template in self.dense
+            for answer in (answers if _GENERATED in template else answers[:1])
+        )
+        return QueryForm(query_id, lexical, dense)
+
+
+#: Every method combines so when the model reasons, since only its stripped answer is used.
+ANSWER_ALONE = Rule(lexical=_GENERATED, dense=(_QUERY, _GENERATED))
+
+
+@dataclass(frozen=True)
+class Expanded:
+    """One query and what was generated for it; agents leave a trace for every sample."""
+
+    query_id: str
+    query: str
+    samples: tuple[Sample, ...]
+    traces: tuple[Trace, ...] = ()
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """All queries of a task, expanded by one method and model."""
+
+    queries: tuple[Expanded, ...]
+    rule: Rule
+    fuse: bool = False
+    """Whether each sample is searched by itself and the runs are fused."""
+    work: Mapping[str, object] = field(default_factory=dict)
+    """Where the generations come from and what they took: calls, tokens, seconds, money."""
+
+    @property
+    def source(self) -> str:
+        """The file that the generations are from, or the model."""
+        return str(self.work.get("generations_from", ""))
+
+    @property
+    def variants(self) -> tuple[tuple[QueryForm, ...], ...]:
+        """The forms to search with: one set, or one per sample where their runs are fused."""
+        if not self.fuse:
+            return (self._forms(slice(None)),)
+        count = max((len(query.samples) for query in self.queries), default=1)
+        return tuple(self._forms(slice(place, place + 1)) for place in range(count))
+
+    @property
+    def fallen_back(self) -> int:
+        """How many queries have no useful generation and stand for themselves."""
+        return sum(not any(each.useful for each in query.samples) for query in self.queries)
+
+    def facts(self) -> Mapping[str, object]:
+        """Counts for the record, and the first query as it is searched for."""
+        samples = [sample for query in self.queries for sample in query.samples]
+        outcomes = Counter(sample.outcome for sample in samples)
+        facts: dict[str, object] = {
+            "queries": len(self.queries),
+            "generations": len(samples),
+            "truncated": outcomes["truncated"],
+            "empty": sum(s.outcome != "refused" and not s.answer.strip() for s in samples),
+            "refused": outcomes["refused"],
+            "fallen_back": self.fallen_back,
+            **self.work,
+        }
+        if self.queries:
+            first = self.variants[0][0]
+            facts["first_lexical"] = first.lexical
+            facts["first_dense"] = [part.text for part in first.dense]
+        return facts
+
+    def _forms(self, chosen: slice) -> tuple[QueryForm, ...]:
+        """Every query as it is searched for with some of its samples."""
+        return tuple(
+            self.rule.form(
+                each.query_id, each.query, [s.answer for s in each.samples[chosen] if s.useful]
+            )
+            for each in self.queries
+        )
 
 
 def is_refusal(text: str) -> bool:

@@ -13,14 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 from urllib.parse import quote
 
 from r2med.atomic import atomic_file
 from r2med.errors import DamagedError, DataError, MissingError, UsageError
 from r2med.expand.agents import Trace
-from r2med.expand.answers import Outcome, Sample
-from r2med.expand.method import Expanded, Expansion, Method
+from r2med.expand.answers import Expanded, Expansion, Outcome, Sample
 from r2med.home import slug, user_path
 from r2med.remote.completions import encodable
 from r2med.remote.registry import llms
@@ -30,6 +29,9 @@ from r2med.tasks.reading.jsonl import described, json_object, write_jsonl
 from r2med.tasks.reading.lines import lines
 from r2med.tasks.registry import find_task
 from r2med.tasks.task import Task
+
+if TYPE_CHECKING:
+    from r2med.expand.writing import Method
 
 TRACES = "traces.jsonl"
 _ROW_HINT = 'Each line is {"id": "...", "text": "...", "hy_doc": "..."}; see docs/generation.md.'

@@ -1,4 +1,4 @@
-"""An expander at work: texts for a task's queries, from a file or from the model itself.
+"""Generation methods at work: texts for a task's queries, from a file or from the model itself.
 
 A pipeline calls, in this order:
 
@@ -18,21 +18,103 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
+from r2med.errors import UsageError
 from r2med.expand.agents import Loop, Passage, Trace
-from r2med.expand.answers import judge
+from r2med.expand.answers import ANSWER_ALONE, Expanded, Expansion, Rule, judge, strip
 from r2med.expand.generations import FromFile, find_file, place, write_generations
-from r2med.expand.method import Expanded, Expansion, Method
-from r2med.expand.prompts import Prompt, called, kind_of, read_prompt
+from r2med.expand.prompts import Prompt, TaskKind, called, kind_of, read_prompt
 from r2med.home import shelf
 from r2med.remote.budget import Estimate, Tokens
 from r2med.remote.chat import Chat
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message
+from r2med.remote.registry import LLM, Stripping, find_llm
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import document_texts
 from r2med.retrieve.interface import Retriever, Searcher
-from r2med.settings import identity_of
+from r2med.settings import identity_of, setting
 from r2med.tasks.task import Queries, Task
+
+_OF_READERS = ("search", "passages", "words")
+_OF_AGENTS = ("turns", "tokens")
+
+
+@dataclass(frozen=True)
+class Method:
+    """All that an entry of methods.toml may say; that file documents each field."""
+
+    prompts: str
+    style: Literal["direct", "search-o1", "search-r1"]
+    lexical: str
+    dense: tuple[str, ...]
+    strip: Stripping
+    combine: Literal["average", "fuse"]
+    kind: TaskKind | Literal["auto"]
+    search: str
+    llm: str = setting(identity="content")
+    generations: str = setting(identity="content")
+    n: int = setting(least=1)
+    max_tokens: int = setting(least=0)
+    passages: int = setting(least=0)
+    words: int = setting(least=0)
+    turns: int = setting(least=0)
+    tokens: int = setting(least=0)
+
+    @cached_property
+    def model(self) -> LLM:
+        """The model's entry; of an unknown name, what is assumed of any model."""
+        return find_llm(self.llm, anything=True)
+
+    @cached_property
+    def rule(self) -> Rule:
+        """How query and generation are combined, which depends on whether the model reasons."""
+        return ANSWER_ALONE if self.model.reasoning else Rule(self.lexical, self.dense)
+
+    @property
+    def agent(self) -> bool:
+        """Whether the model may search while it reasons."""
+        return self.style != "direct"
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """What the model's entry decides: how texts are stripped and combined."""
+        return {
+            "lexical": self.rule.lexical,
+            "dense": list(self.rule.dense),
+            "strip": [self.model.stripping, self.strip],
+        }
+
+    def answer_in(self, raw: str) -> str:
+        """The answer in what a model wrote: by the model's own mark, then by the method's."""
+        return strip(strip(raw, self.model.stripping), self.strip)
+
+    def expansion(self, queries: tuple[Expanded, ...], work: Mapping[str, object]) -> Expansion:
+        """Queries with their generations, to be combined and searched by this method's rule."""
+        return Expansion(queries, self.rule, self.combine == "fuse" and self.n > 1, work)
+
+    def check(self) -> None:
+        """Refuse a method without a model, and options that contradict it or have no effect."""
+        if not self.llm:
+            raise UsageError(
+                f"{self.prompts}: which model? Write it after a colon, as in "
+                f"'{self.prompts}:qwen-7b | bm25'; docs/llms.md lists the names."
+            )
+        reads = self.agent or "{passages}" in read_prompt(self.prompts, "question").texts["user"]
+        unused = (*(() if self.agent else _OF_AGENTS), *(() if reads else _OF_READERS))
+        for name in unused:
+            if value := getattr(self, name):
+                why = "does not search" if name in _OF_READERS else "is no agent and asks once"
+                raise UsageError(
+                    f"{self.prompts}[{name}={value}] has no effect: {self.prompts} {why}. "
+                    f"Leave {name} out."
+                )
+        if self.search and not (self.passages and self.words):
+            raise UsageError(f"{self.prompts}: passages and words must be 1 or more to read.")
+        if reads and not self.search:
+            who = "an agent" if self.agent else "a method that reads"
+            raise UsageError(f"{self.prompts}: {who} needs a retriever, as in [search=bm25].")
+        Rule(self.lexical, self.dense)
 
 
 @dataclass(frozen=True)
@@ -177,13 +259,13 @@ class FromModel:
 
     def expand(self) -> Expansion:
         """Ask for what is not on disk yet; the texts and traces are also kept for reading."""
-        before, strip, traces = self.chat.usage, self.method.answer_in, list[Trace]()
+        before, answer_in, traces = self.chat.usage, self.method.answer_in, list[Trace]()
         if self.loop is None:
             answers = self._ask(self.requests)
-            samples = [judge(a.text, strip(a.text), a.finish) for a in answers]
+            samples = [judge(a.text, answer_in(a.text), a.finish) for a in answers]
         else:
             starts = [(text, sample) for sample in range(self.method.n) for text in self.openings]
-            outcomes = self.loop.run(starts, self._ask, strip=strip)
+            outcomes = self.loop.run(starts, self._ask, strip=answer_in)
             samples, traces = [each[0] for each in outcomes], [each[1] for each in outcomes]
         count = len(self.openings)
         queries = tuple(

@@ -37,7 +37,7 @@ from r2med.results.diagnosis.findings import (
 if TYPE_CHECKING:
     from r2med.engine.explain import Explained
     from r2med.expand.agents import Trace
-    from r2med.expand.method import Expansion
+    from r2med.expand.answers import Expansion
 
 _QUERIES_SHOWN = 20
 _RANKS_SHOWN = 5

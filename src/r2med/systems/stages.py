@@ -28,7 +28,7 @@ from r2med.systems.work import Work
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
-    from r2med.expand.method import Expansion
+    from r2med.expand.answers import Expansion
     from r2med.expand.writing import Bound, Expander
     from r2med.rerank.scores import Reranker, Tail
 
@@ -267,7 +267,7 @@ class Expanding(_Named):
         with work.ledger.stage("expand", self.name):
             expansion = self.bound(work.task).expand()
         work.ledger.tell(self.name, expansion.facts())
-        if unusable := len(expansion.fallen_back):
+        if unusable := expansion.fallen_back:
             work.tell(
                 self.name,
                 f"{unusable:,} of {len(expansion.queries):,} queries have no usable generation "

@@ -24,7 +24,7 @@ from r2med.systems.registry import members_of
 from r2med.systems.spec import parse
 
 if TYPE_CHECKING:
-    from r2med.expand.method import Expansion
+    from r2med.expand.answers import Expansion
 
 #: Systems side by side, and how many are chosen when the address names none.
 MOST_SYSTEMS, CHOSEN = 4, 2
