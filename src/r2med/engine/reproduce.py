@@ -212,7 +212,16 @@ def held_against(
         for name, theirs in figures.items()
         if (mine := measured_value(result, name)) is not None
     }
-    judged = verdicts.get(metric)
+    judged, data = verdicts.get(metric), other_data(result)
+    reasons = [data] if data else []  # equal figures need no explanation, unless by chance
+    if judged in ("close", "different"):
+        if ties and wanted is not None and ties[0] - _NOISE <= wanted <= ties[1] + _NOISE:
+            low, high = (f"{100 * bound:.2f}" for bound in ties)
+            reasons.append(
+                f"the order of equal scores alone moves {result.task} from {low} to {high}"
+            )
+        for _, entry in parts_of(result.system):
+            reasons += [f"{entry.name}: {text}" for text in entry.deviations] if entry else []
     return Reproduced(
         task=result.task,
         published=wanted,
@@ -222,7 +231,7 @@ def held_against(
         compared=len(verdicts),
         queries=result.record.task.judged_queries,
         tie_bounds=ties,
-        reasons=_reasons(result, judged, wanted, ties),
+        reasons=tuple(reasons),
     )
 
 
@@ -232,20 +241,3 @@ def verdict(ours: float, published: float, decimals: int) -> Verdict:
     if gap <= 0.5 * 10.0**-decimals + _NOISE:
         return "equal"
     return "close" if gap <= CLOSE + _NOISE else "different"
-
-
-def _reasons(
-    result: Result, judged: Verdict | None, published: float | None, ties: Bounds | None
-) -> tuple[str, ...]:
-    """What can explain a difference; equal figures need no explanation, unless by chance."""
-    data = other_data(result)
-    reasons = [data] if data else []
-    if judged in ("close", "different"):
-        if ties and published is not None and ties[0] - _NOISE <= published <= ties[1] + _NOISE:
-            low, high = (f"{100 * bound:.2f}" for bound in ties)
-            reasons.append(
-                f"the order of equal scores alone moves {result.task} from {low} to {high}"
-            )
-        for _, entry in parts_of(result.system):
-            reasons += [f"{entry.name}: {text}" for text in entry.deviations] if entry else []
-    return tuple(reasons)

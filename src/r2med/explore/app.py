@@ -9,11 +9,11 @@ from __future__ import annotations
 import socket
 import threading
 import webbrowser
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import anyio
@@ -65,6 +65,15 @@ def create_app(
     Queries that are typed in run under `conditions`; models that cost money only where `paid`.
     """
     explorer = Explorer(library, conditions or Conditions(), paid)
+    drawing, one = explorer.kept(plot), anyio.CapacityLimiter(1)
+
+    def of_task(request: Request, shelf: Shelf) -> Hashable:
+        return shelf.state_of(_task_address(shelf, request)[0])
+
+    async def drawn(request: Request) -> Response:
+        # A slow handler: for one request at a time, and never by the threads of the pages.
+        return await anyio.to_thread.run_sync(drawing, request, limiter=one)
+
     return Starlette(
         routes=[
             Route("/", explorer.kept(leaderboard)),
@@ -72,11 +81,11 @@ def create_app(
             Route("/leaderboard.csv", explorer.kept(leaderboard)),
             Route("/system", explorer.kept(system)),
             Route("/tasks", explorer.kept(overview)),
-            Route("/task/{rest:path}", explorer.kept(task, _task_state)),
+            Route("/task/{rest:path}", explorer.kept(task, of_task)),
             Route("/compare", explorer.kept(compare)),
             Route("/audits", explorer.kept(overview)),
             Route("/about", explorer.kept(overview)),
-            Route("/plot/{name}", _in_turn(explorer.kept(plot))),
+            Route("/plot/{name}", drawn),
             Route("/try", explorer.form),
             Route("/try", explorer.tried, methods=["POST"]),
             Route("/running", explorer.running),
@@ -316,18 +325,6 @@ def plot(request: Request, shelf: Shelf) -> Response:
     return Response(svg, media_type="image/svg+xml")
 
 
-def _in_turn(
-    handler: Callable[[Request], Response],
-) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-    """A slow handler, called for one request at a time and never by the threads of the pages."""
-    one = anyio.CapacityLimiter(1)
-
-    async def answer(request: Request) -> Response:
-        return await anyio.to_thread.run_sync(handler, request, limiter=one)
-
-    return answer
-
-
 def static(request: Request) -> Response:
     """A file of the package, by its name alone."""
     name = str(request.path_params["name"])
@@ -353,10 +350,6 @@ def refused(request: Request, problem: Exception) -> Response:
 
 def _status(problem: Exception) -> int:
     return next(status for kind, status in _STATUSES.items() if isinstance(problem, kind))
-
-
-def _task_state(request: Request, shelf: Shelf) -> Hashable:
-    return shelf.state_of(_task_address(shelf, request)[0])
 
 
 def _task_address(shelf: Shelf, request: Request) -> tuple[str, str, str]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError, nearest
 from r2med.home import slug
-from r2med.results.lookup import newest_by_system, own_tasks
+from r2med.results.lookup import newest_by_system, newest_first, own_tasks
 from r2med.results.overlap import AUDITS, StoredAudit, stored_audits
 from r2med.results.record import RECORD_FILE, RUN_FILE, SCORES_FILE, Result
 from r2med.results.store import LOCAL, Store, read_result
@@ -233,11 +233,10 @@ class Library:
                 }
                 read = {folder: each for folder, (_, each) in self._read.items()}
                 results = [each for each in read.values() if isinstance(each, Result)]
-                results.sort(key=lambda result: result.record.created, reverse=True)
                 problems: list[str] = []
                 self._shelf = Shelf(
                     self,
-                    tuple(results),
+                    tuple(newest_first(results)),
                     {folder: each for folder, each in read.items() if isinstance(each, str)},
                     tuple(stored_audits(self.folder, problems.append)),
                     tuple(problems),

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from r2med.atomic import atomic_file
 from r2med.home import slug
-from r2med.results.lookup import leaves, newest_by_system
+from r2med.results.lookup import leaves, newest_by_system, newest_first
 from r2med.results.record import Result
 from r2med.retrieve.conditions import Tell, log
 from r2med.tabular import csv_text
@@ -58,10 +58,9 @@ def export_mteb(results: Sequence[Result], out: Path, tell: Tell = log) -> list[
     A system has one revision for all of its tasks, `OUT/results/<model>/<revision>/<task>.json`
     with a `model_meta.json` beside them; of several results on a task the newest is taken.
     """
-    newest_first = sorted(results, key=lambda result: result.record.created, reverse=True)
     systems: dict[str, list[Result]] = {}
     for task in dict.fromkeys(result.task for result in results):
-        on_task = [result for result in newest_first if result.task == task]
+        on_task = [result for result in newest_first(results) if result.task == task]
         for name, result in newest_by_system(on_task, tell).items():
             systems.setdefault(name, []).append(result)
     written = []

@@ -115,7 +115,7 @@ def leaderboard(
 
 
 @dataclass(frozen=True)
-class Gains:
+class GainSummary:
     """Gains over their own first stages: of expansions, or of one class of rerankers."""
 
     group: str
@@ -154,14 +154,14 @@ class Leaderboard(Tabular):
         return (*self.rows[: self.top], *rest)
 
     @property
-    def gains(self) -> tuple[Gains, ...]:
+    def gains(self) -> tuple[GainSummary, ...]:
         """What expansion and reranking bring, over all rows whatever is shown of them."""
         by_group: dict[str, list[float]] = {group: [] for group in GAIN_TITLES}
         for row in self.rows:
             if row.gain is not None:
                 by_group[row.group].append(row.gain)
         return tuple(
-            Gains(group, len(gains), sum(gain > 0 for gain in gains), median(gains))
+            GainSummary(group, len(gains), sum(gain > 0 for gain in gains), median(gains))
             for group, gains in by_group.items()
             if gains
         )
@@ -259,27 +259,21 @@ def _tasks(
     results: str | Path | Sequence[Result],
 ) -> tuple[Suite, tuple[TaskEntry, ...]]:
     """The suite, and those of its tasks that are asked for; folders are a suite of their own."""
-    if task is None:
-        whole = own_suite(own_tasks(results)) if suite == LOCAL else find_suite(suite or "full")
-        tasks = whole.entries
-    else:
-        own = own_tasks(results)
-        named = resolve(task, own)
-        suites = dict.fromkeys(
-            each.suite if isinstance(each, TaskEntry) else LOCAL for each in named
+    own = own_tasks(results) if task or suite == LOCAL else {}
+    named = resolve(task, own) if task else []
+    suites = dict.fromkeys(each.suite if isinstance(each, TaskEntry) else LOCAL for each in named)
+    if len(suites) > 1 or (suites and suite and suite.lower() not in suites):
+        wanted = dict.fromkeys([*suites, *([suite] if suite else [])])
+        raise UsageError(
+            f"--task {task}: tasks of {' and '.join(wanted)}; "
+            "a leaderboard ranks one suite at a time."
         )
-        if len(suites) > 1 or (suite and suite.lower() not in suites):
-            wanted = dict.fromkeys([*suites, *([suite] if suite else [])])
-            raise UsageError(
-                f"--task {task}: tasks of {' and '.join(wanted)}; "
-                "a leaderboard ranks one suite at a time."
-            )
-        if LOCAL in suites:
-            whole = own_suite(task_names(named, own))
-            tasks = whole.entries
-        else:
-            whole = find_suite(next(iter(suites)))
-            tasks = tuple(entry for entry in whole.entries if entry in named)
+    name = next(iter(suites), suite or "full")
+    if name == LOCAL:
+        whole = own_suite(task_names(named, own) if named else own)
+    else:
+        whole = find_suite(name)
+    tasks = tuple(each for each in whole.entries if not named or each in named or name == LOCAL)
     if family is None:
         return whole, tasks
     known = {_key(entry.family): entry.family for entry in tasks}

@@ -40,7 +40,7 @@ def all_results(folder: Path, tell: Tell, *, suite: str | None = None) -> list[R
             results.append(read_result(place))
         except DamagedError as problem:
             tell(f"{problem} It is left out; evaluate again to rebuild it.")
-    return _newest_first(results)
+    return newest_first(results)
 
 
 def stored_results(
@@ -51,12 +51,13 @@ def stored_results(
     Of a folder, samples of queries are left out.
     """
     if not isinstance(results, str | Path):
-        return _newest_first(results)
+        return newest_first(results)
     stored = all_results(Path(results), tell, suite=suite)
     return [each for each in stored if each.suite != SAMPLE]
 
 
-def _newest_first(results: Iterable[Result]) -> list[Result]:
+def newest_first(results: Iterable[Result]) -> list[Result]:
+    """Results by the time at which they were stored."""
     return sorted(results, key=lambda result: result.record.created, reverse=True)
 
 

@@ -106,18 +106,12 @@ def flags_of(
         for audit in audits
         if audit.verdict == "contaminated" and audit.task in names
     ]
-    return tuple(
-        Flag(task, model.name, collection, model.trained_on_source, why)
-        for task, name, why in meetings
-        for model in models
-        for collection in model.trained_on
-        if _same(name, collection)
-    )
-
-
-def _same(name: str, collection: str) -> bool:
-    """Whether a name is that of the collection, of a part of it, or of its copy by somebody."""
-    name, collection = name.lower(), collection.lower()
-    return (
-        name == collection or name.startswith(f"{collection}/") or name.endswith(f"/{collection}")
-    )
+    flags = []
+    for task, name, why in meetings:
+        for model in models:
+            for collection in model.trained_on:
+                # The collection, a part of it, or its copy by somebody.
+                theirs, ours = collection.lower(), name.lower()
+                if ours == theirs or ours.startswith(f"{theirs}/") or ours.endswith(f"/{theirs}"):
+                    flags.append(Flag(task, model.name, collection, model.trained_on_source, why))
+    return tuple(flags)
