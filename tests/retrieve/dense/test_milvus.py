@@ -144,7 +144,7 @@ from r2med.retrieve.dense import milvus
 
 VECTORS = np.load(sys.argv[2])
 milvus._MOST_ROWS = 100
-kill = lambda progress: progress.done >= 300 and os.kill(os.getpid(), signal.SIGKILL)
+kill = lambda what, done, *_: done >= 300 and os.kill(os.getpid(), signal.SIGKILL)
 milvus.MilvusIndex(
     milvus.Milvus(sys.argv[1]), lambda a, b: VECTORS[a:b], np.arange(900), 900,
     Conditions(progress=kill),
