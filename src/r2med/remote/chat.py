@@ -104,25 +104,17 @@ class Chat:
     and a later request starts it again.
     """
 
-    def __init__(
-        self,
-        llm: LLM,
-        server: Server | LocalServer,
-        budget: Budget,
-        *,
-        fresh: bool = False,
-        tell: Tell = lambda _: None,
-    ) -> None:
+    def __init__(self, llm: LLM, server: Server | LocalServer, remote: Remote) -> None:
         self.llm = llm
-        self.budget = budget
+        self.budget = remote.budget
         self.price = llm.price
-        budget.check_price(self.price, llm.name)
+        self.budget.check_price(self.price, llm.name)
         self._server = server
         self._session: Session | None = None
         with suppress(OSError):  # the shelf's former name
             (home() / "generations").rename(shelf("answers"))
-        self._answers = Answers(shelf("answers"), self.identity, tell=tell)
-        self._since = time.time() if fresh else 0.0
+        self._answers = Answers(shelf("answers"), self.identity, tell=remote.tell)
+        self._since = time.time() if remote.fresh else 0.0
         self.usage = Usage.of((), self.price)
         """What all answers took since the chat was made."""
 
@@ -323,7 +315,7 @@ class Remote:
         self.budget = Budget(limits)
         self.url = url
         self.fresh = fresh
-        self._tell = tell
+        self.tell = tell
         self._chats: dict[tuple[object, ...], Chat] = {}
 
     def chat(self, name: str, options: Mapping[str, str] = MappingProxyType({})) -> Chat:
@@ -347,7 +339,7 @@ class Remote:
                     url=self.url,
                     key_env=options.get("key_env", ""),
                 )
-            self._chats[key] = Chat(llm, server, self.budget, fresh=self.fresh, tell=self._tell)
+            self._chats[key] = Chat(llm, server, self)
         return self._chats[key]
 
     def close(self) -> None:

@@ -155,12 +155,19 @@ def read_answer(
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     if not isinstance(reasoning, str) or "</think>" in text:
         reasoning = ""
+    reason, spoken = choice.get("finish_reason"), (reasoning + text).rpartition("</think>")[2]
+    if message.get("refusal") or reason == "content_filter":
+        finish = "refusal"
+    elif not spoken.strip():
+        finish = "empty"
+    else:
+        finish = "length" if reason == "length" else "stop"
     usage = value.get("usage") if isinstance(value.get("usage"), dict) else {}
     prompt = _count(usage, "prompt_tokens", prompt_tokens(request))
     new = _count(usage, "completion_tokens", tokens_of(reasoning + text))
     return ChatAnswer(
         text=text,
-        finish=_finish(choice, message, reasoning + text),
+        finish=finish,
         prompt_tokens=prompt,
         completion_tokens=new,
         seconds=round(seconds, 4),
@@ -222,16 +229,6 @@ def declined(failure: Failure) -> ChatAnswer | None:
     return None
 
 
-def _finish(choice: Mapping[str, Any], message: Mapping[str, Any], text: str) -> str:
-    reason = choice.get("finish_reason")
-    if message.get("refusal") or reason == "content_filter":
-        return "refusal"
-    spoken = text.rpartition("</think>")[2].strip()
-    if not spoken:
-        return "empty"
-    return "length" if reason == "length" else "stop"
-
-
 def _count(usage: Any, name: str, otherwise: int) -> int:
     value = usage.get(name)
     return value if isinstance(value, int) and value >= 0 else otherwise
@@ -251,20 +248,15 @@ def in_step(
     A talk yields what it wants answered next, receives the answers, and returns its outcome.
     """
     outcomes: dict[int, Outcome] = {}
-    wanted: dict[int, list[Wish]] = {}
-
-    def advance(place: int, answers: list[Answer] | None) -> None:
-        wanted.pop(place, None)
-        try:
-            wanted[place] = talks[place].send(answers)  # type: ignore[arg-type]
-        except StopIteration as end:
-            outcomes[place] = end.value
-
-    for place in range(len(talks)):
-        advance(place, None)
-    while wanted:
-        asked = dict(wanted)
-        answers = iter(serve([wish for wishes in asked.values() for wish in wishes]))
-        for place, wishes in asked.items():
-            advance(place, [next(answers) for _ in wishes])
+    answered: dict[int, Any] = dict.fromkeys(range(len(talks)))
+    while answered:
+        wanted: dict[int, list[Wish]] = {}
+        for place, answers in answered.items():
+            try:
+                wanted[place] = talks[place].send(answers)
+            except StopIteration as end:
+                outcomes[place] = end.value
+        wishes = [wish for own in wanted.values() for wish in own]
+        served = iter(serve(wishes) if wanted else ())
+        answered = {place: [next(served) for _ in own] for place, own in wanted.items()}
     return [outcomes[place] for place in range(len(talks))]

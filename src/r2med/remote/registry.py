@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -112,8 +111,11 @@ def find_llm(name: str, *, anything: bool = False) -> LLM:
 
 def llms() -> Mapping[str, LLM]:
     """All known models: this package's, then those of the user's own file."""
-    own = _own_file()
-    if own is None:
+    named = os.environ.get(CONFIG)
+    own = user_path(named) if named else home() / "llms.toml"
+    if not own.is_file():
+        if named:
+            raise UsageError(f"{CONFIG}={named}: there is no such file.")
         return _packaged()
     tables = dict(_packaged_tables())
     for name, table in _tables(own).items():
@@ -131,16 +133,6 @@ def _packaged_tables() -> Mapping[str, Any]:
 @cache
 def _packaged() -> Mapping[str, LLM]:
     return _entries(_packaged_tables(), "llms.toml")
-
-
-def _own_file() -> Path | None:
-    named = os.environ.get(CONFIG)
-    path = user_path(named) if named else home() / "llms.toml"
-    if path.is_file():
-        return path
-    if named:
-        raise UsageError(f"{CONFIG}={named}: there is no such file.")
-    return None
 
 
 def _tables(file: Any) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from r2med.errors import UsageError
 from r2med.retrieve.conditions import Conditions
@@ -63,6 +63,20 @@ ENGINES: Mapping[str, str] = {
 }
 _DEFAULT_FUSION = Unit("rrf")
 _LONGEST_LABEL = 60
+#: Why a stage may not stand first, or after others.
+_NOT_FIRST: Mapping[StageKind, str] = {
+    "reranker": "puts the documents of a first stage in order, so one must stand before it, as in "
+    "'bm25 | {unit}'",
+    "fusion": "fuses what stands before it, as in 'bm25 + bm25-nano | {unit}'",
+    "expander": "expands queries for what follows it, as in '{unit} | bm25'",
+}
+_NOT_NEXT: Mapping[StageKind, str] = {
+    "retriever": "searches the corpus, so nothing but an expander may stand before it; fuse "
+    "retrievers with '+'",
+    "given": "is read, not searched, so nothing may stand before it; fuse rankings with '+'",
+    "fusion": "fuses what is joined by '+' right before it, as in 'bm25 + bm25-nano | rrf'",
+    "expander": "expands queries, so it must stand before the retriever",
+}
 
 
 @dataclass(frozen=True)
@@ -89,7 +103,8 @@ class System:
         spec = registered(parse(text) if isinstance(text, str) else text)
         own = {_own_name(name): model for name, model in (models or {}).items()}
         conditions = conditions or Conditions()
-        _check_label(spec.label)
+        if spec.label is not None:
+            _check_label(spec.label)
         return cls(spec, Builder(conditions, own).system(spec), conditions)
 
     @classmethod
@@ -188,9 +203,8 @@ class Builder:
         return entry_of(part, stages).stage
 
     def _first(self, unit: Unit) -> Stage:
-        kind = self._kind(unit)
-        if kind not in ("given", "retriever"):
-            _refuse_first(unit, kind)
+        if refused := _NOT_FIRST.get(self._kind(unit)):
+            raise UsageError(f"system {str(unit)!r}: {unit.name} {refused.format(unit=unit)}.")
         if unit.name in self.models:
             from r2med.retrieve.user_models import retriever_of
 
@@ -213,8 +227,11 @@ class Builder:
 
     def _next(self, spec: Spec, first: Stage, unit: Unit | Spec) -> Stage:
         kind = self._kind(unit, FOLLOWING)
-        if isinstance(unit, Spec) or kind != "reranker":
-            _refuse_next(spec, unit, kind)
+        if isinstance(unit, Spec) or kind in _NOT_NEXT:
+            why = _NOT_NEXT[kind]
+            if isinstance(unit, Unit) and unit.name == "model":
+                why += f", and write a reranker of yours as 'own:{unit.argument}'"
+            raise UsageError(f"system {str(spec)!r}: {unit} {why}.")
         if unit.name in self.models:
             from r2med.rerank.user_models import reranker_of
 
@@ -263,10 +280,8 @@ def _module(entry: Entry) -> Any:
     return importlib.import_module(ENGINES[entry.engine].partition(":")[0])
 
 
-def _check_label(label: str | None) -> None:
+def _check_label(label: str) -> None:
     """A label must not read as another system, nor break a table."""
-    if label is None:
-        return
     if label.lower() in entries():
         raise UsageError(f"label {label!r} is the name of another system. Choose one of its own.")
     if len(label) > _LONGEST_LABEL or not label.strip() or not label.isprintable():
@@ -289,27 +304,3 @@ def _own_name(name: str) -> str:
             "'-', as in name='my-model'."
         )
     return name
-
-
-def _refuse_first(unit: Unit, kind: str) -> NoReturn:
-    why = {
-        "reranker": "puts the documents of a first stage in order, so one must stand before it, "
-        f"as in 'bm25 | {unit}'",
-        "fusion": f"fuses what stands before it, as in 'bm25 + bm25-nano | {unit}'",
-        "expander": f"expands queries for what follows it, as in '{unit} | bm25'",
-    }[kind]
-    raise UsageError(f"system {str(unit)!r}: {unit.name} {why}.")
-
-
-def _refuse_next(spec: Spec, unit: Unit | Spec, kind: str) -> NoReturn:
-    own = ""
-    if isinstance(unit, Unit) and unit.name == "model":
-        own = f", and write a reranker of yours as 'own:{unit.argument}'"
-    why = {
-        "retriever": "searches the corpus, so nothing but an expander may stand before it; "
-        f"fuse retrievers with '+'{own}",
-        "given": "is read, not searched, so nothing may stand before it; fuse rankings with '+'",
-        "fusion": "fuses what is joined by '+' right before it, as in 'bm25 + bm25-nano | rrf'",
-        "expander": "expands queries, so it must stand before the retriever",
-    }[kind]
-    raise UsageError(f"system {str(spec)!r}: {unit} {why}.")
