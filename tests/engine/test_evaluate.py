@@ -128,6 +128,13 @@ def test_unknown_systems_options_and_tasks_are_refused_with_what_is_near() -> No
         r2med.evaluate("bm25", "MedQA-Diag")
 
 
+def test_a_model_that_nothing_answers_to_is_refused_before_anything_runs() -> None:
+    with pytest.raises(UsageError, match=r"LLM 'gpt44' is not known. Did you mean 'gpt4'"):
+        r2med.evaluate(["bm25", "hyde:gpt44 | bm25"], TASK)
+
+    assert not list(Path("r2med-results").rglob("result.json"))
+
+
 def test_data_the_user_has_is_taken_as_the_registered_task(tmp_path: Path) -> None:
     copied(TASK, tmp_path / "MedQA-Diag")
     told: list[str] = []

@@ -92,17 +92,21 @@ class Cells:
                     source = Loadable(f"task {task.hash}", partial(itself, task))
                     self.ahead[cell.key] = workers.submit(source, ran, leaf.text)
 
-    def result(self, system: System, *, extra: Sequence[Metric] = ()) -> Result:
-        """The result of a system, with the stored metrics and some more."""
-        result = self._result(bind(system.stage, self.task), system.conditions, extra)
+    def cell(self, system: System) -> Cell:
+        """The cell of a system; what it names must be there, a model, a server or a file."""
+        return Cell.of(bind(system.stage, self.task), self.task)
+
+    def result(self, system: System, cell: Cell, extra: Sequence[Metric]) -> Result:
+        """The result of a system in its cell, with the stored metrics and some more."""
+        result = self._result(cell, system.conditions, extra)
         if system.label in (None, result.record.system.label):
             return result
         return self.store.relabel(result, system.label)
 
-    def _result(self, part: Stage, conditions: Conditions, extra: Sequence[Metric]) -> Result:
+    def _result(self, cell: Cell, conditions: Conditions, extra: Sequence[Metric]) -> Result:
+        part = cell.part
         if isinstance(part, Expanding):
             self._tell_once(part.bound(self.task).notices, conditions.tell)
-        cell = Cell.of(part, self.task)
         alike = self.done.setdefault(cell.key, {})
         kept = alike.get(part.text) or self._stored(cell, conditions.tell)
         known = kept if part.text in alike or not self.force else None
@@ -149,7 +153,7 @@ class Cells:
     def _member(self, part: Stage, work: Work) -> Run:
         """A member's run, by the result of that member; its costs belong to the whole system."""
         before = sum(map(len, self.done.values()))
-        result = self._result(part, work.conditions, ())
+        result = self._result(Cell.of(part, self.task), work.conditions, ())
         costs = [StageCost(**cost) for cost in result.record.stages if cost["part"]]
         reused = result.reused or sum(map(len, self.done.values())) == before
         work.ledger.include(Ledger(costs, dict(result.record.facts)), reused=reused)
@@ -234,13 +238,13 @@ class Cells:
             return replace(unit, options=kept)
 
         exact_spec = mapped(parse(part.text), without)
-        exact = bind(System.from_spec(exact_spec, conditions).stage, self.task)
+        exact = self.cell(System.from_spec(exact_spec, conditions))
         result = self._result(exact, conditions, ())
         metric = HEADLINE[0]
         found = compare_columns(scores[metric], result.scores.at(scores.query_ids)[metric])
         nearest, listed = (set(_pairs(each.truncated(_NEAREST))) for each in (result.run, run))
         return {
-            "exact": exact.text,
+            "exact": exact.part.text,
             f"recall_of_exact_{_NEAREST}": len(nearest & listed) / max(1, len(nearest)),
             "metric": metric,
             "difference": found.difference,

@@ -170,7 +170,9 @@ def _each(
 ) -> Iterator[Result]:
     """Task by task; with workers, what needs no model is begun on all tasks beforehand.
 
-    A cell whose work failed on several workers is left out, and named when the others are done.
+    On a task all systems are looked at before one is run, so that a name that nothing answers to
+    ends the command at once. A cell whose work failed on several workers is left out, and named
+    when the others are done.
     """
     if any(system.conditions.workers for system in systems):
         every = list(every)
@@ -180,9 +182,9 @@ def _each(
                     cells.begin(system.stage, system.conditions.workers)
     failures = []
     for cells in every:
-        for system in systems:
+        for system, cell in [(system, cells.cell(system)) for system in systems]:
             try:
-                result = cells.result(system, extra=extra)
+                result = cells.result(system, cell, extra)
             except WorkError as problem:
                 failures.append(f"{system} on {cells.task.name}: {problem}")
                 continue
