@@ -21,7 +21,7 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -48,13 +48,10 @@ _mapped: WeakSet[mmap.mmap] = WeakSet()
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
     """Yield a path beside `target` to write to; it takes the target's place on success only."""
-    with _draft(target, folder=False) as draft:
-        try:
-            yield draft
-            _sync(draft)
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
+    with _draft(target, Path.touch) as draft:
+        yield draft
+        _sync(draft)
+        draft.replace(target)
 
 
 @contextmanager
@@ -74,19 +71,21 @@ def atomic_folder(target: Path, *, keep: Callable[[str], bool] | None = None) ->
         for file in draft.rglob("*"):
             if file.is_file():
                 _sync(file)
-        if keep is not None:
-            _keep_files(target, draft, keep)
+        for file in target.rglob("*") if keep else ():
+            new = draft / file.relative_to(target)
+            stays = keep and keep(file.relative_to(target).as_posix())
+            if stays and not file.is_dir() and not new.exists():
+                new.parent.mkdir(parents=True, exist_ok=True)
+                try:  # a second name, so that the bytes are shared
+                    os.link(file, new, follow_symlinks=False)
+                except OSError:
+                    shutil.copy2(file, new, follow_symlinks=False)
         _take_place(draft, target)
 
 
-@contextmanager
-def draft_folder(target: Path) -> Iterator[Path]:
-    """Yield a new folder beside `target`; it is removed in the end, after a kill by a later run."""
-    with _draft(target, folder=True) as draft:
-        try:
-            yield draft
-        finally:
-            _remove(draft)
+def draft_folder(target: Path) -> AbstractContextManager[Path]:
+    """A new folder beside `target`; it is removed in the end, after a kill by a later run."""
+    return _draft(target, Path.mkdir)
 
 
 def read_folder(folder: Path, read: Callable[[Path], T]) -> T:
@@ -282,8 +281,8 @@ def _content_sum(record: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _draft(target: Path, *, folder: bool) -> Iterator[Path]:
-    """A new draft, locked for as long as its writer lives so that no sweep takes it.
+def _draft(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """A new draft, locked for as long as its writer lives so that no sweep takes it, then removed.
 
     An error of the operating system names what was to be written, not the draft.
     """
@@ -295,14 +294,14 @@ def _draft(target: Path, *, folder: bool) -> Iterator[Path]:
     draft = beside / f".{target.name[:32]}.{secrets.token_hex(8)}{_DRAFT}"
     try:
         while True:
-            if folder:
-                draft.mkdir()
-            else:
-                draft.touch(exist_ok=False)
+            make(draft)
             with _held(draft, wait=True) as held:
                 if held is not False:
-                    yield draft
-                    return
+                    try:
+                        yield draft
+                        return
+                    finally:
+                        _remove(draft)
     except BrokenPipeError:
         raise
     except OSError as problem:
@@ -341,19 +340,6 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-def _keep_files(old: Path, draft: Path, keep: Callable[[str], bool]) -> None:
-    """Give the draft a second name for each old file that stays; the bytes are shared."""
-    for file in old.rglob("*"):
-        new = draft / file.relative_to(old)
-        if file.is_dir() or new.exists() or not keep(file.relative_to(old).as_posix()):
-            continue
-        new.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(file, new, follow_symlinks=False)
-        except OSError:
-            shutil.copy2(file, new, follow_symlinks=False)
 
 
 def _take_place(draft: Path, target: Path) -> None:
