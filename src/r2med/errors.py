@@ -34,6 +34,12 @@ class WorkError(R2MedError):
     """Pieces of work failed on several workers; everything else was done and is kept."""
 
 
+def plural(count: int, word: str, words: str | None = None) -> str:
+    """A count with its noun."""
+    usual = word[:-1] + "ies" if word.endswith("y") else word + "s"
+    return f"{count:,} {word if count == 1 else words or usual}"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A clause that offers the known names closest to a mistyped one, or all of a short list.
 

@@ -10,11 +10,10 @@ import typer
 
 from r2med.cli import options
 from r2med.cli.app import command_group
-from r2med.errors import MissingError, UsageError
+from r2med.errors import MissingError, UsageError, plural
 from r2med.report.console import agreed, answer, console, echo, notice
 from r2med.report.formats import draw
 from r2med.report.formats import show as show_value
-from r2med.report.table import plural
 
 if TYPE_CHECKING:
     from r2med.results.record import Result

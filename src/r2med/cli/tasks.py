@@ -11,10 +11,9 @@ import typer
 from r2med.cli import options
 from r2med.cli.app import command_group
 from r2med.cli.options import refuse_unread
-from r2med.errors import MissingError, UsageError
+from r2med.errors import MissingError, UsageError, plural
 from r2med.report.console import answer, download_line, echo, notice, progress
 from r2med.report.formats import show as show_value
-from r2med.report.table import plural
 from r2med.tasks.fetch.provenance import data_folder, is_present
 from r2med.tasks.registry import TaskEntry, all_entries, resolve, suites
 
@@ -90,7 +89,7 @@ def import_files(
     rows = import_tables(*tables, out=folder, columns=mapped, force=force, tell=notice)
     problems = len(check_one(folder).problems)
     documents, asked, judged = rows
-    counts = plural(documents, "document"), plural(asked, "query", "queries")
+    counts = plural(documents, "document"), plural(asked, "query")
     echo(f"wrote {folder}: {', '.join(counts)}, {plural(judged, 'judgement')}")
     if problems:
         echo(f"{plural(problems, 'problem')} in it: r2med tasks check {folder}")

@@ -17,9 +17,9 @@ from urllib.parse import quote, urlencode
 import jinja2
 from markupsafe import Markup, escape
 
+from r2med.errors import plural as plural
 from r2med.measure.significance import p_value
 from r2med.report.console import visible
-from r2med.report.table import plural as plural
 from r2med.report.table import task_label
 
 #: What every page may load and run; as a header, and in pages that are files.

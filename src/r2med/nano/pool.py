@@ -19,9 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from r2med.errors import DataError, UsageError, nearest
+from r2med.errors import DataError, UsageError, nearest, plural
 from r2med.runs import Run
-from r2med.tasks.reading.fields import many
 from r2med.tasks.task import Corpus, Judgements, Queries, Task
 
 Fill = Literal["source", "random", "hard"]
@@ -106,7 +105,7 @@ class PoolReport:
         for name, sentence in _LOSSES.items():
             noun, _, rest = sentence.format(limit=limit).partition(" ")
             if count := getattr(self, name):
-                sentences.append(f"{many(count, noun)} {rest}")
+                sentences.append(f"{plural(count, noun)} {rest}")
         if self.documents < limit:
             sentences.append(
                 f"{self.documents:,} documents instead of {limit:,}: the source has no more that "

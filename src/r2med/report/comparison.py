@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from r2med.errors import plural
 from r2med.measure.significance import SIGNIFICANT, Pair, p_equation, p_value
 from r2med.report.table import (
     Cell,
@@ -16,7 +17,6 @@ from r2med.report.table import (
     SystemName,
     columns_of,
     document_text,
-    plural,
     points,
     print_fitting,
     signed,

@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.rule import Rule
 from rich.text import Text
 
+from r2med.errors import plural
 from r2med.report.console import visible
 from r2med.report.table import (
     Cell,
@@ -23,7 +24,6 @@ from r2med.report.table import (
     document_text,
     pairs,
     percent,
-    plural,
     snippet,
 )
 from r2med.results.diagnosis.causes import CAUSES, SHARING, TOP, PositiveFinding

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
+from r2med.errors import plural
 from r2med.measure.significance import SIGNIFICANT
 from r2med.report.comparison import draw_protocols
 from r2med.report.table import (
@@ -19,7 +20,6 @@ from r2med.report.table import (
     SystemName,
     dollars,
     explained,
-    plural,
     points,
     print_fitting,
     signed,

@@ -293,11 +293,6 @@ def signed(value: float | None, digits: int = 2, style: str = "") -> Text | None
     return None if value is None else Text(f"{100 * value:+.{digits}f}", style)
 
 
-def plural(count: int, word: str, words: str | None = None) -> str:
-    """A count with its noun."""
-    return f"{count:,} {word if count == 1 else words or word + 's'}"
-
-
 def listed(words: Iterable[str]) -> str:
     """Words as a sentence lists them: a, b and c."""
     *others, last = words

@@ -11,7 +11,8 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from r2med.report.table import Cell, Column, Grid, SystemName, columns_of, pairs, plural, snippet
+from r2med.errors import plural
+from r2med.report.table import Cell, Column, Grid, SystemName, columns_of, pairs, snippet
 from r2med.tasks.fetch.provenance import data_folder, is_present
 from r2med.tasks.registry import Suite, TaskEntry
 

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow.compute as pc
 
 from r2med.atomic import atomic_folder
-from r2med.errors import DataError, R2MedError, UsageError, nearest
+from r2med.errors import DataError, R2MedError, UsageError, nearest, plural
 from r2med.tasks.load import load_task
 from r2med.tasks.reading.collection import contradictions, read_part, repeated_ids, unknown
-from r2med.tasks.reading.fields import NUMBER_WORDS, Rows, Where, many
+from r2med.tasks.reading.fields import NUMBER_WORDS, Rows, Where
 from r2med.tasks.reading.jsonl import decoded, write_jsonl
 from r2med.tasks.reading.judgements import DOCUMENT_NAMES, QUERY_NAMES, SCORE_NAMES, score_of
 from r2med.tasks.reading.lines import MAX_LINE, blocks, limit
@@ -277,7 +277,7 @@ def _rows(
             continue
         if len(row) != len(header):
             problems.append(
-                f"{path}, line {line}: {many(len(row), 'cell')}, expected {len(header)}."
+                f"{path}, line {line}: {plural(len(row), 'cell')}, expected {len(header)}."
             )
             continue
         values = {name: row[place] for name, place in places.items() if row[place]}

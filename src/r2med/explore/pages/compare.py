@@ -124,7 +124,7 @@ def answer(comparison: Comparison) -> str:
         text += f"; it is ahead on {ahead} of {len(pair.tasks)} tasks"
     else:
         won, lost = (total.won, total.lost) if a_wins else (total.lost, total.won)
-        queries = plural(won, "query", "queries")
+        queries = plural(won, "query")
         text += f"; it wins {queries}, loses {lost} and ties {total.tied}"
     return f"{text}."
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from r2med.report.table import document_text, plural
+from r2med.errors import plural
+from r2med.report.table import document_text
 from r2med.runs import Run
 from r2med.tasks.task import Task, positives_of
 

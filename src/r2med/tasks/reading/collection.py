@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from r2med.errors import DataError
+from r2med.errors import DataError, plural
 from r2med.tasks.reading import fields
-from r2med.tasks.reading.fields import Complain, Field, Rows, many, stop
+from r2med.tasks.reading.fields import Complain, Field, Rows, stop
 from r2med.tasks.reading.jsonl import read_jsonl
 from r2med.tasks.reading.judgements import read_judgements
 from r2med.tasks.reading.source import PARTS, Source
@@ -122,7 +122,7 @@ def _told_of_texts(corpus: Corpus) -> Iterator[str]:
     shared, copies = rows[rows > 1], count_repeated(corpus.texts)
     if len(shared):
         yield (
-            f"{shared.sum():,} document rows share {many(len(shared), 'id')}: "
+            f"{shared.sum():,} document rows share {plural(len(shared), 'id')}: "
             "BM25 indexes every row, dense retrieval keeps the last one of an id."
         )
     if copies:
@@ -142,7 +142,7 @@ def _stray(judgements: Rows, column: str, rows: NDArray[np.int64], fate: str) ->
 
 
 def _told(count: int, noun: str, rest: str) -> list[str]:
-    return [f"{many(count, noun)} {rest}"] if count else []
+    return [f"{plural(count, noun)} {rest}"] if count else []
 
 
 def repeated_ids(rows: Rows) -> Iterator[tuple[int, str]]:

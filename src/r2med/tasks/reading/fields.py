@@ -103,12 +103,6 @@ def record_hint(fields: Sequence[Field]) -> str:
     return f"Each line is {{{', '.join(pairs)}}}; see docs/data.md."
 
 
-def many(count: int, noun: str) -> str:
-    """A count with its noun."""
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"1 {noun}" if count == 1 else f"{count:,} {plural}"
-
-
 def checked(values: pa.Array, field: Field) -> tuple[pa.Array, dict[int, str]]:
     """The column that values become, texts or float64, and what is wrong about each wrong row."""
     if field.kind == "note":

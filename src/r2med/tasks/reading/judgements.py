@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from r2med.errors import DataError
-from r2med.tasks.reading.fields import JUDGEMENT, NUMBER_WORDS, Complain, Rows, Where, many, stop
+from r2med.errors import DataError, plural
+from r2med.tasks.reading.fields import JUDGEMENT, NUMBER_WORDS, Complain, Rows, Where, stop
 from r2med.tasks.reading.jsonl import decoded, read_jsonl, whole_number
 from r2med.tasks.reading.lines import lines
 
@@ -80,7 +80,7 @@ def _judgement(
 ) -> tuple[str, str, int]:
     """The values of a line; without a place for the score, every row is positive."""
     if len(cells) != width:
-        raise DataError(f"{where}: {many(len(cells), 'field')}, expected {width}.\n{_HINT}")
+        raise DataError(f"{where}: {plural(len(cells), 'field')}, expected {width}.\n{_HINT}")
     query, document, cell = ("1" if place is None else cells[place] for place in places)
     if not query or not document:
         what, place = ("document id", places[1]) if query else ("query id", places[0])
