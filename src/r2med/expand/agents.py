@@ -106,28 +106,27 @@ class Turn:
 class Tags:
     """The tag format of a method; without an answer tag, a turn that does not search answers."""
 
-    search: re.Pattern[str]
-    search_end: re.Pattern[str]
+    search: tuple[re.Pattern[str], re.Pattern[str]]
+    """What opens a request, and where it ends at the latest."""
     any: re.Pattern[str]
     """Every tag of the format, for cleaning."""
     stop: tuple[str, ...]
     """Where the server may stop; it leaves these out of its answer."""
     written: tuple[str, str]
     """A search as it should be written: its opening and closing tag."""
-    answer: re.Pattern[str] | None = None
-    answer_end: re.Pattern[str] | None = None
+    answer: tuple[re.Pattern[str], re.Pattern[str]] | None = None
 
     def read(self, text: str) -> Turn:
         """What a turn asks for; a broken or empty search asks for nothing."""
-        search = self.search.search(text)
-        answer = self.answer.search(text) if self.answer else None
-        if answer and (search is None or answer.start() < search.start()):
-            answered = _until(text[answer.end() :], self.answer_end).strip()
-            return Turn(
-                "answer" if answered else "nothing", text[: answer.start()].strip(), answered
-            )
+        opening, end = self.search
+        search = opening.search(text)
+        answer = self.answer[0].search(text) if self.answer else None
+        if self.answer and answer and (search is None or answer.start() < search.start()):
+            answered = self.answer[1].split(text[answer.end() :], maxsplit=1)[0].strip()
+            wish: Wish = "answer" if answered else "nothing"
+            return Turn(wish, text[: answer.start()].strip(), answered)
         if search is not None:
-            words = self.any.sub(" ", _until(text[search.end() :], self.search_end))
+            words = self.any.sub(" ", end.split(text[search.end() :], maxsplit=1)[0])
             words = " ".join(words.split())
             return Turn("search" if words else "nothing", text[: search.start()].strip(), words)
         if self.answer is None:
@@ -150,12 +149,6 @@ class Tags:
         return self.any.sub(" ", rest).strip()
 
 
-def _until(text: str, end: re.Pattern[str] | None) -> str:
-    """Up to the closing tag, a new opening of anything, or the end of a text that was cut."""
-    closing = end.search(text) if end else None
-    return text[: closing.start()] if closing else text
-
-
 def _tag(*words: str) -> re.Pattern[str]:
     """Tags of these names, opening or closing, in any case, with stray pipes and spaces."""
     names = "|".join(words)
@@ -164,8 +157,7 @@ def _tag(*words: str) -> re.Pattern[str]:
 
 #: <|begin_search_query|> ... <|end_search_query|>; a turn that does not search is the answer.
 SEARCH_O1 = Tags(
-    search=_tag("begin_search_query"),
-    search_end=_tag("/?end_search_query", "/?begin_search_\\w+", "/?end_search_\\w+"),
+    search=(_tag("begin_search_query"), _tag("/?begin_search_\\w+", "/?end_search_\\w+")),
     any=_tag("/?(?:begin|end)_search_\\w+"),
     stop=("<|end_search_query|>",),
     written=("<|begin_search_query|>", "<|end_search_query|>"),
@@ -173,13 +165,11 @@ SEARCH_O1 = Tags(
 
 #: <search> ... </search>, <information> ... </information>, <answer> ... </answer>.
 SEARCH_R1 = Tags(
-    search=_tag("search"),
-    search_end=_tag("/search", "/?information", "/?answer", "/?think"),
+    search=(_tag("search"), _tag("/search", "/?information", "/?answer", "/?think")),
     any=_tag("/?search", "/?information", "/?answer", "/?think"),
     stop=("</search>", "</answer>"),
     written=("<search>", "</search>"),
-    answer=_tag("answer"),
-    answer_end=_tag("/answer", "/?information", "/?search"),
+    answer=(_tag("answer"), _tag("/answer", "/?information", "/?search")),
 )
 
 TAGS: Mapping[str, Tags] = {"search-o1": SEARCH_O1, "search-r1": SEARCH_R1}
