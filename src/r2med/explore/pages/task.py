@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from r2med.explore.library import Shelf
 from r2med.explore.render import Axis, Bar, Link, plural, points, render
 from r2med.home import slug
-from r2med.measure.intervals import Interval, mean_interval
+from r2med.measure.intervals import mean_interval
 from r2med.report.cards.facts import prose_of
 from r2med.report.table import snippet, task_label
 from r2med.results.compare import QueryScores, query_scores
@@ -26,18 +25,6 @@ _BINS = 20
 _LISTED = 12
 _EXCERPT = 90
 _BAR, _HEIGHT = 14, 64
-
-
-@dataclass(frozen=True)
-class Scored:
-    """A stored system on a task."""
-
-    result: Result
-    interval: Interval
-    zero: int
-    """Queries with a score of zero."""
-    bins: list[Bar]
-    """How its scores are distributed, from 0 to 1."""
 
 
 Counted = tuple[Sequence[tuple[str, str]], Sequence[Mapping[str, Any]]]
@@ -58,8 +45,9 @@ def task_page(
     hardest = sorted(hard, key=lambda query: query.mean)[:_LISTED]
     divided = sorted(queries, key=lambda query: -query.division)[:_LISTED]
     divided = [query for query in divided if query.division > 0]
-    ranked = sorted(results.values(), key=lambda each: (-each.metrics[metric], each.system))
-    systems = [_scored(result, metric) for result in ranked]
+    systems = sorted(results.values(), key=lambda each: (-each.metrics[metric], each.system))
+    values = {each.system: each.scores[metric] for each in systems}
+    said = ("query", "queries"), "from {:.0f} to {:.0f}"
     count = len(queries) or (len(task.queries) if task else 0)
     kept = shelf.library.counted
     profile, lengths = kept.get(task.hash, lambda: _counted(task)) if task else ((), ())
@@ -74,6 +62,9 @@ def task_page(
         metric=metric,
         answer=_answer(name, metric, shelf.names, systems, queries, count, focus),
         systems=systems,
+        intervals={each: mean_interval(own) for each, own in values.items()},
+        bins={each: _histogram(own, (0.0, 1.0), 24, *said, 100) for each, own in values.items()},
+        zeros={each: int((own == 0).sum()) for each, own in values.items()},
         queries=count,
         profile=profile,
         lengths=lengths,
@@ -118,7 +109,7 @@ def _answer(
     name: str,
     metric: str,
     names: Mapping[str, str],
-    systems: Sequence[Scored],
+    systems: Sequence[Result],
     queries: Sequence[QueryScores],
     count: int,
     focus: str | None,
@@ -127,25 +118,20 @@ def _answer(
     if not systems:
         rest = f". {plural(count, 'query waits', 'queries wait')} for a system."
         return f"No result of {name} is stored yet" + (rest if count else ", nor is its data here.")
-    best = next((each for each in systems if each.result.system == focus), systems[0])
+    best = next((each for each in systems if each.system == focus), systems[0])
+    interval, zeros = mean_interval(best.scores[metric]), int((best.scores[metric] == 0).sum())
     verb = "scores" if focus and best is not systems[0] else "scores highest here,"
     text = (
-        f"{names[best.result.system]} {verb} {points(best.result.metrics[metric])} over "
-        f"{plural(count, 'query', 'queries')} (95 % interval {points(best.interval.low)} to "
-        f"{points(best.interval.high)})."
+        f"{names[best.system]} {verb} {points(best.metrics[metric])} over "
+        f"{plural(count, 'query', 'queries')} (95 % interval {points(interval.low)} to "
+        f"{points(interval.high)})."
     )
     if focus:
-        zero = plural(best.zero, "query scores", "queries score")
-        return f"{text} {zero if best.zero else 'No query scores'} zero."
+        zero = plural(zeros, "query scores", "queries score")
+        return f"{text} {zero if zeros else 'No query scores'} zero."
     lost = sum(max(each.scores) == 0 for each in queries)
     failed = plural(lost, "query defeats", "queries defeat")
     return f"{text} {failed} every stored system." if lost else text
-
-
-def _scored(result: Result, metric: str) -> Scored:
-    values, noun = result.scores[metric], ("query", "queries")
-    bins = _histogram(values, (0.0, 1.0), 24, noun, "from {:.0f} to {:.0f}", scale=100)
-    return Scored(result, mean_interval(values), int((values == 0).sum()), bins)
 
 
 def _counted(task: Task) -> Counted:

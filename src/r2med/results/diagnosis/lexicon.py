@@ -16,8 +16,6 @@ from r2med.tasks.task import Corpus
 
 Numbers = NDArray[np.int64]
 Weights = NDArray[np.float64]
-Stems = dict[str, list[str]]
-"""The terms of words."""
 #: How many of a document's weightiest terms stand for its subject.
 KEY_TERMS = 20
 #: Counts in one document are only weighed by their logarithm, so more than this is as much.
@@ -45,7 +43,7 @@ class Lexicon:
         columns = (counts, self._index.rows, self._index.offsets)
         self._by_term = csc_array(columns, shape=(len(names), len(self._index.keys)))
         self._counts = self._by_term.tocsr()
-        self._stems: Stems = {}
+        self._stems: dict[str, list[str]] = {}
         frequencies = np.diff(self._by_term.indptr)
         self.rarity: Weights = np.log(len(names) + 1) - np.log(frequencies + 0.5)
 
@@ -112,13 +110,13 @@ class Lexicon:
         """
         words = [list(_WORD.finditer(text)) for text in (query, *texts)]
         distinct = {match[0] for row in words for match in row}
-        self._stems.update(_stems(distinct - self._stems.keys()))
-        asked = {stem for match in words[0] for stem in self._stems[match[0]]}
+        stems = self._stemmed(distinct)
+        asked = {stem for match in words[0] for stem in stems[match[0]]}
         [terms] = self.queries(pa.array([query], pa.large_string()))
         frequencies = np.diff(self._by_term.indptr)[terms]
         common = terms[frequencies > _COMMON * self._counts.shape[0]]
         asked.difference_update(self._index.words.text(int(term)) for term in common)
-        hits = {word for word in distinct if not asked.isdisjoint(self._stems[word])}
+        hits = {word for word in distinct if not asked.isdisjoint(stems[word])}
         pieces = []
         for text, row in zip(texts, words[1:], strict=True):
             edges = [edge for match in row if match[0] in hits for edge in match.span()]
@@ -138,17 +136,15 @@ class Lexicon:
     def spellings(self, texts: Sequence[str]) -> list[Mapping[str, str]]:
         """For every text, its terms with the first word, or part of one, that is nothing else."""
         parts = [_PART.findall(text) for text in texts]
-        stems = _stems(part for row in parts for part in row)
+        stems = self._stemmed(part for row in parts for part in row)
         return [
             {stems[part][0]: part for part in reversed(row) if len(stems[part]) == 1}
             for row in parts
         ]
 
-
-def _stems(words: Iterable[str]) -> Stems:
-    """The terms of every distinct word."""
-    distinct = list(dict.fromkeys(words))
-    if not distinct:
-        return {}
-    tokens = find_analyzer("lucene").analyze(pa.array(distinct, type=pa.large_string()))
-    return {word: tokens.row(place) for place, word in enumerate(distinct)}
+    def _stemmed(self, words: Iterable[str]) -> Mapping[str, list[str]]:
+        """The terms of words, and of all that were asked for before."""
+        new = [word for word in dict.fromkeys(words) if word not in self._stems]
+        tokens = self._analyzer.analyze(pa.array(new, type=pa.large_string()))
+        self._stems.update((word, tokens.row(place)) for place, word in enumerate(new))
+        return self._stems
