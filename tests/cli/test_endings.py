@@ -72,6 +72,19 @@ def test_a_signal_during_an_import_is_not_swallowed_by_what_imports() -> None:
     assert "terminated: " in done.err
 
 
+def test_a_signal_during_an_import_is_heard_by_the_server_that_is_imported() -> None:
+    Path("serving.py").write_text(
+        "import os, signal, time\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "signal.signal(signal.SIGTERM, lambda number, frame: os._exit(7))\n"
+        "class Model:\n"
+        "    def encode(self, texts, **options):\n"
+        "        time.sleep(60)\n"
+    )
+
+    assert ended(start("eval", "model:serving:Model", "--task", "demo/biology")).code == 7
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["leaderboard"], ["leaderboard", "--json"]])
 def test_a_reader_that_leaves_is_no_failure(arguments: list[str]) -> None:
     process = start(*arguments)

@@ -71,6 +71,11 @@ def run() -> int:
         if len(received) == 1 and _importing(frame):
             signal.setitimer(signal.ITIMER_REAL, 0.02)  # look again then
             return
+        if (
+            received and signal.getsignal(received[0]) is not stop
+        ):  # a server has begun to listen meanwhile
+            signal.raise_signal(received[0])
+            return
         raise KeyboardInterrupt
 
     try:
