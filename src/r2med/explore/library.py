@@ -31,7 +31,6 @@ from r2med.tasks.load import load_task, task_names
 from r2med.tasks.reading.source import split_selection
 from r2med.tasks.registry import (
     Suite,
-    find_task,
     in_suite_order,
     registered_task,
     resolve,
@@ -266,12 +265,10 @@ class Library:
 
     def has_data(self, name: str) -> bool:
         """Whether a task's texts are here; its files are looked for, not read."""
-        if registered_task(name) is None:
-            folder = self._folder(name)
+        entry, folder = registered_task(name), self._folder(name)
+        if entry is None:
             return folder is not None and split_selection(str(folder))[0].is_dir()
-        if self.root is not None:
-            return (Path(self.root) / name).is_dir()
-        return data_folder(find_task(name)).is_dir()
+        return (Path(self.root) / name if self.root else data_folder(entry)).is_dir()
 
     def scene(self, task: Task) -> Scene:
         """The terms of a task's corpus and queries; some seconds for a full task, then kept."""
