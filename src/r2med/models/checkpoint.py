@@ -292,7 +292,8 @@ class LocalModel:
         facts = self.checkpoint.facts()
         if "model" in vars(self):
             facts["device"] = str(self.model.device)
-            facts["dtype"] = str(self.model.dtype).removeprefix("torch.")
+            dtype = getattr(self.model, "dtype", self.dtype)
+            facts["dtype"] = str(dtype).removeprefix("torch.")
         return facts
 
 

@@ -140,7 +140,12 @@ class Shelf:
     def find(self, addresses: Addresses) -> Rows:
         """The place of each text, or -1; blocks that prove damaged are named and left out."""
         while True:
-            places = self._lookup(addresses)
+            if self._index is None:
+                held = [block.addresses for block in self._blocks]
+                self._starts = offsets_of([len(each) for each in held])
+                self._index = _column(np.concatenate(held) if held else addresses[:0])
+            matches = pc.index_in(_column(addresses), value_set=self._index).fill_null(_ABSENT)
+            places: Rows = matches.to_numpy(zero_copy_only=False).astype(np.int64)
             owners = np.unique(self._owners(places[places != _ABSENT])).tolist()
             damaged = [self._blocks[owner] for owner in owners if not self._blocks[owner].whole]
             if not damaged:
@@ -193,15 +198,6 @@ class Shelf:
 
     def _owners(self, places: Rows) -> Rows:
         return np.searchsorted(self._starts, places, side="right") - 1
-
-    def _lookup(self, addresses: Addresses) -> Rows:
-        if self._index is None:
-            self._starts = offsets_of([len(block.addresses) for block in self._blocks])
-            held = [block.addresses for block in self._blocks]
-            self._index = _column(np.concatenate(held) if held else addresses[:0])
-        matches = pc.index_in(_column(addresses), value_set=self._index)
-        places: Rows = matches.fill_null(_ABSENT).to_numpy(zero_copy_only=False).astype(np.int64)
-        return places
 
     def _discard(self, place: Place, problem: str) -> None:
         place.mark_empty()

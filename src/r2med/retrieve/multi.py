@@ -75,7 +75,7 @@ def build(settings: SparseSettings | LateSettings, conditions: Conditions) -> Mu
         name, limit = (
             ("SparseEncoder", lengths["document"]) if sparse else ("MultiVectorEncoder", 0)
         )
-        model = LibraryModel(located, name, settings.dtype, conditions, limit)
+        model = LibraryModel(located, settings.dtype, conditions, name, limit)
         query, document = (_encoder(model, side, 0 if sparse else lengths[side]) for side in SIDES)
         return query, document
 

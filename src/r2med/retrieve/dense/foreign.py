@@ -45,15 +45,12 @@ _FIXED: Mapping[str, tuple[object, ...]] = {
 _VERSION = 2
 
 
-@dataclass
-class LibraryModel:
+@dataclass(eq=False)
+class LibraryModel(LocalModel):
     """A model of sentence-transformers, loaded when it is first needed."""
 
-    checkpoint: Checkpoint
     kind: str
     """The class: SentenceTransformer, SparseEncoder or MultiVectorEncoder."""
-    dtype: str
-    conditions: Conditions
     max_length: int = 0
 
     @cached_property
@@ -77,7 +74,7 @@ class LibraryModel:
         drawn = [name for name, held in weights.items() if not held.equal(again[name])]
         if drawn:
             raise DataError(
-                f"{self.checkpoint.folder}: the checkpoint lacks {len(drawn)} of the weights of a "
+                f"{self.folder}: the checkpoint lacks {len(drawn)} of the weights of a "
                 f"{self.kind}, such as {drawn[0]}; they would be random."
             )
         if self.max_length:
@@ -94,7 +91,7 @@ class LibraryModel:
         """A model, and whether loading it drew random numbers; the caller's are left alone."""
         import torch
 
-        folder, trust = self.checkpoint.folder, self.conditions.trust_remote_code
+        folder, trust = self.folder, self.conditions.trust_remote_code
         refuse_foreign_code(folder, trust_remote_code=trust)
         with named_failures(folder), quiet_loading(), torch.random.fork_rng(devices=[]):
             before = torch.manual_seed(seed).get_state()
@@ -149,11 +146,8 @@ class LibraryEncoder:
             model.max_seq_length = limit
 
     def facts(self) -> Mapping[str, object]:
-        """The checkpoint, and the device where the model was needed."""
-        facts = self.library.checkpoint.facts()
-        if "model" in vars(self.library):
-            facts["device"] = str(self.library.model.device)
-        return facts
+        """The checkpoint, and the device and precision where the model was needed."""
+        return self.library.facts()
 
 
 def sentence_encoder(
@@ -176,7 +170,7 @@ def sentence_encoder(
         )
         return np.asarray(vectors, dtype=np.float32)
 
-    model = LibraryModel(checkpoint, "SentenceTransformer", settings.dtype, conditions)
+    model = LibraryModel(checkpoint, settings.dtype, conditions, "SentenceTransformer")
     besides = {"normalize": normalize, "pool_instruction": pool_instruction, "version": _VERSION}
     return LibraryEncoder(model, run, besides)
 
