@@ -41,8 +41,12 @@ from r2med.tasks.registry import Suite, TaskEntry
 from r2med.tasks.task import Judgements
 
 Bounds = tuple[float, float]
-Origin = Literal["published", "later", "measured"]
-"""R2MED's or NanoR2MED's own figures, those of other works, and results stored here."""
+#: R2MED's or NanoR2MED's own figures, those of other works, and results stored here.
+ORIGINS = {
+    "published": "published figures",
+    "later": "figures of later works",
+    "measured": "measured here",
+}
 #: Works of R2MED's and NanoR2MED's authors.
 _OWN_WORKS = ("r2med", "page", "nano")
 #: Classes of rerankers by their engine, for those of which models.toml says nothing.
@@ -73,7 +77,7 @@ class Standing:
 
     system: str
     kind: Kind
-    origin: Origin
+    origin: Literal["published", "later", "measured"]
     source: str
     """Where a printed figure stands; where a measured result is stored."""
     values: Mapping[str, float]

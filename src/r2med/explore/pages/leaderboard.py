@@ -14,12 +14,10 @@ from r2med.measure.metrics import HEADLINE
 from r2med.report.table import listed
 from r2med.results.leaderboard import GAIN_TITLES, Leaderboard
 from r2med.results.published import works
-from r2med.results.standings import Standing
+from r2med.results.standings import ORIGINS, Standing
 from r2med.results.store import LOCAL
 from r2med.systems.registry import KIND_TITLES, KINDS
 
-#: Whose figures a row has: the benchmark's own, those of later works, or stored here.
-ORIGINS = ("published", "later", "measured")
 FIGURES = ("means.svg", "heatmap.svg", "cost.svg", "dates.svg")
 #: Rows of a figure.
 _DRAWN = 40

@@ -14,15 +14,10 @@ import altair as alt
 from r2med.errors import MissingError
 from r2med.report.plots.theme import Theme
 from r2med.results.leaderboard import Leaderboard
-from r2med.results.standings import Standing
+from r2med.results.standings import ORIGINS, Standing
 from r2med.systems.registry import KIND_TITLES
 from r2med.tasks.registry import grouped
 
-ORIGINS = {
-    "published": "published figures",
-    "later": "figures of later works",
-    "measured": "measured here",
-}
 _FROM = {"later": "later", "measured": "here"}
 #: By what a point may be marked: the values, which colours of the theme they have, their shapes.
 _LOOKS = {
