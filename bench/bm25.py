@@ -55,10 +55,10 @@ class Floor:
 def ours(data: Path, out: Path) -> None:
     from r2med import settings
     from r2med.retrieve.bm25 import Bm25Retriever
-    from r2med.systems.registry import find_entry
+    from r2med.systems.registry import entries
     from r2med.tasks.load import load_task
 
-    retriever = settings.read(Bm25Retriever, find_entry("bm25").fields)
+    retriever = settings.read(Bm25Retriever, entries()["bm25"].fields)
     task = load_task(data)
     searcher = retriever.prepare(task)
     searcher.search(task.queries, depth=DEPTH).to_trec(out)

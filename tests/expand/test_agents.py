@@ -23,7 +23,7 @@ from r2med.expand.prompts import read_prompt
 from r2med.expand.writing import Method
 from r2med.remote.completions import ChatAnswer, ChatRequest
 from r2med.settings import read
-from r2med.systems.registry import find_entry
+from r2med.systems.registry import entries
 
 BEGIN, END = "<|begin_search_query|>", "<|end_search_query|>"
 LIBRARY = {"ferritin": [Passage("iron", "one two three four five"), Passage("copper", "six")]}
@@ -60,7 +60,7 @@ class Model:
 
 def loop(tags: Tags, library: Library | None = None, *, turns: int = 3, tokens: int = 0) -> Loop:
     name = "search-r1" if tags is SEARCH_R1 else "search-o1"
-    method = read(Method, find_entry(name).fields)
+    method = read(Method, entries()[name].fields)
     method = replace(method, turns=turns, tokens=tokens, passages=2, words=3)
     return Loop(method, read_prompt(name, "exam"), library or Library())
 

@@ -22,7 +22,7 @@ from r2med.expand.generations import (
 )
 from r2med.expand.writing import Method
 from r2med.settings import read
-from r2med.systems.registry import find_entry
+from r2med.systems.registry import entries
 from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.registry import find_task
 from r2med.tasks.task import Task
@@ -31,7 +31,7 @@ from tests.expand.conftest import QUERIES, write
 
 def look(task: Task, generations: str, llm: str = "gpt4") -> FromFile | None:
     """The file of `hyde:gpt4[generations=...]`."""
-    entry = find_entry("hyde").overridden({"llm": llm, "generations": generations})
+    entry = entries()["hyde"].overridden({"llm": llm, "generations": generations})
     return find_file(task, read(Method, entry.fields))
 
 

@@ -21,7 +21,7 @@ from r2med.retrieve.bm25 import Bm25Retriever
 from r2med.retrieve.conditions import Conditions
 from r2med.settings import read
 from r2med.systems.build import System
-from r2med.systems.registry import find_entry
+from r2med.systems.registry import entries
 from r2med.tasks.reading.lines import lines
 from r2med.tasks.task import Task
 from tests.expand.conftest import QUERIES, write
@@ -41,12 +41,12 @@ QUICK = Limits(concurrency=1, timeout=10, backoff=0.001)
 
 
 def finder(task: Task, text: str) -> Finder:
-    retriever = read(Bm25Retriever, find_entry(text).fields)
+    retriever = read(Bm25Retriever, entries()[text].fields)
     return Finder(task, retriever, retriever.identity)
 
 
 def expander(method: str, conditions: Conditions, **options: str) -> Expander:
-    entry = find_entry(method).overridden({"llm": "qwen-7b", **options})
+    entry = entries()[method].overridden({"llm": "qwen-7b", **options})
     return Expander(read(Method, entry.fields), conditions, finder)
 
 

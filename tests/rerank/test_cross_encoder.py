@@ -15,7 +15,7 @@ from r2med.rerank.cross_encoder import CrossEncoderSettings, build
 from r2med.rerank.scores import Candidates
 from r2med.retrieve.conditions import Conditions
 from r2med.settings import read
-from r2med.systems.registry import find_entry
+from r2med.systems.registry import entries
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -42,7 +42,7 @@ def lists(count: int = 3, documents: int = 7) -> list[Candidates]:
 
 
 def reranker(name: str, batch_tokens: int = 4096, **options: str) -> Any:
-    entry = find_entry(name).overridden(options)
+    entry = entries()[name].overridden(options)
     return build(
         name, read(CrossEncoderSettings, entry.fields), Conditions(batch_tokens=batch_tokens)
     )
@@ -119,7 +119,7 @@ def test_medcpts_cross_encoder_is_one_logit_of_512_tokens(tmp_path: Path) -> Non
     scored = reranker("medcpt-ce", checkpoint=str(folder), max_length="48").scores(candidates)
 
     np.testing.assert_allclose(np.concatenate(scored), plain[:, 0], atol=1e-5)
-    assert find_entry("medcpt-ce").fields["max_length"] == 512
+    assert entries()["medcpt-ce"].fields["max_length"] == 512
 
 
 def test_any_cross_encoder_reads_as_much_as_its_tokeniser_allows(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_any_cross_encoder_reads_as_much_as_its_tokeniser_allows(tmp_path: Path)
 
 
 def test_the_published_rerankers_read_what_the_protocol_says() -> None:
-    told = {name: find_entry(name) for name in ("bge-reranker", "monobert", "rankllama")}
+    told = {name: entries()[name] for name in ("bge-reranker", "monobert", "rankllama")}
 
     assert [told[name].fields["max_length"] for name in told] == [512, 512, 1024]
     assert {entry.tail for entry in told.values()} == {"drop"}
@@ -172,7 +172,7 @@ def test_running_out_of_memory_halves_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, told = tiny.save_bert(tmp_path / "bert"), list[str]()
-    entry = find_entry("ce").overridden({"checkpoint": str(folder)})
+    entry = entries()["ce"].overridden({"checkpoint": str(folder)})
     made = build("ce", read(CrossEncoderSettings, entry.fields), Conditions(tell=told.append))
     forward = made.scorer.forward  # type: ignore[attr-defined]
 

@@ -19,12 +19,12 @@ from r2med.rerank.scores import Candidates
 from r2med.rerank.styles import build
 from r2med.retrieve.conditions import Conditions
 from r2med.systems.build import read_settings
-from r2med.systems.registry import find_entry
+from r2med.systems.registry import entries
 
 
 def style(name: str, **options: str) -> Any:
     """The settings of an entry, with a model where it names none."""
-    return replace(read_settings(find_entry(name).overridden(options)), llm="gpt4")
+    return replace(read_settings(entries()[name].overridden(options)), llm="gpt4")
 
 
 LISTWISE, POINTWISE = style("listwise"), style("pointwise")

@@ -14,7 +14,7 @@ from r2med.rerank.cross_encoder import YesNoSettings, build
 from r2med.rerank.scores import Candidates
 from r2med.retrieve.conditions import Conditions
 from r2med.settings import read
-from r2med.systems.registry import find_entry
+from r2med.systems.registry import entries
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -46,7 +46,7 @@ def candidates() -> list[Candidates]:
 
 def scored(name: str, folder: Path, batch_tokens: int = 4096, **options: str) -> Any:
     options = {"checkpoint": str(folder), "dtype": "float32", **options}
-    settings = read(YesNoSettings, find_entry(name).overridden(options).fields)
+    settings = read(YesNoSettings, entries()[name].overridden(options).fields)
     reranker = build(name, settings, Conditions(batch_tokens=batch_tokens))
     return np.concatenate(reranker.scores(candidates()))
 
@@ -120,10 +120,10 @@ def test_bge_reranker_gemma_is_the_logit_of_yes(
 
 
 def test_the_named_rerankers_read_what_their_cards_say() -> None:
-    entries = {name: find_entry(name) for name in (*QWEN, "bge-reranker-gemma")}
+    named = {name: entries()[name] for name in (*QWEN, "bge-reranker-gemma")}
 
-    assert [entries[name].fields["max_length"] for name in entries] == [8192, 8192, 8192, 1024]
-    assert [entries[name].fields["checkpoint"] for name in QWEN] == [
+    assert [each.fields["max_length"] for each in named.values()] == [8192, 8192, 8192, 1024]
+    assert [named[name].fields["checkpoint"] for name in QWEN] == [
         f"Qwen/Qwen3-Reranker-{size}" for size in ("0.6B", "4B", "8B")
     ]
 

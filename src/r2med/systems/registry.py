@@ -102,11 +102,6 @@ class Entry:
         return replace(self, fields=MappingProxyType(changed), tail=tail)
 
 
-def find_entry(name: str) -> Entry:
-    """The entry of a name, or an error that offers the nearest known names."""
-    return entry_of(Unit(name), get_args(StageKind))
-
-
 #: What may stand after a '|', an expander in front of a retriever aside.
 FOLLOWING: tuple[StageKind, ...] = ("reranker", "fusion")
 #: What may stand first.

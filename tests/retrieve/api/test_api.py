@@ -21,7 +21,7 @@ from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Form
 from r2med.settings import read
 from r2med.systems.build import System
-from r2med.systems.registry import find_entry
+from r2med.systems.registry import entries
 from r2med.tasks.task import Task
 from tests.llm_server import LLMServer, cut, fails, garbled, running_llm_server, slow, vector_of
 from tests.retrieve.small_task import DOCUMENTS, QUERIES, own_task
@@ -41,7 +41,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
 
 def retriever(name: str, url: str = "", *, limits: Limits = QUICK, **options: str) -> ApiRetriever:
     given: Mapping[str, str] = options | ({"url": url} if url else {})
-    entry = find_entry(name).overridden(given)
+    entry = entries()[name].overridden(given)
     return build(read(ApiSettings, entry.fields, name=name), Conditions(limits=limits))
 
 

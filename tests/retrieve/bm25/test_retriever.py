@@ -7,7 +7,7 @@ import pytest
 
 from r2med.errors import UsageError
 from r2med.retrieve.bm25.index import index_path
-from r2med.systems.registry import find_entry
+from r2med.systems.registry import entries
 from tests.retrieve.bm25.small import fixture, queries_of, task_of, terms, variant
 
 DOCUMENTS = [
@@ -194,11 +194,11 @@ def test_a_wrong_option_is_refused_with_what_is_allowed(option: str, value: str,
 
 
 def test_the_published_entries_say_what_they_are() -> None:
-    published = find_entry("bm25")
+    published = entries()["bm25"]
 
     assert published.published_as == "bm25"
     assert published.depth == 100
-    assert find_entry("bm25-nano").depth == 500
+    assert entries()["bm25-nano"].depth == 500
     assert dict(published.fields) == {
         "analyzer": "lucene",
         "k1": 0.9,

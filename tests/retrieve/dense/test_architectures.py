@@ -16,7 +16,7 @@ from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import SIDES, BatchEncoder, Form, Side
 from r2med.retrieve.dense.retriever import Settings
 from r2med.settings import read
-from r2med.systems.registry import find_entry
+from r2med.systems.registry import entries
 from tests.retrieve.checkpoints import save_model, save_modules, sentences
 from tests.retrieve.small_task import own_task
 
@@ -165,7 +165,7 @@ def theirs(case: Case, folder: Path, form: Form) -> NDArray[np.float32]:
         from safetensors.torch import load_file
 
         pooled = pooled @ load_file(folder / "2_Dense" / "model.safetensors")["linear.weight"].T
-    if find_entry(case.name).fields["normalize"]:
+    if entries()[case.name].fields["normalize"]:
         pooled = pooled / pooled.norm(dim=-1, keepdim=True).clamp(min=1e-12)
     vectors: NDArray[np.float32] = pooled.numpy()
     return vectors
@@ -201,7 +201,7 @@ def test_embeddings_equal_those_of_independent_code(
 ) -> None:
     folder = checkpoints(case)
     options = {"checkpoint": str(folder), "dtype": "float32", **dict(case.options)}
-    settings = read(Settings, find_entry(case.name).overridden(options).fields)
+    settings = read(Settings, entries()[case.name].overridden(options).fields)
     encoder = encoder_of(settings, "query")
 
     for side in SIDES:
@@ -222,7 +222,7 @@ def test_the_dual_medcpt_uses_another_checkpoint_for_queries(tmp_path: Path) -> 
         "document_checkpoint": str(articles),
         "max_length": "24",
     }
-    settings = read(Settings, find_entry("medcpt-dual").overridden(options).fields)
+    settings = read(Settings, entries()["medcpt-dual"].overridden(options).fields)
     case = Case("medcpt", "bert", "cls", 24)
 
     for side, folder in zip(SIDES, (queries, articles), strict=True):

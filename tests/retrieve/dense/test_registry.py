@@ -10,7 +10,7 @@ from r2med.errors import UsageError
 from r2med.retrieve.dense.retriever import Settings
 from r2med.settings import read
 from r2med.systems.build import System
-from r2med.systems.registry import entries, find_entry
+from r2med.systems.registry import entries
 from r2med.tasks.registry import find_suite, find_task
 from tests.cli.running import run
 from tests.retrieve.small_task import own_task
@@ -23,7 +23,7 @@ DENSE = [name for name, entry in entries().items() if entry.engine == "dense"]
 
 
 def instructions(name: str, task: str) -> tuple[str, str]:
-    settings = read(Settings, find_entry(name).fields)
+    settings = read(Settings, entries()[name].fields)
     on = own_task(entry=find_task(task))
     query, document = (settings.form(on, side) for side in ("query", "document"))
     return query.instruction, document.instruction
@@ -31,12 +31,12 @@ def instructions(name: str, task: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_name_says_what_it_was_published_as(name: str) -> None:
-    assert find_entry(name).published_as == name
+    assert entries()[name].published_as == name
 
 
 @pytest.mark.parametrize("name", DENSE)
 def test_every_entry_can_be_read(name: str) -> None:
-    assert read(Settings, find_entry(name).fields)
+    assert read(Settings, entries()[name].fields)
 
 
 LATER = [
@@ -49,20 +49,20 @@ LATER = [
 
 @pytest.mark.parametrize("name", LATER)
 def test_an_encoder_of_later_works_says_where_its_settings_were_read(name: str) -> None:
-    assert find_entry(name).source
+    assert entries()[name].source
 
 
 def test_licences_that_restrict_use_are_said_where_systems_are_listed() -> None:
     shown = " ".join(run("info", "systems").out.split())
 
     for name in ("nv", "sfr", "reasonir", "splade", "splade-v3", "reason-moderncolbert"):
-        assert "not for commercial use" in find_entry(name).licence
+        assert "not for commercial use" in entries()[name].licence
     assert "SPLADE-v3. Licence: CC BY-NC-SA 4.0: not for commercial use." in shown
     assert "Further protocols: own, reasonembed." in shown
 
 
 def test_a_corrected_form_has_its_own_name() -> None:
-    assert find_entry("medcpt-dual").published_as is None
+    assert entries()["medcpt-dual"].published_as is None
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_nano_and_demo_tasks_are_worded_as_the_task_they_stand_for() -> None:
 
 
 def test_data_of_the_users_own_gets_a_plain_wording_unless_told() -> None:
-    plain = read(Settings, find_entry("e5").fields)
+    plain = read(Settings, entries()["e5"].fields)
     told = replace(plain, kind="Nursing question", purpose="find the guideline")
 
     assert "Given a Medical question, retrieve" in plain.form(own_task(), "query").instruction
@@ -146,13 +146,13 @@ def test_data_of_the_users_own_gets_a_plain_wording_unless_told() -> None:
 
 
 def test_braces_of_an_instruction_that_are_no_placeholder_stay() -> None:
-    settings = replace(read(Settings, find_entry("bge").fields), query_instruction='{"a": {kind}}')
+    settings = replace(read(Settings, entries()["bge"].fields), query_instruction='{"a": {kind}}')
 
     assert settings.form(own_task(), "query").instruction == '{"a": Medical question}'
 
 
 def test_lengths_may_differ_by_side() -> None:
-    settings = read(Settings, find_entry("grit").fields)
+    settings = read(Settings, entries()["grit"].fields)
 
     assert settings.form(own_task(), "query").max_length == 512
     assert settings.form(own_task(), "document").max_length == 2048

@@ -18,7 +18,7 @@ from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Form
 from r2med.retrieve.interface import Part, QueryForm, Searcher, search_forms
 from r2med.settings import read
-from r2med.systems.registry import find_entry
+from r2med.systems.registry import entries
 from tests.building import texts
 from tests.retrieve.checkpoints import save_model, save_modules, sentences
 from tests.retrieve.small_task import own_task
@@ -42,7 +42,7 @@ def sentence_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def retriever(name: str, conditions: Conditions = Conditions(), **options: object) -> Any:  # noqa: B008
     from r2med.retrieve.dense.retriever import Settings, build
 
-    entry = find_entry(name).overridden({key: str(value) for key, value in options.items()})
+    entry = entries()[name].overridden({key: str(value) for key, value in options.items()})
     return build(read(Settings, entry.fields, name=name), conditions)
 
 
@@ -363,7 +363,7 @@ def test_every_setting_that_decides_a_vector_changes_its_address(sentence_bert: 
         return build(settings, Conditions()).identity, forms
 
     options = {"checkpoint": str(sentence_bert), "library": "transformers"}
-    entry = find_entry("dense").overridden(options | {"query_instruction": "{kind} {purpose}"})
+    entry = entries()["dense"].overridden(options | {"query_instruction": "{kind} {purpose}"})
     settings = read(Settings, entry.fields)
     unchanged = set()
     for field in fields(Settings):

@@ -14,7 +14,7 @@ from r2med.retrieve.dense.embed import Form
 from r2med.retrieve.dense.retriever import Settings
 from r2med.retrieve.dense.static import build
 from r2med.settings import read
-from r2med.systems.registry import find_entry
+from r2med.systems.registry import entries
 from tests.retrieve.small_task import own_task
 
 pytest.importorskip("tokenizers")
@@ -23,7 +23,7 @@ TEXTS = ["acute heart failure", "", "Naïve β-blocker ≥ 5 mg", "a b " * 300]
 
 
 def test_vectors_equal_those_of_the_wordllama_library() -> None:
-    settings = read(Settings, find_entry("wordllama").fields)
+    settings = read(Settings, entries()["wordllama"].fields)
     encoder = build(settings.checkpoint, settings, Conditions())
     folder = Path(wordllama.__file__).parent
     theirs = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
@@ -35,7 +35,7 @@ def test_vectors_equal_those_of_the_wordllama_library() -> None:
 
 
 def test_an_empty_text_is_the_zero_vector() -> None:
-    settings = read(Settings, find_entry("wordllama").fields)
+    settings = read(Settings, entries()["wordllama"].fields)
     encoder = build(settings.checkpoint, settings, Conditions())
 
     assert not encoder.encode(encoder.inputs(["", ""], Form()), np.arange(2)).any()
@@ -52,7 +52,7 @@ def test_wordllama_ranks_by_meaning_and_says_what_it_saw() -> None:
 
 def test_a_folder_that_is_no_static_model_is_told_what_it_lacks(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
-    settings = read(Settings, find_entry("wordllama").fields)
+    settings = read(Settings, entries()["wordllama"].fields)
     encoder = build(str(tmp_path), settings, Conditions())
 
     with pytest.raises(MissingError, match=r"tokenizer\.json: missing"):
@@ -81,7 +81,7 @@ def test_more_dimensions_than_the_vectors_have_are_refused() -> None:
 def test_files_that_are_damaged_are_named(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{")
     (tmp_path / "model.safetensors").write_bytes(b"short")
-    settings = read(Settings, find_entry("wordllama").fields)
+    settings = read(Settings, entries()["wordllama"].fields)
     encoder = build(str(tmp_path), settings, Conditions())
 
     with pytest.raises(DataError, match=r"tokenizer\.json: cannot be loaded"):
