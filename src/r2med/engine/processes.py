@@ -45,6 +45,8 @@ class ProcessMember(Member):
             env=environment,
             start_new_session=True,
         )
+        assert self.process.stdin and self.process.stdout
+        self._pipes = self.process.stdin, self.process.stdout
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._read, args=(events,), daemon=True),
@@ -66,9 +68,8 @@ class ProcessMember(Member):
         self._outbox.put(None)
         for thread in self._threads:
             thread.join()
-        for pipe in (self.process.stdin, self.process.stdout):
+        for pipe in self._pipes:
             with suppress(OSError):
-                assert pipe is not None
                 pipe.close()
         if code >= 0:
             return f"exit code {code}"
@@ -76,17 +77,15 @@ class ProcessMember(Member):
         return f"{name}, perhaps for want of memory" if name == "SIGKILL" else name
 
     def _write(self) -> None:
-        assert self.process.stdin is not None
         with suppress(OSError):
             while (request := self._outbox.get()) is not None:
-                self.process.stdin.write(request)
-                self.process.stdin.flush()
+                self._pipes[0].write(request)
+                self._pipes[0].flush()
 
     def _read(self, events: Events) -> None:
         try:
             while True:
-                assert self.process.stdout is not None
-                events.put((self, pickle.load(self.process.stdout)))
+                events.put((self, pickle.load(self._pipes[1])))
         except Exception:
             self._closed = True
             events.put((self, None))

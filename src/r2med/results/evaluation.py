@@ -66,21 +66,19 @@ class Evaluation(Tabular):
         By the paired randomisation test, Holm's correction over the systems; none where queries
         differ. Nobody is behind in how much was judged, which is no quality.
         """
-        if parse_metric(metric).kind == "judged":
-            return frozenset()
         columns = {system: self.column(system, metric) for system in self.systems}
         systems = [name for name, own in columns.items() if None not in map(own.get, tasks)]
+        if parse_metric(metric).kind == "judged" or len(systems) < 2:
+            return frozenset()
         scores: list[Matrix] = []
         for task in tasks:
-            by_system = {r.name: r.scores for r in reversed(self.results) if r.task == task}
-            tables = [by_system[system] for system in systems]
+            newest = {each.name: each for each in reversed(self.results) if each.task == task}
+            tables = [newest[system].scores for system in systems]
             same = len({frozenset(table.query_ids.to_pylist()) for table in tables}) == 1
             if not same or any(metric not in table or not len(table) for table in tables):
                 return frozenset()
             ids = tables[0].query_ids
             scores.append(np.column_stack([table.at(ids)[metric] for table in tables]))
-        if len(systems) < 2:
-            return frozenset()
         best = int(np.argmax(np.mean([matrix.mean(axis=0) for matrix in scores], axis=0)))
         others = [place for place in range(len(systems)) if place != best]
         p_values = pairwise_p(scores, "task", resamples=draws_for(len(others)))[best]

@@ -103,7 +103,7 @@ class Record:
     facts: Mapping[str, Mapping[str, Any]]
     created: str
     stages: tuple[Mapping[str, Any], ...] = ()
-    """What each piece of work cost, in order: `systems.ledger.StageCost` as JSON."""
+    """What each piece of work cost, in order: `systems.work.StageCost` as JSON."""
     reranking: RerankRecord | None = None
     safeguard: SafeguardRecord | None = None
     versions: Mapping[str, str] = field(default_factory=lambda: library_versions())
