@@ -100,6 +100,7 @@ def test_delete_asks_and_removes_only_what_was_named() -> None:
     [
         ((), 2, "Say what to delete"),
         (("bm25-nano", "--yes"), 1, "no stored result of bm25-nano"),
+        (("--task", "demo/biology", "--yes"), 1, "no stored result on demo/biology."),
     ],
 )
 def test_delete_refuses_what_names_nothing(

@@ -81,3 +81,11 @@ def test_metrics_deeper_than_the_reranked_part_say_so() -> None:
 
 def test_systems_that_do_not_rerank_have_no_notes() -> None:
     assert list(reranking_notes(evaluated("bm25"), ["ndcg@10", "recall@100"])) == []
+
+
+def test_samples_of_one_task_share_a_table_wherever_they_stand() -> None:
+    tasks = ("demo/biology", "demo/medqa-diag")
+    systems = ("bm25", "bm25-nano")
+    results = [r2med.evaluate(system, task, sample=3) for system in systems for task in tasks]
+
+    assert len(list(score_layouts(results))) == len(tasks)
