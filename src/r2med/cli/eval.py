@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 #: Stands for the server of a language model where nothing is asked.
 _NOBODY = "http://localhost/v1"
 _NO_MODEL = "No part of these systems runs a model."
-#: What stands in the file of a sweep.
-_LISTS = ("systems", "tasks")
-_KEYS = (*_LISTS, "values", "options")
 
 
 def evaluate(
@@ -276,19 +273,18 @@ def _read_sweep(path: Path) -> dict[str, Any]:
         raise MissingError(f"--from {path}: there is no such file.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise DataError(f"{path}: not readable as TOML ({problem}).") from None
-    for key in raw:
-        if key not in _KEYS:
-            raise UsageError(f"{path}: {key!r} is not known. {nearest(key, _KEYS)}")
-    for key in _KEYS:
-        value = raw.setdefault(key, [] if key in _LISTS else {})
-        if key in _LISTS and isinstance(value, str):
-            raw[key] = [value]
-        elif key in _LISTS:
-            if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-                raise DataError(f"{path}: {key} is {value!r}, expected a list of texts.")
-        elif not isinstance(value, dict):
-            raise DataError(f"{path}: {key} is {value!r}, expected a table, [{key}].")
-    return raw
+    settings: dict[str, Any] = {"systems": [], "tasks": [], "values": {}, "options": {}}
+    for key, value in raw.items():
+        if key not in settings:
+            raise UsageError(f"{path}: {key!r} is not known. {nearest(key, settings)}")
+        texts = [value] if isinstance(value, str) else value
+        if key in ("values", "options"):
+            if not isinstance(value, dict):
+                raise DataError(f"{path}: {key} is {value!r}, expected a table, [{key}].")
+        elif not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
+            raise DataError(f"{path}: {key} is {value!r}, expected a list of texts.")
+        settings[key] = texts
+    return settings
 
 
 def _filled(system: str, values: Mapping[str, Any], path: Path) -> list[str]:
