@@ -66,7 +66,7 @@ def audit(
         Path | None, options.out("A folder for the report in Markdown and JSON.")
     ] = None,
     metric: options.Metric = options.METRIC,
-    limit: Annotated[int, typer.Option(min=1, help="Findings shown.")] = 10,
+    limit: options.Limit = 10,
     results: options.Results = options.RESULTS,
     data_root: options.DataRoot = None,
     strict: options.Strict = False,

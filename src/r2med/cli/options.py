@@ -128,7 +128,7 @@ Only = Annotated[
 Top = Annotated[
     int | None, _option("--top", min=1, help="Show only the first rows, and those measured here.")
 ]
-Limit = Annotated[int, _option("--limit", min=1, help="Queries shown.")]
+Limit = Annotated[int, _option("--limit", min=1, help="Queries, or findings, shown.")]
 Resamples = Annotated[
     int | None,
     _option("--resamples", min=100, help="Random draws; by default as many as the answer needs."),
