@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from r2med.cli import options
 from r2med.cli.options import refuse_unread
-from r2med.errors import LimitError
+from r2med.errors import LimitError, UsageError, nearest
+from r2med.home import slug
 from r2med.report.console import answer, echo, progress
+
+if TYPE_CHECKING:
+    from r2med.expand.writing import Expander
+    from r2med.systems.spec import Unit
+    from r2med.tasks.task import Task
 
 
 def generate(
@@ -51,20 +58,25 @@ def generate(
     where it was. Files are OUT/<task>/<method>/<llm>/query_with_hydoc.jsonl;
     eval reads them when [generations=OUT] follows the model's name.
     """
-    from r2med.engine.generating import generating, written
     from r2med.report.estimates import estimate_row, estimate_table, generation_table
+    from r2med.systems.build import System
+    from r2med.systems.spec import Spec, Unit
+    from r2med.systems.stages import Expanding
     from r2med.tasks.load import load_tasks
 
     limits, where = ("max_tokens", "max_cost", "concurrency"), ("engine", "worker_timeout")
     if write_prompts is not None:
         others = ("llm", "task", "data_root", "folder", "n", "dry_run", "as_json", "llm_url")
-        _write_prompts(context, method, write_prompts, *others, "prompts", "fresh", *limits, *where)
+        unread = (*others, "prompts", "fresh", *limits, *where)
+        _write_prompts(context, _method(method).name, write_prompts, *unread)
         return
     if dry_run:
         refuse_unread(context, "with --dry-run", "folder", *limits, *where)
     with progress() as bar:
         allowed = options.conditions(context.params, bar)
-        stage = generating(method, llm, samples=n, conditions=allowed)
+        named = Spec((_named(_method(method), llm, n),), (Unit("bm25"),))
+        stage = System.from_spec(named, allowed).stage
+        assert isinstance(stage, Expanding)
         writer = stage.expander.method
         if not writer.search:
             mode = f"on {writer.prompts}: it searches nothing, and the language model is asked "
@@ -77,7 +89,7 @@ def generate(
                     estimate = stage.expander.live(each).estimate()
                     rows.append(estimate_row(stage.name, each.name, estimate))
                 else:
-                    rows.append(written(stage, each, folder))
+                    rows.append(_written(stage.expander, each, folder))
         except LimitError as limit:
             stopped = LimitError(f"{limit}\n{len(rows)} of {len(tasks)} tasks are finished.")
         finally:
@@ -89,11 +101,59 @@ def generate(
         raise stopped
 
 
-def _write_prompts(context: typer.Context, method: str, folder: Path, *unread: str) -> None:
-    from r2med.engine.generating import find_method
+def _write_prompts(context: typer.Context, name: str, folder: Path, *unread: str) -> None:
     from r2med.expand.prompts import write_prompts
 
-    name = find_method(method).name
     refuse_unread(context, "with --write-prompts", *unread)
     written = write_prompts(name, folder)
     echo(f"{len(written)} prompts written to {folder / name}; what was there is untouched.")
+
+
+def _method(text: str) -> Unit:
+    """The method that a text names, options and all, such as `hyde` or `lamer[passages=5]`."""
+    from r2med.systems.registry import entries
+    from r2med.systems.spec import Unit, parse
+
+    spec = parse(text)
+    unit = spec.fused[0]
+    if len(spec.fused) > 1 or spec.stages or not isinstance(unit, Unit):
+        raise UsageError(f"generate takes one method, such as hyde or lamer; got {text!r}.")
+    known = entries()
+    methods = [name for name, entry in known.items() if entry.stage == "expander"]
+    name = unit.name.lower()
+    if name in methods:
+        return replace(unit, name=name)
+    if name in known:
+        raise UsageError(f"{name} does not generate: expected one of {', '.join(methods)}.")
+    raise UsageError(f"method {unit.name!r} is not known. {nearest(name, methods)}")
+
+
+def _named(unit: Unit, llm: str | None, samples: int | None) -> Unit:
+    """The method with its one model, wherever that is named, and its samples."""
+    options = dict(unit.options)
+    if "generations" in options:
+        raise UsageError("generate always asks the model: leave [generations=...] out.")
+    if samples is not None:
+        options["n"] = str(samples)
+    models = sorted({name for name in (llm, unit.argument, options.pop("llm", None)) if name})
+    if not models:
+        raise UsageError(
+            f"{unit.name}: which model? Name it with --llm, as in `r2med generate {unit.name} "
+            "--llm qwen-7b`; docs/llms.md lists the names."
+        )
+    if len(models) > 1:
+        raise UsageError(f"two models are named: {' and '.join(models)}. Name one, with --llm.")
+    return replace(unit, argument=models[0], options=tuple(sorted(options.items())), depth=None)
+
+
+def _written(expander: Expander, task: Task, out: Path) -> dict[str, object]:
+    """What it took to write `<out>/<task>/<method>/<llm>/query_with_hydoc.jsonl`."""
+    from r2med.expand.generations import place, write_generations
+
+    expansion = expander.live(task).expand()
+    path = place(out / slug(task.name), expander.method.prompts, expander.method.llm)
+    write_generations(expansion.queries, path)
+    counts = ("generations", "truncated", "empty", "refused", "calls", "cached")
+    used = ("prompt_tokens", "completion_tokens", "money")
+    facts = {name: expansion.facts()[name] for name in (*counts, *used)}
+    return {"task": task.name, **facts, "file": str(path)}
