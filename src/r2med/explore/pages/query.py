@@ -17,7 +17,7 @@ from r2med.report.diagnosis import STOPS, VERBS, evidence
 from r2med.report.table import task_label
 from r2med.results.compare import QueryScores, query_scores
 from r2med.results.diagnosis.causes import CAUSES, TOP
-from r2med.results.diagnosis.diagnose import diagnose_ranking, limits_of
+from r2med.results.diagnosis.diagnose import Limits, diagnose_ranking, limits_of
 from r2med.results.diagnosis.findings import QueryFinding, label_of
 from r2med.results.lookup import Ranking
 from r2med.systems.registry import members_of
@@ -55,15 +55,12 @@ class Column:
     finding: QueryFinding | None
     open: tuple[str, ...]
     """What the diagnosis could not look for."""
-    listed: int
     others: Mapping[str, int]
     """The ranks of documents in the system that it is held against."""
     expansion: Expansion | None
     stages: tuple[tuple[str, float | None], ...]
     """Parts that could stand alone, with their scores where they have results of their own."""
-    query_limit: int | None
-    limit: int | None
-    """Words of a document that the model may have read; None for all."""
+    limits: Limits
 
 
 @dataclass(eq=False)
@@ -90,17 +87,22 @@ class QueryData:
         self.chosen = {system: self.stored[system] for system in self.systems}
         self.data, self.missing = self.shelf.data_of(self.task, self.chosen)
         self.texts = self.data if not self.missing else None
-        own = query_scores(list(self.chosen.values()), self.metric)
+        own, everyone = (
+            query_scores(list(each.values()), self.metric) for each in (self.chosen, self.stored)
+        )
         # What is hard or divides is so for all stored systems; one alone has its own order.
         shared = self.order == "division" or (self.order == "difficulty" and len(self.chosen) > 1)
         sort_key = ORDERS[self.order][1]
-        ids = [each.query_id for each in sorted(self._all if shared else own, key=sort_key)]
+        ids = [each.query_id for each in sorted(everyone if shared else own, key=sort_key)]
         if self.query_id not in ids:
             raise MissingError(
                 f"{self.task} has no judged query {self.query_id!r}. {nearest(self.query_id, ids)}"
             )
         place = ids.index(self.query_id)
         self.scores = next(each.scores for each in own if each.query_id == self.query_id)
+        others = next((each.scores for each in everyone if each.query_id == self.query_id), ())
+        self.others = dict(zip(self.stored, others, strict=False))
+        """Every stored system with its score here."""
         self.place, self.total = place + 1, len(ids)
         self.previous = ids[place - 1] if place else None
         self.next = ids[place + 1] if place + 1 < len(ids) else None
@@ -109,10 +111,6 @@ class QueryData:
         self.ranks = {system: run.ranks_of(self.query_id) for system, run in runs.items()}
         self.scene = self.shelf.library.scene(self.data) if self.data else None
         self.judged = self.scene.judged.get(self.query_id, {}) if self.scene else {}
-
-    @cached_property
-    def _all(self) -> list[QueryScores]:
-        return query_scores(list(self.stored.values()), self.metric)
 
     @property
     def origin(self) -> Hashable:
@@ -128,12 +126,6 @@ class QueryData:
         names = tuple((system, self.shelf.names[system]) for system in self.chosen)
         data = (self.data.hash if self.data else None, self.missing)
         return self.query_id, self.metric, self.depth, names, tuple(results), data
-
-    @cached_property
-    def others(self) -> dict[str, float]:
-        """Every stored system with its score here."""
-        scores = next((each.scores for each in self._all if each.query_id == self.query_id), ())
-        return dict(zip(self.stored, scores, strict=False))
 
     @cached_property
     def positives(self) -> list[tuple[str, list[int | None]]]:
@@ -161,7 +153,6 @@ class QueryData:
                 from r2med.engine.explain import generated
 
                 expansion = generated(result, self.texts, self.query_id)
-            limits = limits_of(result.record.system.identity)
             other = self.systems[0 if place else 1] if len(self.systems) > 1 else None
             parts = map(str, members_of(parse(system)))
             columns.append(
@@ -170,12 +161,10 @@ class QueryData:
                     score=self.scores[place],
                     finding=diagnosis.queries[0] if diagnosis else None,
                     open=diagnosis.open if diagnosis else (),
-                    listed=len(self.lists[system]),
                     others=self.ranks[other] if other else {},
                     expansion=expansion,
                     stages=tuple((part, self.others.get(part)) for part in parts),
-                    query_limit=limits.query or limits.pair,
-                    limit=limits.document,
+                    limits=limits_of(result.record.system.identity),
                 )
             )
         return columns
