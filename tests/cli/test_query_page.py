@@ -57,6 +57,21 @@ def test_an_expander_before_a_fusion_is_run_too() -> None:
     assert told["changes"] == {}
 
 
+def test_samples_that_are_fused_are_run_as_in_an_evaluation(server: LLMServer) -> None:
+    system = "hyde:qwen-7b[n=2,combine=fuse] | bm25"
+    passages = iter(["sympathetic vasoconstriction in the cold", "torpor of a small bird"] * 99)
+    server.reply = lambda body: next(passages)
+    run("eval", system, "--task", TASK)
+
+    stored, anew = (json.loads(page(system, *given, "--json")) for given in ((), ("--run",)))
+
+    ranks = [
+        {each["document_id"]: each["rank"] for each in told["positives"]} for told in (stored, anew)
+    ]
+    assert ranks[0] == ranks[1] and stored["top"] == anew["top"]
+    assert anew["changes"] == {}
+
+
 def test_a_stored_label_is_run_as_its_system() -> None:
     run("eval", f"think={given_system()}", "--task", TASK)
 
