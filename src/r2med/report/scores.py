@@ -77,19 +77,17 @@ def score_layouts(
 ) -> Iterator[list[Grid]]:
     """Grids for any mix of systems and tasks, each in layouts from wide to narrow.
 
-    Data of different suites is never averaged. Several systems are rows: over the metrics on one
-    task, over the tasks on several, where every metric that was asked for has a grid of its own
-    (without any, the first headline metric). One system has one row per task.
+    Data of different suites is never averaged, a sample stands alone. Several systems are rows:
+    over the metrics on one task, over the tasks on several, where every metric that was asked for
+    has a grid of its own (without any, the first headline metric). One system has one row per task.
     """
-    order = list(_LABELS)
-
-    def averaged(result: Result) -> tuple[int, str]:
-        """What results share whose mean is taken; a sample stands alone."""
-        return order.index(result.suite), result.task if result.suite == SAMPLE else ""
-
-    for (suite, _), group in groupby(sorted(results, key=averaged), key=averaged):
-        own = Evaluation(list(group), asked)
-        label = _LABELS[order[suite]].format(edition=find_suite("demo").entries[0].edition)
+    groups: dict[tuple[str | None, str], list[Result]] = {}
+    for result in sorted(results, key=lambda each: list(_LABELS).index(each.suite)):
+        alone = result.task if result.suite == SAMPLE else ""
+        groups.setdefault((result.suite, alone), []).append(result)
+    for (suite, _), group in groups.items():
+        own = Evaluation(group, asked)
+        label = _LABELS[suite].format(edition=find_suite("demo").entries[0].edition)
         if len(own.systems) == 1:
             yield [_one_system(own, label, by)]
         elif len(own.tasks) == 1:
