@@ -179,7 +179,8 @@ def test_files_folders_globs_and_datasets_of_the_hub_are_found(
         f"{tmp_path.name}/hub/datasets--me--set/snapshots/abc/train.parquet",
         f"{tmp_path.name}/train.jsonl",
     ]
-    with pytest.raises(MissingError, match="no such file"):
-        names("nowhere/set")
+    for nowhere in ("nowhere/set", "me/s**t", "me/s*"):
+        with pytest.raises(MissingError, match="no such file"):
+            names(nowhere)
     with pytest.raises(UsageError, match="does not say its form"):
         names(str(snapshot / "README.md"))

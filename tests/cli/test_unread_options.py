@@ -52,6 +52,13 @@ def test_an_option_without_effect_is_refused_by_name(command: str, options: str,
     assert mode in refused.err and "no effect" in refused.err
 
 
+def test_an_argument_without_effect_is_refused_by_the_name_that_help_gives_it() -> None:
+    refused = run("audit", "train.jsonl", "--self", "demo")
+
+    assert (refused.code, refused.out) == (2, "")
+    assert "TRAIN... has no effect with --self" in refused.err
+
+
 def test_an_option_that_one_of_several_systems_reads_is_taken() -> None:
     done = run("eval", "bm25", "wordllama", "-t", "demo/biology", "--device", "cpu", "--json")
 

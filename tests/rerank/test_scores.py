@@ -118,12 +118,12 @@ def test_too_few_scores_are_an_error_with_both_counts() -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_score_that_is_not_finite_names_query_and_document(value: float) -> None:
+def test_a_score_that_is_not_finite_names_query_document_and_reranker(value: float) -> None:
     class Broken(Lengths):
         def predict(self, pairs: Sequence[tuple[str, str]]) -> Any:
             return [value if len(document) == 3 else 1.0 for _, document in pairs]
 
-    with pytest.raises(DataError, match="for query 'q1' and document 'd2', expected a finite"):
+    with pytest.raises(DataError, match="query 'q1' and document 'd2' with mine, expected"):
         scored(Broken(), candidates(5))
 
 
@@ -192,6 +192,15 @@ def test_the_order_may_come_as_sentence_transformers_gives_it() -> None:
             return [{"corpus_id": 1, "score": 0.9}, {"corpus_id": 0, "score": 0.1}]
 
     assert scored(Ranked(), candidates(2)) == [[1, 2]]
+
+
+def test_a_position_that_is_no_number_is_shown() -> None:
+    class Wrong:
+        def rank(self, query: str, documents: list[str]) -> list[object]:
+            return [*range(len(documents) - 1), "last"]
+
+    with pytest.raises(DataError, match="mine: rank gave 'last', expected positions"):
+        scored(Wrong(), candidates(50))
 
 
 @pytest.mark.parametrize("order", [[0, 1], [0, 1, 1], [0, 1, 3]])

@@ -108,8 +108,8 @@ def _paths(name: str) -> Iterator[tuple[Path, str]]:
     if not matches and name.count("/") == 1:
         home = os.environ.get("HF_HOME") or str(Path.home() / ".cache" / "huggingface")
         cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
-        snapshots = cache.glob(f"datasets--{name.replace('/', '--')}/snapshots/*")
-        matches = sorted(snapshots, key=lambda entry: entry.stat().st_mtime)[-1:]
+        snapshots = cache / f"datasets--{name.replace('/', '--')}" / "snapshots"
+        matches = sorted(snapshots.glob("*"), key=lambda entry: entry.stat().st_mtime)[-1:]
     if not matches:
         raise MissingError(
             f"{name}: there is no such file, folder or glob, nor a dataset of this name in the "

@@ -258,9 +258,9 @@ def is_typed(context: Any, name: str) -> bool:
 
 
 def refuse_unread(context: typer.Context, mode: str, *names: str) -> None:
-    """Refuse options that stand on the command line though `mode` reads none of them."""
+    """Refuse options and arguments that are typed though `mode` reads none of them."""
     unread = [
-        parameter.opts[0]
+        parameter.opts[0] if parameter.opts[0].startswith("-") else str(parameter.metavar)
         for parameter in context.command.params
         if parameter.name in names and is_typed(context, parameter.name)
     ]

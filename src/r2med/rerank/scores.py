@@ -121,7 +121,7 @@ class PairReranker:
             part="pair",
             texts=[(one.query, text) for one in lists for text in one.documents],
             form=_PairForm(),
-            name=lambda row: "query {!r} and document {!r}".format(*names[row]),
+            name=lambda row: "query {!r} and document {!r} with {}".format(*names[row], self.name),
             doing=f"reranking with {self.name}",
             shelf=open_shelf(
                 "rerank-scores",

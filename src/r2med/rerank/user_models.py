@@ -158,14 +158,16 @@ class ListReranker:
             return []
         with running(f"{self.name}: rank"):
             output = list(self.own.rank(one.query, list(one.documents)))
-        # Positions, or what sentence-transformers gives: {"corpus_id": 3, "score": ...}.
-        items = [item.get("corpus_id") if isinstance(item, Mapping) else item for item in output]
-        try:
-            order = [int(item) for item in items]  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            raise DataError(
-                f"{self.name}: rank gave {output!r:.80}, expected positions.\n{_FORM}"
-            ) from None
+        order = []
+        for item in output:
+            # A position, or what sentence-transformers gives: {"corpus_id": 3, "score": ...}.
+            position = item.get("corpus_id") if isinstance(item, Mapping) else item
+            try:
+                order.append(int(position))  # type: ignore[arg-type]
+            except (TypeError, ValueError):
+                raise DataError(
+                    f"{self.name}: rank gave {item!r:.80}, expected positions.\n{_FORM}"
+                ) from None
         if sorted(order) != list(range(count)):
             raise DataError(
                 f"{self.name}: rank gave {len(order)} positions ({len(set(order))} distinct) for "
