@@ -118,7 +118,10 @@ def tables(folder: Path, **changed: str) -> list[Path]:
 
 
 def test_tables_become_a_task_by_usual_names_or_mapped_ones(tmp_path: Path) -> None:
-    rows = import_tables(*tables(tmp_path), out=tmp_path / "usual")
+    corpus, queries, qrels = tables(tmp_path)
+    rows = import_tables(
+        corpus, queries, qrels.rename(tmp_path / "qrels.csv.tsv"), out=tmp_path / "usual"
+    )
     odd = tables(tmp_path, queries="nr,asked,text\n1,fever rash,x\n2,bone,y\n")
     columns = {"queries.qid": "nr", "queries.text": "asked"}
 

@@ -95,9 +95,10 @@ def _problems(source: Source) -> list[Problem]:
             note(problem, judged.where(row), pair)
         ids = judged.columns["query"]
         answered = ids.filter(pc.greater(judged.columns["score"], 0)).to_pylist()
-        asked = {*ids.to_pylist()} & {*queries.columns["id"].to_pylist()}
+        first = {query: row for row, query in reversed([*enumerate(ids.to_pylist())])}
+        asked = first.keys() & {*queries.columns["id"].to_pylist()}
         for query in sorted(asked.difference(answered)):
-            where = judged.where(ids.index(query).as_py())
+            where = judged.where(first[query])
             note("the query is judged, but has no positive document", where, query)
     files = [str(file) for file in source.files]
     return sorted(problems, key=lambda each: (files.index(each.file), each.line or 0))
@@ -220,7 +221,7 @@ def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise DataError(f"{path} is empty, expected a line of column names and rows.")
     separator = ";" if ";" in first and "," not in first else ","
     csv.field_size_limit(limit(MAX_LINE))
-    delimiter = separator if ".csv" in names else "\t"
+    delimiter = "\t" if {".tsv", ".tab"} & {*names} else separator
     reader = csv.reader(chain([first], lines, [_END]), delimiter=delimiter)
     line = 1
     try:
