@@ -197,6 +197,7 @@ def test_a_failed_fetch_leaves_the_data_that_was_there(hub: Hub, entry: TaskEntr
         ((401, ""), "Check the token in HF_TOKEN"),
         ((403, ""), "Check the token in HF_TOKEN"),
         ((404, "RevisionNotFound"), f"has no revision {COMMIT}"),
+        ((404, ""), "does not have it (HTTP 404)"),
         ((503, ""), "answered HTTP 503"),
     ],
 )

@@ -244,6 +244,8 @@ def _explained(error: Exception, hub: HubSource, endpoint: str) -> R2MedError:
             f"{hub.repo}: {endpoint} refused access (HTTP {status}).\n"
             "Check the token in HF_TOKEN, or unset it: the benchmark is public."
         )
+    elif status == 404:
+        message = f"{hub.repo}: {endpoint} does not have it (HTTP 404).\n{_INSTEAD}"
     elif status:
         message = f"{endpoint} answered HTTP {status} for {hub.repo}. Try later.\n{_INSTEAD}"
     elif isinstance(cause, OSError) and cause.filename is not None:
