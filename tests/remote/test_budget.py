@@ -157,6 +157,14 @@ def test_retries_after_time_outs_stay_within_the_limit(server: LLMServer) -> Non
     assert len(server.seen) == 2
 
 
+def test_what_requests_without_an_answer_used_is_told_as_the_limit_is(server: LLMServer) -> None:
+    server.script = [slow(5)] * 6
+    limits = replace(QUICK, money=0.25, timeout=0.1)
+
+    told = r"used: \$0\.\d+ \(\$0\.\d+ of it by requests"
+    stopped(LimitError, told, server.url, limits, [ask("why?")])
+
+
 def test_a_server_that_cannot_be_reached_costs_nothing() -> None:
     limits = replace(QUICK, tokens=1_000, attempts=2)
 

@@ -233,7 +233,7 @@ class Budget:
         limit = self._figures(Cost(self.limits.tokens or 0, self.limits.money or 0.0))
         used = f"the limit of {limit}; used: {self._figures(self.spent)}"
         if self.unanswered.tokens:
-            used += f" ({self.unanswered.tokens:,} tokens of it by requests without an answer)"
+            used += f" ({self._figures(self.unanswered)} of it by requests without an answer)"
         return used
 
 
