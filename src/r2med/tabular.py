@@ -103,7 +103,7 @@ def table_of(columns: Mapping[str, type], rows: Iterable[Mapping[str, object]]) 
     return pa.Table.from_pylist(list(rows), schema=schema)
 
 
-def columns_of(record: type) -> dict[str, type]:
+def fields_of(record: type) -> dict[str, type]:
     """The fields of a dataclass that hold one value or none, as columns of a table."""
     columns: dict[str, type] = {}
     for name, hint in get_type_hints(record).items():

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.expand.prompts import (
-    KINDS,
+    TASK_KINDS,
     TaskKind,
-    kind_of,
     methods,
     read_prompt,
+    task_kind,
     trimmed,
     write_prompts,
 )
@@ -22,7 +22,7 @@ METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TASK_KINDS)
 def test_every_method_has_a_prompt_for_every_kind_of_task(method: str, kind: TaskKind) -> None:
     prompt = read_prompt(method, kind)
 
@@ -33,7 +33,7 @@ def test_every_method_has_a_prompt_for_every_kind_of_task(method: str, kind: Tas
     assert "{query}" not in asked and "{examples}" not in asked
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TASK_KINDS)
 def test_query2doc_shows_three_examples_in_the_shape_of_its_request(kind: TaskKind) -> None:
     prompt = read_prompt("query2doc", kind)
 
@@ -44,7 +44,7 @@ def test_query2doc_shows_three_examples_in_the_shape_of_its_request(kind: TaskKi
     assert all(passage in asked for _, passage in prompt.examples)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TASK_KINDS)
 def test_lamer_says_that_what_was_found_is_mostly_wrong(kind: TaskKind) -> None:
     prompt = read_prompt("lamer", kind)
     passages = prompt.passages(["one two three", "four"], words=2)
@@ -69,12 +69,12 @@ def test_lamer_says_that_what_was_found_is_mostly_wrong(kind: TaskKind) -> None:
     ],
 )
 def test_a_task_gets_the_prompts_of_its_kind(name: str, kind: TaskKind) -> None:
-    assert kind_of(find_task(name)) == kind
+    assert task_kind(find_task(name)) == kind
 
 
 def test_every_registered_task_has_a_kind_and_others_are_questions() -> None:
-    assert {kind_of(entry) for entry in all_entries()} == set(KINDS) - {"question"}
-    assert kind_of(None) == "question"
+    assert {task_kind(entry) for entry in all_entries()} == set(TASK_KINDS) - {"question"}
+    assert task_kind(None) == "question"
 
 
 def test_prompts_written_out_read_back_equal_and_can_be_replaced_one_by_one(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_what_only_helps_the_wording_may_be_left_out(tmp_path: Path, method: str
 
 def test_all_prompts_of_a_method_have_the_same_texts_and_places() -> None:
     for method in methods():
-        for kind in KINDS:
+        for kind in TASK_KINDS:
             read = read_prompt(method, kind)
             assert read.texts.keys() == read_prompt(method, "question").texts.keys()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from r2med.systems.registry import Kind, first_stage, kind_of
+from r2med.systems.registry import SystemKind, first_stage, kind_of
 from r2med.systems.spec import parse
 
 
@@ -22,7 +22,7 @@ from r2med.systems.spec import parse
     ],
 )
 def test_the_first_stage_is_the_system_without_its_outermost_stage(
-    text: str, kind: Kind, below: str | None
+    text: str, kind: SystemKind, below: str | None
 ) -> None:
     found = first_stage(parse(text), kind)
 
@@ -38,5 +38,5 @@ def test_the_first_stage_is_the_system_without_its_outermost_stage(
         ("no-such-name | nor-this", "base"),
     ],
 )
-def test_the_registry_decides_the_kind(text: str, kind: Kind) -> None:
+def test_the_registry_decides_the_kind(text: str, kind: SystemKind) -> None:
     assert kind_of(parse(text)) == kind

@@ -22,7 +22,7 @@ from r2med.audit.evaluation import Evaluation, evaluation
 from r2med.audit.findings import KINDS
 from r2med.audit.matching import NGRAM, TextIndex, words
 from r2med.retrieve.conditions import Progress, unseen
-from r2med.tabular import Tabular, columns_of, table_of
+from r2med.tabular import Tabular, fields_of, table_of
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class SelfAudit(Tabular):
 
     def to_arrow(self) -> pa.Table:
         """One row per pair of places."""
-        return table_of(columns_of(Repeat), [asdict(repeat) for repeat in self.repeats])
+        return table_of(fields_of(Repeat), [asdict(repeat) for repeat in self.repeats])
 
     def to_json(self) -> dict[str, Any]:
         """Everything."""

@@ -25,7 +25,7 @@ from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Conditions
 from r2med.systems.registry import entries, parts_of, registered
 from r2med.systems.spec import Unit, mapped, parse
-from r2med.tabular import Tabular, columns_of, table_of
+from r2med.tabular import Tabular, fields_of, table_of
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import resolve
 
@@ -104,7 +104,7 @@ class Reproduction(Tabular):
         """One row per task, values 0 to 1."""
         more = {"verdict": str, "difference": float, "reasons": str, "origin": str}
         rows = [{**row, "reasons": "; ".join(row["reasons"])} for row in self.to_json()["tasks"]]
-        return table_of(columns_of(Reproduced) | more, rows)
+        return table_of(fields_of(Reproduced) | more, rows)
 
     def to_json(self) -> dict[str, Any]:
         """Everything, values 0 to 1."""

@@ -24,7 +24,7 @@ from r2med.errors import UsageError
 from r2med.expand.agents import Loop, Passage, Trace
 from r2med.expand.answers import ANSWER_ALONE, Expanded, Expansion, Rule, judge, strip
 from r2med.expand.generations import FromFile, find_file, place, write_generations
-from r2med.expand.prompts import Prompt, TaskKind, called, kind_of, read_prompt
+from r2med.expand.prompts import Prompt, TaskKind, called, read_prompt, task_kind
 from r2med.home import shelf
 from r2med.remote.budget import Estimate, Tokens
 from r2med.remote.chat import Chat
@@ -185,7 +185,7 @@ class FromModel:
     def prompt(self) -> Prompt:
         """The words of the method for this kind of task."""
         kind = self.method.kind
-        kind = kind_of(self.task.entry) if kind == "auto" else kind
+        kind = task_kind(self.task.entry) if kind == "auto" else kind
         return read_prompt(self.method.prompts, kind, self.conditions.prompts)
 
     @cached_property

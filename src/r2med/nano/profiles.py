@@ -29,7 +29,7 @@ from r2med.nano.candidates import (
     retrieved,
 )
 from r2med.retrieve.conditions import Conditions, Tell
-from r2med.tabular import Tabular, columns_of, table_of
+from r2med.tabular import Tabular, fields_of, table_of
 from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Task
 from r2med.tasks.verify import Check, checked
@@ -179,7 +179,7 @@ class Profiles(Tabular):
             published = [(each, *item) for each in self.absent for item in each.candidates.items()]
             rows = [{"task": each.name, "role": role, **own} for each, role, own in published]
             return table_of(names, rows)
-        columns = {"task": str, "suite": str, **columns_of(RetrievalProfile)}
+        columns = {"task": str, "suite": str, **fields_of(RetrievalProfile)}
         measured = [(one, row) for one in self.tasks for row in one.retrieval]
         rows = [{"task": one.task, "suite": one.suite, **asdict(row)} for one, row in measured]
         return table_of(columns, rows)

@@ -42,7 +42,7 @@ from r2med.results.lookup import (
 from r2med.results.record import RUN_FILE, Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
-from r2med.tabular import Tabular, columns_of, table_of
+from r2med.tabular import Tabular, fields_of, table_of
 from r2med.tasks.load import load_tasks, task_names
 from r2med.tasks.registry import grouped, in_suite_order, resolve
 from r2med.tasks.task import Task
@@ -191,7 +191,7 @@ class Comparison(Tabular):
         `p_holm` is corrected over the tasks of a pair, of the task mean over the pairs.
         """
         names = dict.fromkeys(("a", "b", "over"), str)
-        columns = names | columns_of(Difference) | dict.fromkeys(("low", "high", "p_holm"), float)
+        columns = names | fields_of(Difference) | dict.fromkeys(("low", "high", "p_holm"), float)
         rows = []
         for pair in self.pairs:
             for line in pair.lines:

@@ -30,7 +30,7 @@ from r2med.results.store import DEFAULT_FOLDER, LOCAL
 from r2med.retrieve.conditions import Tell, log
 from r2med.systems.registry import KIND_TITLES, KINDS, parts_of, registered
 from r2med.systems.spec import parse
-from r2med.tabular import Tabular, columns_of, table_of
+from r2med.tabular import Tabular, fields_of, table_of
 from r2med.tasks.load import task_names
 from r2med.tasks.registry import Suite, TaskEntry, find_suite, resolve
 
@@ -202,7 +202,7 @@ class Leaderboard(Tabular):
         tasks = dict.fromkeys((task.name for task in self.tasks), float)
         texts = dict.fromkeys(("works", "flags", "marks"), str)
         spread = {"lowest": float, "highest": float}
-        own = {"rank": int, **columns_of(Standing), **spread, **means, **columns_of(Cost), **texts}
+        own = {"rank": int, **fields_of(Standing), **spread, **means, **fields_of(Cost), **texts}
         return table_of(own | families | tasks, [self._flat(row) for row in self.shown])
 
     def to_json(self) -> dict[str, Any]:

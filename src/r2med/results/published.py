@@ -21,7 +21,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, cast
 
-from r2med.systems.registry import Kind
+from r2med.systems.registry import SystemKind
 from r2med.tasks.registry import find_suite
 
 #: Collections of another benchmark, run for contrast; never part of a mean.
@@ -62,7 +62,7 @@ class Printed:
     """One system's figures, 0 to 1 by task and metric, and the works that print them alike."""
 
     system: str
-    kind: Kind
+    kind: SystemKind
     works: tuple[Publication, ...]
     decimals: int
     """How many digits were printed; ours are equal when they round to the same."""
@@ -88,7 +88,7 @@ def published_systems(suite: str) -> Mapping[str, Printed]:
     systems: dict[str, Printed] = {}
     if suite == "full":
         for row in csv.DictReader(_text("figures.csv").splitlines()):
-            kind, spec = cast(Kind, row.pop("kind")), row.pop("system")
+            kind, spec = cast(SystemKind, row.pop("kind")), row.pop("system")
             task, origin = row.pop("task"), row.pop("origin")
             work = replace(works()["r2med"], revision=origin)
             system = systems.setdefault(spec, Printed(spec, kind, (work,), decimals=5))
@@ -201,7 +201,7 @@ def models() -> Mapping[str, Mapping[str, Any]]:
 
 def _system_of(
     stage: str, spelling: str, aliases: Mapping[str, tuple[str, str]]
-) -> tuple[str, Kind, str] | None:
+) -> tuple[str, SystemKind, str] | None:
     """The system, its kind and its variant; None when a part of it has no known name."""
     if stage in ("retriever", "first stage"):
         model, variant = aliases.get(spelling.partition("@")[0], ("", ""))

@@ -34,7 +34,7 @@ from r2med.results.published import (
 )
 from r2med.results.record import Result
 from r2med.runs.run import TieOrder
-from r2med.systems.registry import Kind, entries, first_stage, kind_of
+from r2med.systems.registry import SystemKind, entries, first_stage, kind_of
 from r2med.systems.spec import Unit, parse
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import Suite, TaskEntry
@@ -76,7 +76,7 @@ class Standing:
     """One system's row; values are 0 to 1, by task."""
 
     system: str
-    kind: Kind
+    kind: SystemKind
     origin: Literal["published", "later", "measured"]
     source: str
     """Where a printed figure stands; where a measured result is stored."""
@@ -248,7 +248,7 @@ class Frame:
         )
 
     def _standing(
-        self, system: str, kind: Kind, values: Mapping[str, float], **more: Any
+        self, system: str, kind: SystemKind, values: Mapping[str, float], **more: Any
     ) -> Standing:
         """A row with its means; `more` are further fields of it."""
         flags = flags_of(system, self.tasks, self.audits)

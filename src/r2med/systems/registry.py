@@ -37,9 +37,9 @@ SOURCES: tuple[str, ...] = (
 )
 
 #: What a system is, by its outermost stage.
-Kind = Literal["base", "gar", "reranker"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-KIND_TITLES: Mapping[Kind, str] = {
+SystemKind = Literal["base", "gar", "reranker"]
+KINDS: tuple[SystemKind, ...] = get_args(SystemKind)
+KIND_TITLES: Mapping[SystemKind, str] = {
     "base": "retrieval alone",
     "gar": "expansion",
     "reranker": "reranking",
@@ -162,7 +162,7 @@ def parts_of(system: str) -> list[tuple[Unit, Entry | None]]:
     return [(unit, entries().get(unit.name.lower())) for unit in units_of(parse(system))]
 
 
-def kind_of(spec: Spec) -> Kind:
+def kind_of(spec: Spec) -> SystemKind:
     """What the outermost stage is: a reranker at the end, an expander in front, or neither."""
     if spec.stages and _stage_of(spec.stages[-1]) == "reranker":
         return "reranker"
@@ -171,7 +171,7 @@ def kind_of(spec: Spec) -> Kind:
     return "base"
 
 
-def first_stage(spec: Spec, kind: Kind) -> Spec | None:
+def first_stage(spec: Spec, kind: SystemKind) -> Spec | None:
     """The system without its outermost stage; None where there is nothing below it."""
     if kind == "base" or not spec.stages:
         return None

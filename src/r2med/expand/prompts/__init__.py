@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from r2med.tasks.registry import TaskEntry
 
 TaskKind = Literal["post", "exam", "treatment", "diagnosis", "question"]
-KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
+TASK_KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 
-_FILES = tuple(f"{kind}.toml" for kind in KINDS)
+_FILES = tuple(f"{kind}.toml" for kind in TASK_KINDS)
 _PLACE = re.compile(r"\{([A-Za-z_]\w*)\}")
 _EXAMPLES = "examples"
 #: Places that only help the wording; a prompt without any other place would lose what it asks
@@ -140,7 +140,7 @@ def _parsed(text: str, known: Mapping[str, frozenset[str]], name: str, where: st
     return Prompt(texts, () if examples is None else _examples(examples, where))
 
 
-def kind_of(entry: TaskEntry | None) -> TaskKind:
+def task_kind(entry: TaskEntry | None) -> TaskKind:
     """Which prompts a task gets, by what its queries are and what is wanted for them."""
     if entry is None:
         return "question"
@@ -183,13 +183,13 @@ def read_prompt(method: str, kind: TaskKind, folder: Path | None = None) -> Prom
             if path.name not in _FILES:
                 raise DataError(
                     f"{path}: a prompt file is called after a kind of task, such as {_FILES[0]}. "
-                    f"{nearest(path.stem, KINDS)}"
+                    f"{nearest(path.stem, TASK_KINDS)}"
                 )
         if not theirs:
             raise MissingError(
                 f"{folder} holds no prompt for {method}, expected {method}/{file} (or another of "
-                f"{', '.join(KINDS)}).\n`r2med generate {method} --write-prompts {folder}` puts "
-                "ours there to start from."
+                f"{', '.join(TASK_KINDS)}).\n`r2med generate {method} --write-prompts {folder}` "
+                "puts ours there to start from."
             )
     return prompt_of(method, _shipped(method, file), own)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from r2med.errors import UsageError, nearest
 from r2med.measure.intervals import Interval, mean_interval
 from r2med.results.diagnosis.causes import CAUSES, PositiveFinding
-from r2med.tabular import Tabular, columns_of, table_of
+from r2med.tabular import Tabular, fields_of, table_of
 
 Outcome = Literal["all found", "some found", "none found"]
 Label = Literal["positive", "not relevant", "unjudged"]
@@ -205,7 +205,7 @@ class Diagnosis(Tabular):
         columns: dict[str, type] = dict.fromkeys(named, str)
         columns |= {"query_words": int, "query_terms": int, "overlap": float, "holes": int}
         columns |= {"answer": str, "body_system": str, self.tasks[0].metric: float}
-        known = columns_of(PositiveFinding)
+        known = fields_of(PositiveFinding)
         columns |= {name: known[name] for name in _POSITIVE_COLUMNS}
         rows = []
         for task in self.tasks:
