@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -70,6 +71,16 @@ def test_a_signal_during_an_import_is_not_swallowed_by_what_imports() -> None:
 
     assert (done.code, done.out) == (143, "")
     assert "terminated: " in done.err
+
+
+def test_an_import_that_fails_is_the_only_error() -> None:
+    with (
+        patch.dict(sys.modules, {"r2med.cli.app": None}),
+        pytest.raises(ModuleNotFoundError) as failed,
+    ):
+        run("--version")
+
+    assert failed.value.__context__ is None
 
 
 def test_a_signal_during_an_import_is_heard_by_the_server_that_is_imported() -> None:

@@ -71,10 +71,8 @@ def run() -> int:
         if len(received) == 1 and _importing(frame):
             signal.setitimer(signal.ITIMER_REAL, 0.02)  # look again then
             return
-        if (
-            received and signal.getsignal(received[0]) is not stop
-        ):  # a server has begun to listen meanwhile
-            signal.raise_signal(received[0])
+        if received and signal.getsignal(received[0]) is not stop:
+            signal.raise_signal(received[0])  # to the server that has begun to listen meanwhile
             return
         raise KeyboardInterrupt
 
@@ -83,7 +81,7 @@ def run() -> int:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
                 if signal.getsignal(number) != signal.SIG_IGN:
                     signal.signal(number, stop)
-            from r2med.cli.app import app, usage_message
+            from r2med.cli.app import app
 
             code = app(prog_name="r2med", standalone_mode=False)
             sys.stdout.flush()
@@ -103,7 +101,8 @@ def run() -> int:
     except OSError as error:
         return _fail(f"error: {refusal(error)}", 1)
     except Exception as error:
-        message = usage_message(error)
+        application = sys.modules.get("r2med.cli.app")  # absent where importing it failed
+        message = application.usage_message(error) if application else None
         if message is None:
             raise
         return _fail(f"error: {message}", 2)
