@@ -149,6 +149,7 @@ def test_an_empty_demo_board_says_what_to_try() -> None:
         (["--only", "e55"], "--only e55: no row of that name. Did you mean 'e5'?"),
         (["--only", "grouprank"], "no row of that name. It is part of 'diver | grouprank-32b@100'"),
         (["--suite", "nano", "--task", "Biology"], "one suite at a time"),
+        (["--task", ""], "No task was named"),
         (["--json", "--format", "csv"], "choose one"),
         (["--format", "tex"], "--format 'tex' is not known"),
     ],

@@ -259,8 +259,8 @@ def _tasks(
     results: str | Path | Sequence[Result],
 ) -> tuple[Suite, tuple[TaskEntry, ...]]:
     """The suite, and those of its tasks that are asked for; folders are a suite of their own."""
-    own = own_tasks(results) if task or suite == LOCAL else {}
-    named = resolve(task, own) if task else []
+    own = own_tasks(results) if task is not None or suite == LOCAL else {}
+    named = resolve(task, own) if task is not None else []
     suites = dict.fromkeys(each.suite if isinstance(each, TaskEntry) else LOCAL for each in named)
     if len(suites) > 1 or (suites and suite and suite.lower() not in suites):
         wanted = dict.fromkeys([*suites, *([suite] if suite else [])])
