@@ -18,7 +18,7 @@ import pytest
 from r2med import Conditions, evaluate
 from r2med.engine.processes import ProcessMember, ProcessPool
 from r2med.engine.worker import UNLOADED, Answer
-from r2med.engine.workers import Job, open_workers, shares
+from r2med.engine.workers import Job, Pool, open_workers, shares
 from r2med.errors import UsageError, WorkError
 from r2med.home import home
 from r2med.models import vectors
@@ -214,6 +214,22 @@ def test_clocks_that_jump_move_neither_time_outs_nor_vectors(
     result = elsewhere([f"{FAULTY}Sound"], task, worker_timeout=60.0)[0]
 
     assert same(evaluate(f"{FAULTY}Sound", task), result)
+
+
+def test_a_run_of_a_worker_is_called_by_its_system_and_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pieces: list[object] = []
+    submit = Pool.submit
+
+    def noting(self: Pool, source: Any, work: Any, piece: Any) -> Any:
+        pieces.append(piece)
+        return submit(self, source, work, piece)
+
+    monkeypatch.setattr(Pool, "submit", noting)
+    elsewhere("bm25", "demo/biology", "processes=1")
+
+    assert pieces == ["bm25 on demo/biology"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

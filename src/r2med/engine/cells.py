@@ -90,7 +90,8 @@ class Cells:
                 cell = Cell.of(leaf, task)
                 if cell.key not in self.ahead and (self.force or not self._folder(cell).exists()):
                     source = Loadable(f"task {task.hash}", partial(itself, task))
-                    self.ahead[cell.key] = workers.submit(source, ran, leaf.text)
+                    name = f"{leaf.text} on {task.name}"
+                    self.ahead[cell.key] = workers.submit(source, partial(ran, leaf.text), name)
 
     def cell(self, system: System) -> Cell:
         """The cell of a system; what it names must be there, a model, a server or a file."""
@@ -253,8 +254,8 @@ class Cells:
         }
 
 
-def ran(task: Task, text: str) -> Iterator[tuple[Run, Ledger]]:
-    """The run of a retriever, and what it cost."""
+def ran(text: str, task: Task, name: str) -> Iterator[tuple[Run, Ledger]]:
+    """The run of a retriever, and what it cost; `name` is what messages call it."""
     ledger = Ledger()
     yield System.from_spec(text).stage.run(Work(task, ledger, run_member)), ledger
 
