@@ -92,6 +92,17 @@ def test_a_hundred_million_passages_take_hours_money_and_disk_in_proportion() ->
     assert large["estimated"] is True
 
 
+def test_tasks_stay_in_their_order_whether_their_sizes_are_published_or_counted(
+    tmp_path: Path,
+) -> None:
+    own = write_r2med(tmp_path / "own")
+    pace = ("--dry-run", "--tokens-per-second", "20000", "--json")
+
+    shown = json.loads(run("eval", "e5", "--task", f"{own},Biology", *pace).out)
+
+    assert [row["task"] for row in shown] == ["own", "own", "Biology", "Biology"]
+
+
 def test_the_table_calls_itself_an_estimate_and_options_alone_are_refused() -> None:
     shown = run("eval", "e5", "--task", "full", "--dry-run", "--tokens-per-second", "20000")
     alone = run("eval", "e5", "--price", "2")

@@ -198,17 +198,22 @@ def _reckon(
     from r2med.report.estimates import load_row, load_table
     from r2med.tasks.load import load_tasks
 
-    published = [task for task in tasks if not isinstance(task, Path) and task.counts]
-    counted = list(load_tasks([task for task in tasks if task not in published], root=root))
-    measured: list[TaskEntry | Task] = [*published, *counted]
+    read = load_tasks([t for t in tasks if isinstance(t, Path) or not t.counts], root=root)
+    sizes, counted = list[Sizes](), list[str]()
+    for task in tasks:
+        if isinstance(task, Path) or not task.counts:
+            sizes.append(Sizes.of(next(read), passages))
+            counted.append(sizes[-1].task)
+        else:
+            sizes.append(Sizes.of(task, passages))
     every = {
         (load.part, load.stage, load.task): load_row(load, speed, price)
-        for sizes in [Sizes.of(task, passages) for task in measured]
+        for each in sizes
         for system in systems
-        for load in loads(system.stage, sizes, width)
+        for load in loads(system.stage, each, width)
     }
-    rows, names = list(every.values()), [task.name for task in counted]
-    table = load_table(rows, names, speed, price) if rows else _NO_MODEL
+    rows = list(every.values())
+    table = load_table(rows, counted, speed, price) if rows else _NO_MODEL
     answer(rows, table, as_json=as_json)
 
 
@@ -243,16 +248,17 @@ def _with_sweep(context: Context, path: Path, arguments: Mapping[str, Any]) -> d
     values["systems"] = [*systems, *(values["systems"] or [])] or None
     if settings["tasks"] and not is_typed(context, "task"):
         values["task"] = ",".join(settings["tasks"])
-    known = [name[2:] for each in context.command.params for name in each.opts if name[:2] == "--"]
+    parameters: list[Any] = context.command.params
+    known = {name[2:]: each for each in parameters for name in each.opts if name[:2] == "--"}
     words: list[str] = []
     for option, value in settings["options"].items():
         if option not in known or option in ("from", "task"):
             raise UsageError(f"{path}: options.{option} is not known. {nearest(option, known)}")
-        if isinstance(value, bool):
-            words += [f"--{option}"] * value
-        else:
-            several = value if isinstance(value, list) else [value]
-            words += [f"--{option}={each}" for each in several]
+        switch, several = known[option].is_flag, value if isinstance(value, list) else [value]
+        if isinstance(value, bool) != switch or (value is several and not known[option].multiple):
+            expected = "true or false" if switch else "one value, as on the command line"
+            raise UsageError(f"{path}: options.{option} is {value!r}, expected {expected}.")
+        words += [f"--{option}"] * value if switch else [f"--{option}={each}" for each in several]
     try:
         with context.command.make_context(context.command_path, words) as read:
             for name, value in read.params.items():
