@@ -126,13 +126,13 @@ def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool, progress: Pr
             listed = client.list_repo_tree(hub.repo, recursive=True, **place)
             files = {item.path: item for item in listed if isinstance(item, RepoFile)}
             here = {} if again else read_provenance(folder)
-            sound = [
+            sound = {
                 path
                 for path, origin in here.items()
                 if origin.commit == commit
                 and (folder / path).is_file()
                 and sha256_of(folder / path) == origin.sha256
-            ]
+            }
             origins = {}
             for path in _wanted(entry, hub, sorted(files), generations):
                 if path not in sound:
