@@ -87,7 +87,9 @@ def _of_systems(
 ) -> Any:
     from r2med.report.plots.queries import overlap, wins
     from r2med.results.compare import compare
-    from r2med.results.diagnosis.diagnose import diagnose
+    from r2med.results.diagnosis.diagnose import Scene, diagnose_ranking
+    from r2med.results.lookup import find_ranking, own_tasks, stored_results
+    from r2med.tasks.load import load_tasks
 
     if what == "wins":
         if len(systems) != 2:
@@ -96,5 +98,10 @@ def _of_systems(
         return wins(compare(*systems, task=task, metric=metric, **places), theme)
     if not systems or task is None:
         raise UsageError("plot overlap needs a system and --task, e.g. plot overlap bm25 -t demo.")
-    diagnoses = [diagnose(each, task, results=folder, root=root, tell=notice) for each in systems]
+    stored, diagnoses = stored_results(folder, notice), []
+    for loaded in load_tasks(task, root=root, own=own_tasks(folder)):
+        scene = Scene(loaded)
+        for system in systems:
+            ranking = find_ranking(system, stored, loaded, folder, notice)
+            diagnoses.append(diagnose_ranking(ranking, loaded, scene=scene))
     return overlap(diagnoses, theme)

@@ -10,7 +10,9 @@ import pytest
 
 from r2med.errors import MissingError
 from r2med.report.plots.theme import check_libraries, find_theme
+from r2med.results.diagnosis.diagnose import Scene
 from r2med.tasks.registry import find_suite
+from r2med.tasks.task import Task
 from tests.cli.running import run
 from tests.results.storing import ranks, store
 
@@ -65,6 +67,26 @@ def test_every_kind_is_drawn_with_its_words(asked: tuple[str, ...], results: str
     assert drawn.startswith("<svg")
     assert "ndcg@10" in drawn and "bm25" in drawn
     assert "http" not in drawn.replace("http://www.w3.org", "")
+
+
+def test_overlap_looks_through_a_task_once_for_all_systems(
+    results: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawing()
+    seen = []
+
+    class Counted(Scene):
+        def __init__(self, task: Task) -> None:
+            seen.append(task.name)
+            super().__init__(task)
+
+    monkeypatch.setattr("r2med.results.diagnosis.diagnose.Scene", Counted)
+    asked = ("overlap", "bm25", "bm25-lucene", "--task", "demo/biology,demo/medqa-diag")
+
+    done = run("plot", *asked, "--results", results, "--out", "x.svg")
+
+    assert done.code == 0, done.err
+    assert seen == ["demo/biology", "demo/medqa-diag"]
 
 
 def test_light_and_dark_differ_in_colours_only() -> None:

@@ -13,7 +13,7 @@ from r2med.measure.intervals import mean_interval
 from r2med.report.plots.theme import Theme
 from r2med.report.table import task_label
 from r2med.results.compare import Comparison
-from r2med.results.diagnosis.findings import Diagnosis
+from r2med.results.diagnosis.findings import TaskDiagnosis
 
 _GROUPS = 4
 #: Pixels between the marks of two systems at the same overlap.
@@ -25,16 +25,16 @@ _DEMO = "demo suite: not comparable with published figures"
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
 
-def overlap(diagnoses: Sequence[Diagnosis], theme: Theme) -> Any:
+def overlap(diagnoses: Sequence[TaskDiagnosis], theme: Theme) -> Any:
     """One faint mark per query, and means of groups of equal size with their intervals."""
+    systems = list(dict.fromkeys(each.system for each in diagnoses))
     points = [
-        {"system": each.system, "overlap": 100 * query.overlap, "score": 100 * query.score}
+        {"system": system, "overlap": 100 * query.overlap, "score": 100 * query.score}
+        for system in systems
         for each in diagnoses
-        for task in each.tasks
-        for query in task.queries
+        for query in (each.queries if each.system == system else ())
     ]
-    systems = [each.system for each in diagnoses]
-    tasks = diagnoses[0].tasks
+    tasks = [each for each in diagnoses if each.system == systems[0]]
     metric = tasks[0].metric
     where = tasks[0].task if len(tasks) == 1 else f"{len(tasks)} tasks"
     alone = f"{systems[0]} on " if len(systems) == 1 else ""
