@@ -121,7 +121,9 @@ def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool, progress: Pr
     try:
         with _quiet(), lock(staged.with_name(f"{staged.name}.lock")):
             revision = hub.revision or "main"
-            commit = client.dataset_info(hub.repo, revision=revision).sha or revision
+            commit = client.dataset_info(hub.repo, revision=revision).sha
+            if commit is None:
+                raise DataError(f"{hub.repo}: the hub names no commit for {revision}.")
             place: dict[str, Any] = {"repo_type": "dataset", "revision": commit}
             listed = client.list_repo_tree(hub.repo, recursive=True, **place)
             files = {item.path: item for item in listed if isinstance(item, RepoFile)}
