@@ -179,6 +179,17 @@ def test_parquet_and_text_are_cleaned_in_their_form(here: Path, task: Task) -> N
     assert (here / "clean" / "a.txt").read_text().split() == ["first", "last"]
 
 
+def test_an_array_and_lines_of_one_name_are_both_kept_when_cleaned(here: Path) -> None:
+    write_rows(here / "a.jsonl", filler(3))
+    (here / "a.json").write_text(json.dumps(filler(2)))
+
+    run("audit", "a.json", "a.jsonl", "--task", TASK, "--write-clean", "clean")
+
+    assert (here / "clean" / "a.jsonl").read_bytes() == (here / "a.jsonl").read_bytes()
+    lines = (here / "clean" / "a.json.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == filler(2)
+
+
 def test_an_exclusion_list_alone_finds_what_it_lists(here: Path, task: Task) -> None:
     query, positive = pair_of(task)
     document = task.document(positive)

@@ -322,7 +322,7 @@ def write_without(
         target = out / file.name.lstrip("/").replace("..", "-")
         if file.form in ("json", "arrow"):
             plain = target.with_suffix("") if target.suffix in PACKED else target
-            target = plain.with_suffix(".jsonl")
+            target = plain.with_name(f"{plain.name}.jsonl")  # x.json may stand beside x.jsonl
         with atomic_file(target) as draft:
             _write_kept(file, offending[file.name], draft, target.suffix, fields)
         counts[file.name] = removed, audit.scan.read[file.name].rows - removed
