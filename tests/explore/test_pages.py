@@ -15,7 +15,7 @@ import r2med
 from r2med.engine.explain import term_changes
 from r2med.engine.trial import is_plain, try_query
 from r2med.errors import LimitError, UsageError
-from r2med.explore.library import Kept, Library, Shelf
+from r2med.explore.library import Kept, Library, Snapshot
 from r2med.explore.pages.compare import compare_page
 from r2med.explore.pages.leaderboard import View, leaderboard_page
 from r2med.explore.pages.query import ORDERS, Lists, QueryData, answer, query_lists
@@ -42,25 +42,25 @@ def library() -> Library:
 
 
 def test_a_new_result_is_seen_and_an_old_one_is_not_read_again(library: Library) -> None:
-    first = library.shelf()
+    first = library.snapshot()
     r2med.evaluate("bm25-nano", TASK)
-    second = library.shelf()
+    second = library.snapshot()
 
     assert len(second.results) == len(first.results) + 1
     assert set(first.results) < set(second.results)
-    assert library.shelf() is second
+    assert library.snapshot() is second
 
 
 def test_a_new_result_renews_what_shows_it_and_nothing_else(library: Library) -> None:
-    def lists(shelf: Shelf, *systems: str) -> Lists:
-        data = QueryData(shelf, TASK, "8", systems=systems)
+    def lists(snapshot: Snapshot, *systems: str) -> Lists:
+        data = QueryData(snapshot, TASK, "8", systems=systems)
         return library.lists.get(data.origin, lambda: query_lists(data, server_link))
 
-    before = library.shelf()
+    before = library.snapshot()
     demo, full = before.board("demo"), before.board("full")
     pair = lists(before, "bm25", "bm25-lucene")
     r2med.evaluate("bm25-nano", TASK)
-    after = library.shelf()
+    after = library.snapshot()
 
     assert after.state_of(TASK) != before.state_of(TASK)
     assert after.state_of("demo") != before.state_of("demo")
@@ -74,10 +74,10 @@ def test_the_lists_of_a_query_change_with_a_result_of_a_stage_or_a_label(library
     system, store = "bm25 + bm25-nano", Store(library.folder)
 
     def origin() -> object:
-        return QueryData(library.shelf(), TASK, "8", systems=[system]).origin
+        return QueryData(library.snapshot(), TASK, "8", systems=[system]).origin
 
     r2med.evaluate([system, "bm25[k1=2]"], TASK)
-    results = library.shelf().of_task(TASK)
+    results = library.snapshot().of_task(TASK)
     whole = origin()
     store.delete(results["bm25[k1=2]"])
     without_another = origin()
@@ -90,9 +90,9 @@ def test_the_lists_of_a_query_change_with_a_result_of_a_stage_or_a_label(library
 
 
 def test_an_index_is_prepared_once_for_all_documents_of_a_task(library: Library) -> None:
-    shelf = library.shelf()
-    task, result = library.task(TASK), shelf.of_task(TASK)["bm25"]
-    positives = [name for name, _ in QueryData(shelf, TASK, "8").positives]
+    snapshot = library.snapshot()
+    task, result = library.task(TASK), snapshot.of_task(TASK)["bm25"]
+    positives = [name for name, _ in QueryData(snapshot, TASK, "8").positives]
     prepared: list[object] = []
 
     def prepare(retriever: Bm25Retriever, task: Task) -> Bm25Searcher:
@@ -112,10 +112,10 @@ def test_an_index_is_prepared_once_for_all_documents_of_a_task(library: Library)
 
 
 def test_terms_of_a_reranked_system_are_those_of_what_it_reranks(library: Library) -> None:
-    shelf = library.shelf()
-    first = shelf.of_task(TASK)["bm25"].record
+    snapshot = library.snapshot()
+    first = snapshot.of_task(TASK)["bm25"].record
     system = replace(first.system, spec="bm25 | monobert@20")
-    reranked = replace(shelf.of_task(TASK)["bm25"], record=replace(first, system=system))
+    reranked = replace(snapshot.of_task(TASK)["bm25"], record=replace(first, system=system))
 
     part, terms = term_changes(reranked, library.task(TASK), "8", ["medqa-diag-001"])
 
@@ -130,10 +130,10 @@ def test_the_first_page_waits_for_no_library_that_it_does_not_need(library: Libr
         "from r2med.explore.pages.about import about_page\n"
         "from r2med.explore.pages.leaderboard import View, leaderboard_page\n"
         "from r2med.explore.render import server_link\n"
-        "shelf = Library('r2med-results').shelf()\n"
-        "assert shelf.results\n"
-        "about_page(shelf, server_link)\n"
-        "leaderboard_page(shelf, View('demo'), server_link)\n"
+        "snapshot = Library('r2med-results').snapshot()\n"
+        "assert snapshot.results\n"
+        "about_page(snapshot, server_link)\n"
+        "leaderboard_page(snapshot, View('demo'), server_link)\n"
         "heavy = {'pandas', 'altair', 'torch', 'r2med.results.diagnosis.diagnose'}\n"
         "print(sorted(heavy & sys.modules.keys()))\n"
     )
@@ -145,22 +145,22 @@ def test_the_first_page_waits_for_no_library_that_it_does_not_need(library: Libr
 def test_a_stored_audit_flags_rows_of_the_leaderboard_as_soon_as_it_is_there(
     library: Library,
 ) -> None:
-    shelf = library.shelf()
-    before = [row.flags for row in shelf.board("full").rows]
+    snapshot = library.snapshot()
+    before = [row.flags for row in snapshot.board("full").rows]
 
     outcome = {"task": "Biology", "hash": "0", "training": "BRIGHT", "rows": 9}
     outcome |= {"verdict": "contaminated", "reason": "it holds 3 queries", "created": "2026"}
     write_audit(library.folder, outcome)
-    page = leaderboard_page(library.shelf(), View("full", rows="all"), server_link)
+    page = leaderboard_page(library.snapshot(), View("full", rows="all"), server_link)
 
     assert not any("it holds 3 queries" in str(flag) for flags in before for flag in flags)
     assert "Biology is contaminated by it: it holds 3 queries" in page
 
 
 def test_a_verdict_names_the_winner_and_whether_it_is_real(library: Library) -> None:
-    shelf = library.shelf()
+    snapshot = library.snapshot()
     page = compare_page(
-        shelf,
+        snapshot,
         server_link,
         suite=None,
         task=TASK,
@@ -168,12 +168,12 @@ def test_a_verdict_names_the_winner_and_whether_it_is_real(library: Library) -> 
         metric="ndcg@10",
     )
 
-    means = {name: result.metrics["ndcg@10"] for name, result in shelf.of_task(TASK).items()}
+    means = {name: result.metrics["ndcg@10"] for name, result in snapshot.of_task(TASK).items()}
     better = max(means, key=lambda name: means[name])
     points = f"{100 * abs(means['bm25'] - means['bm25-lucene']):.1f}"
     [verdict] = re.findall('<p class="answer">(.*?)</p>', page)
     assert verdict.startswith(f"{better} beats ")
-    comparison = r2med.compare("bm25-lucene", "bm25", task=TASK, results=shelf.results)
+    comparison = r2med.compare("bm25-lucene", "bm25", task=TASK, results=snapshot.results)
     p = comparison.pairs[0].by_task.p_randomisation
     assert f"by {points} points ({p_equation(p)})" in verdict and p < SIGNIFICANT
     sides = re.findall('class="bar (lost|even|won)"', page)
@@ -184,13 +184,15 @@ def test_a_verdict_names_the_winner_and_whether_it_is_real(library: Library) -> 
 def test_an_arrow_says_how_far_a_document_stands_from_its_place_in_the_other_system(
     library: Library,
 ) -> None:
-    shelf = library.shelf()
+    snapshot = library.snapshot()
     here, other = (
-        library.ranked(shelf.of_task(TASK)[system]).ranks_of("8")
+        library.ranked(snapshot.of_task(TASK)[system]).ranks_of("8")
         for system in ("bm25", "bm25-lucene")
     )
 
-    _, html = query_lists(QueryData(shelf, TASK, "8", systems=["bm25", "bm25-lucene"]), server_link)
+    _, html = query_lists(
+        QueryData(snapshot, TASK, "8", systems=["bm25", "bm25-lucene"]), server_link
+    )
 
     moves = {name: other[name] - rank for name, rank in list(here.items())[:10]}
     signs = [f"{'↑' if move > 0 else '↓'}{abs(move)}" if move else "=" for move in moves.values()]
@@ -198,10 +200,10 @@ def test_an_arrow_says_how_far_a_document_stands_from_its_place_in_the_other_sys
 
 
 def test_the_ranks_of_missed_positives_are_said_where_they_belong(library: Library) -> None:
-    shelf = library.shelf()
+    snapshot = library.snapshot()
     texts = []
     for query_id in r2med.load_task(TASK).queries.ids.to_pylist():
-        data = QueryData(shelf, TASK, query_id, systems=["bm25-lucene"])
+        data = QueryData(snapshot, TASK, query_id, systems=["bm25-lucene"])
         finding = data.columns[0].finding
         assert finding is not None
         ranks = [each.rank for each in finding.missed]
@@ -308,11 +310,11 @@ def test_kept_values_are_made_once_and_the_oldest_goes() -> None:
 
 def test_the_next_query_is_the_next_of_the_list_of_hardest_queries(library: Library) -> None:
     r2med.evaluate("bm25[k1=0.1,b=0]", TASK)
-    shelf = library.shelf()
-    page = task_page(shelf, server_link, TASK, metric="ndcg@10")
+    snapshot = library.snapshot()
+    page = task_page(snapshot, server_link, TASK, metric="ndcg@10")
     listed = re.findall(r'/query/(\d+)"', page)[:8]
 
-    places = [QueryData(shelf, TASK, name) for name in listed]
+    places = [QueryData(snapshot, TASK, name) for name in listed]
 
     assert [each.place for each in places] == list(range(1, len(listed) + 1))
     assert [each.next for each in places[:-1]] == listed[1:]
@@ -340,7 +342,7 @@ def test_the_page_of_a_labelled_system_is_headed_by_its_label(library: Library) 
     r2med.evaluate("mine=bm25[k1=1.4]", TASK)
 
     page = system_page(
-        library.shelf(), server_link, "bm25[k1=1.4]", suite="demo", metric="ndcg@10"
+        library.snapshot(), server_link, "bm25[k1=1.4]", suite="demo", metric="ndcg@10"
     ).replace("<wbr>", "")
 
     assert '<h1><span class="system">mine</span></h1>' in page
@@ -350,7 +352,7 @@ def test_the_page_of_a_labelled_system_is_headed_by_its_label(library: Library) 
 def test_a_result_without_the_metric_of_the_page_has_no_interval_of_another(
     library: Library,
 ) -> None:
-    page = system_page(library.shelf(), server_link, "bm25", suite="demo", metric="rbp")
+    page = system_page(library.snapshot(), server_link, "bm25", suite="demo", metric="rbp")
 
     stored = page.partition("Stored results")[2].partition("</table>")[0]
     assert "–" in stored and " to " not in stored

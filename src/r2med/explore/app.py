@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 from r2med.errors import DamagedError, LimitError, MissingError, R2MedError, UsageError
 from r2med.explore.guard import LOOPBACK, Guard, Parameters
-from r2med.explore.library import Kept, Library, Shelf, frugal
+from r2med.explore.library import Kept, Library, Snapshot, frugal
 from r2med.explore.render import STATIC, server_link, static_file
 from r2med.retrieve.conditions import Conditions
 
@@ -67,8 +67,8 @@ def create_app(
     explorer = Explorer(library, conditions or Conditions(), paid)
     drawing, one = explorer.kept(plot), anyio.CapacityLimiter(1)
 
-    def of_task(request: Request, shelf: Shelf) -> Hashable:
-        return shelf.state_of(_task_address(shelf, request)[0])
+    def of_task(request: Request, snapshot: Snapshot) -> Hashable:
+        return snapshot.state_of(_task_address(snapshot, request)[0])
 
     async def drawn(request: Request) -> Response:
         # A slow handler: for one request at a time, and never by the threads of the pages.
@@ -146,8 +146,8 @@ class Explorer:
 
     def kept(
         self,
-        handler: Callable[[Request, Shelf], Response],
-        state: Callable[[Request, Shelf], Hashable] = lambda request, shelf: shelf.state,
+        handler: Callable[[Request, Snapshot], Response],
+        state: Callable[[Request, Snapshot], Hashable] = lambda request, snapshot: snapshot.state,
     ) -> Callable[[Request], Response]:
         """A handler whose answer depends on its address and the stored results alone.
 
@@ -155,15 +155,15 @@ class Explorer:
         """
 
         def answer(request: Request) -> Response:
-            shelf = self.library.shelf()
+            snapshot = self.library.snapshot()
 
             def make() -> tuple[bytes, Mapping[str, str]]:
-                response = handler(request, shelf)
+                response = handler(request, snapshot)
                 return bytes(response.body), dict(response.headers)
 
             address = bytes(request.scope["raw_path"]), bytes(request.scope["query_string"])
             body, headers = self.pages.get(
-                (state(request, shelf), *address),
+                (state(request, snapshot), *address),
                 make,
                 worth=lambda made: _CHANGING not in made[1].values(),
             )
@@ -183,7 +183,7 @@ class Explorer:
         """The empty form of `Try it`."""
         from r2med.explore.pages.trial import choices, trial_page
 
-        return HTMLResponse(trial_page(choices(self.library.shelf()), server_link))
+        return HTMLResponse(trial_page(choices(self.library.snapshot()), server_link))
 
     async def tried(self, request: Request) -> Response:
         """A typed query, run in a thread of its own."""
@@ -195,7 +195,7 @@ class Explorer:
         from r2med.explore.pages.trial import LONGEST, choices, trial_page
         from r2med.systems.build import System
 
-        offered = choices(self.library.shelf())
+        offered = choices(self.library.snapshot())
         system = values.word("system", offered.systems) or offered.systems[0]
         name = values.word("task", [task for task, _ in offered.tasks])
         text = values.text("text", longest=LONGEST, lines=True) or ""
@@ -213,57 +213,59 @@ class Explorer:
         return HTMLResponse(trial_page(choice, server_link, tried))
 
 
-def leaderboard(request: Request, shelf: Shelf) -> Response:
+def leaderboard(request: Request, snapshot: Snapshot) -> Response:
     """The leaderboard of a suite, or its rows as a file; without one, of the results at hand."""
     from r2med.explore.pages.leaderboard import View, leaderboard_page, shown_board
 
-    view = View.of(Parameters(request.query_params), shelf)
+    view = View.of(Parameters(request.query_params), snapshot)
     if not request.url.path.endswith(".csv"):
-        return HTMLResponse(leaderboard_page(shelf, view, server_link))
+        return HTMLResponse(leaderboard_page(snapshot, view, server_link))
     headers = {"Content-Disposition": f'attachment; filename="leaderboard-{view.suite}.csv"'}
-    table = shown_board(view.board(shelf), view).to_csv()
+    table = shown_board(view.board(snapshot), view).to_csv()
     return Response(table, media_type="text/csv", headers=headers)
 
 
-def system(request: Request, shelf: Shelf) -> Response:
+def system(request: Request, snapshot: Snapshot) -> Response:
     """A system: its figures, settings and cost."""
     from r2med.explore.pages.system import system_page
 
     values = Parameters(request.query_params)
-    suite, name = values.word("suite", shelf.suites), values.text("system")
+    suite, name = values.word("suite", snapshot.suites), values.text("system")
     if name is None:
         raise UsageError("no system is named.")
-    suite = suite or shelf.suite
-    return HTMLResponse(system_page(shelf, server_link, name, suite=suite, metric=values.metric()))
+    suite = suite or snapshot.suite
+    return HTMLResponse(
+        system_page(snapshot, server_link, name, suite=suite, metric=values.metric())
+    )
 
 
-def overview(request: Request, shelf: Shelf) -> Response:
+def overview(request: Request, snapshot: Snapshot) -> Response:
     """All tasks; leakage audits in the results folder; versions, licences and labels."""
     from r2med.explore.pages.about import about_page, audits_page
     from r2med.explore.pages.task import tasks_page
 
     if request.url.path == "/audits":
-        return HTMLResponse(audits_page(shelf.audits, shelf.damaged_audits, server_link))
+        return HTMLResponse(audits_page(snapshot.audits, snapshot.damaged_audits, server_link))
     page = tasks_page if request.url.path == "/tasks" else about_page
-    return HTMLResponse(page(shelf, server_link))
+    return HTMLResponse(page(snapshot, server_link))
 
 
-def task(request: Request, shelf: Shelf) -> Response:
+def task(request: Request, snapshot: Snapshot) -> Response:
     """A task, one of its queries, or one of its documents."""
-    name, part, item = _task_address(shelf, request)
+    name, part, item = _task_address(snapshot, request)
     values = Parameters(request.query_params)
     systems, metric = values.texts("system"), values.metric()
     if part == "document":
         from r2med.explore.pages.document import document_pages
 
         query, of = values.text("query"), next(iter(systems), None)
-        pages = document_pages(shelf, server_link, name, [item], query_id=query, system=of)
+        pages = document_pages(snapshot, server_link, name, [item], query_id=query, system=of)
         return HTMLResponse(pages[item])
     if part == "query":
         from r2med.explore.pages.query import DEPTHS, ORDERS, QueryData, query_lists, query_page
 
         data = QueryData(
-            shelf,
+            snapshot,
             name,
             item,
             systems=systems,
@@ -271,30 +273,30 @@ def task(request: Request, shelf: Shelf) -> Response:
             order=values.word("order", ORDERS) or "difficulty",
             depth=int(values.word("depth", DEPTHS) or DEPTHS[0]),
         )
-        lists = shelf.library.lists.get(data.origin, lambda: query_lists(data, server_link))
+        lists = snapshot.library.lists.get(data.origin, lambda: query_lists(data, server_link))
         page = query_page(data, lists, server_link)
     else:
         from r2med.explore.pages.task import task_page
 
         of = next(iter(systems), None)
-        page = task_page(shelf, server_link, name, metric=metric, system=of)
+        page = task_page(snapshot, server_link, name, metric=metric, system=of)
     # A page that lacks data is made again, since it may be fetched meanwhile.
-    missing = shelf.data_of(name, {})[1]
+    missing = snapshot.data_of(name, {})[1]
     return HTMLResponse(page, headers={"Cache-Control": _CHANGING} if missing else {})
 
 
-def compare(request: Request, shelf: Shelf) -> Response:
+def compare(request: Request, snapshot: Snapshot) -> Response:
     """Systems on a task or a suite; `scope` names either."""
     from r2med.explore.pages.compare import compare_page
 
-    values, names = Parameters(request.query_params), shelf.suites
-    scope = values.word("scope", [*names, *shelf.tasks])
-    task = values.word("task", shelf.tasks) or (scope if scope not in names else None)
+    values, names = Parameters(request.query_params), snapshot.suites
+    scope = values.word("scope", [*names, *snapshot.tasks])
+    task = values.word("task", snapshot.tasks) or (scope if scope not in names else None)
     suite = values.word("suite", names) or (scope if scope in names else None)
     page = compare_page(
-        shelf,
+        snapshot,
         server_link,
-        suite=suite or shelf.suite,
+        suite=suite or snapshot.suite,
         task=task,
         systems=values.texts("system"),
         metric=values.metric(),
@@ -302,7 +304,7 @@ def compare(request: Request, shelf: Shelf) -> Response:
     return HTMLResponse(page)
 
 
-def plot(request: Request, shelf: Shelf) -> Response:
+def plot(request: Request, snapshot: Snapshot) -> Response:
     """A figure, which takes some seconds to draw: pages name it and never wait for it.
 
     It is drawn by a process of its own, because the libraries would keep 100 MB of this one.
@@ -314,11 +316,11 @@ def plot(request: Request, shelf: Shelf) -> Response:
     from r2med.systems.registry import KINDS
 
     values = Parameters(request.query_params)
-    suite = values.word("suite", shelf.suites)
+    suite = values.word("suite", snapshot.suites)
     if suite is None:
         raise UsageError("the address of a figure names a suite.")
     theme = values.word("theme", ("light", "dark"), "light") or "light"
-    board = shelf.board(suite, metric=values.metric(), kind=values.word("kind", KINDS))
+    board = snapshot.board(suite, metric=values.metric(), kind=values.word("kind", KINDS))
     name = str(request.path_params["name"])
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         svg = pool.submit(draw_figure, board, name, theme).result()
@@ -352,14 +354,14 @@ def _status(problem: Exception) -> int:
     return next(status for kind, status in _STATUSES.items() if isinstance(problem, kind))
 
 
-def _task_address(shelf: Shelf, request: Request) -> tuple[str, str, str]:
+def _task_address(snapshot: Snapshot, request: Request) -> tuple[str, str, str]:
     """The task, and the query or document of it, that a path names.
 
     Names may hold slashes. Those of an item are escaped, so that its name is the last segment.
     """
 
     def known(name: str) -> bool:
-        return name in shelf.tasks or shelf.library.knows(name)
+        return name in snapshot.tasks or snapshot.library.knows(name)
 
     raw = bytes(request.scope["raw_path"]).decode("ascii", "replace")
     rest = raw.partition("/task/")[2]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from r2med.atomic import atomic_folder
 from r2med.errors import MissingError, UsageError
-from r2med.explore.library import Library, Shelf
+from r2med.explore.library import Library, Snapshot
 from r2med.explore.pages.about import about_page
 from r2med.explore.pages.compare import compare_page
 from r2med.explore.pages.document import document_pages
@@ -63,16 +63,16 @@ def write_bundle(
     number of pages, and of bytes in all.
     """
     _check_folder(target := Path(folder))
-    shelf = library.shelf()
-    if not shelf.results:
+    snapshot = library.snapshot()
+    if not snapshot.results:
         raise MissingError(
             f"{library.folder} holds no result to show.\n"
             "Make one first: r2med eval bm25 --task demo"
         )
-    for place, problem in shelf.damaged.items():
+    for place, problem in snapshot.damaged.items():
         tell(f"{place}: left out. {problem}")
     with atomic_folder(target) as draft:
-        shown = replace(shelf, damaged={}, texts=texts, public=True)
+        shown = replace(snapshot, damaged={}, texts=texts, public=True)
         site = _Site(draft, shown, tell)
         site.write()
         size = sum(file.stat().st_size for file in draft.rglob("*") if file.is_file())
@@ -95,31 +95,31 @@ def _check_folder(folder: Path) -> None:
 
 @dataclass(eq=False)
 class _Site:
-    """The pages of one shelf, and the folder that they are written to."""
+    """The pages of one snapshot, and the folder that they are written to."""
 
     folder: Path
-    shelf: Shelf
+    snapshot: Snapshot
     tell: Tell
     written: int = 0
     pages: dict[Key, Callable[[Link], str]] = field(default_factory=dict)
     documents: set[Key] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        shelf = self.shelf
-        stored = {shelf.suite_of(name) for name in shelf.tasks}
-        others = [suite for suite in shelf.suites if suite in stored]
+        snapshot = self.snapshot
+        stored = {snapshot.suite_of(name) for name in snapshot.tasks}
+        others = [suite for suite in snapshot.suites if suite in stored]
         others += ["full"] if stored == {LOCAL} else []
-        self.suites = list(dict.fromkeys([shelf.suite, *others]))
-        self.results = {name: shelf.of_task(name) for name in shelf.tasks}
+        self.suites = list(dict.fromkeys([snapshot.suite, *others]))
+        self.results = {name: snapshot.of_task(name) for name in snapshot.tasks}
         self.compared = {scope: own for scope, own in self._comparisons() if len(own) > 1}
         for suite in self.suites:
-            page = partial(leaderboard_page, shelf, View(suite, METRIC, rows="all"))
+            page = partial(leaderboard_page, snapshot, View(suite, METRIC, rows="all"))
             self.pages[("leaderboard", suite)] = page
             self.pages.setdefault(("leaderboard",), page)
         for name, own in self.results.items():
             for system in (None, *own):
                 key = ("task", name, system) if system else ("task", name)
-                page = partial(task_page, shelf, name=name, metric=METRIC, system=system)
+                page = partial(task_page, snapshot, name=name, metric=METRIC, system=system)
                 self.pages[key] = page
             shown = list(own)[: len(own) if len(own) <= MOST_SYSTEMS else _QUERY_SYSTEMS]
             for each in query_scores([own[system] for system in shown], METRIC):
@@ -128,34 +128,34 @@ class _Site:
         for scope, systems in self.compared.items():
             task = scope if scope in self.results else None
             whole = None if task else scope
-            page = partial(compare_page, shelf, suite=whole, task=task, metric=METRIC)
+            page = partial(compare_page, snapshot, suite=whole, task=task, metric=METRIC)
             for chosen in _choices(systems):
                 self.pages[("compare", scope, *chosen)] = partial(page, systems=chosen)
-        self.pages[("tasks",)] = partial(tasks_page, shelf)
-        self.pages[("about",)] = partial(about_page, shelf)
+        self.pages[("tasks",)] = partial(tasks_page, snapshot)
+        self.pages[("about",)] = partial(about_page, snapshot)
 
     def write(self) -> None:
         """Write every page, and what pages load."""
         for name in STATIC:
             self._write(f"static/{name}", static_file(name))
         for name, own in self.results.items():
-            if missing := replace(self.shelf, texts=True, public=False).data_of(name, own)[1]:
+            if missing := replace(self.snapshot, texts=True, public=False).data_of(name, own)[1]:
                 self.tell(f"{name}: its texts and judgements are left out. {missing}")
         for key, make in self.pages.items():
             self._page(key, make(self._link(key)))
-        marker = {"pages": self.written, "texts": self.shelf.texts}
+        marker = {"pages": self.written, "texts": self.snapshot.texts}
         self._write(_MARKER, (json.dumps(marker) + "\n").encode())
 
     def _query(self, name: str, query_id: str, systems: Sequence[str], link: Link) -> str:
         """The page of a query; those of its positives that the corpus holds are written with it."""
-        data = QueryData(self.shelf, name, query_id, systems=systems)
+        data = QueryData(self.snapshot, name, query_id, systems=systems)
         lexicon = data.scene.lexicon if data.scene else None
         held = [each for each, _ in data.positives if lexicon and lexicon.row(each) is not None]
         keys: dict[str, Key] = {each: ("document", name, query_id, each) for each in held}
         self.documents |= set(keys.values())
         if held:
             of = {"query_id": query_id, "system": systems[0]}
-            pages = document_pages(self.shelf, self._link(keys[held[0]]), name, held, **of)
+            pages = document_pages(self.snapshot, self._link(keys[held[0]]), name, held, **of)
             for document_id, page in pages.items():
                 self._page(keys[document_id], page)
         return query_page(data, query_lists(data, link), link)
@@ -163,10 +163,10 @@ class _Site:
     def _comparisons(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The best systems of every suite, and of every task of the user's own data."""
         for suite in self.suites:
-            board = self.shelf.board(suite, metric=METRIC)
+            board = self.snapshot.board(suite, metric=METRIC)
             measured = [row.system for row in board.rows if row.origin == "measured"]
             tasks = [
-                own for name, own in self.results.items() if self.shelf.suite_of(name) == suite
+                own for name, own in self.results.items() if self.snapshot.suite_of(name) == suite
             ]
             yield suite, _comparable(measured, tasks)
         for name, results in self.results.items():
@@ -205,7 +205,7 @@ class _Site:
         """Draw a figure when a page first asks for it; None where it cannot be drawn."""
         path = f"plot/{suite}-{theme}-{name}"
         if not (self.folder / path).exists():
-            board = self.shelf.board(suite, metric=METRIC)
+            board = self.snapshot.board(suite, metric=METRIC)
             try:
                 self._write(path, draw_figure(board, name, theme).encode())
             except MissingError:

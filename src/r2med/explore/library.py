@@ -93,7 +93,7 @@ class Names(dict[str, str]):
 
 
 @dataclass(frozen=True, eq=False)
-class Shelf:
+class Snapshot:
     """The results folder at one moment; `state` changes whenever a file of it does."""
 
     library: Library
@@ -211,14 +211,14 @@ class Library:
         self._own = {name: place for name, place in places if isinstance(place, Path)}
         self._lock = threading.Lock()
         self._read: dict[Path, tuple[Hashable, Result | str]] = {}
-        self._shelf = Shelf(self)
+        self._shelf = Snapshot(self)
         self._places = _Places(Store(self.folder))
         self._tasks: Kept[Task] = Kept(_TASKS)
         self._scenes: Kept[Scene] = Kept(_SCENES)
         self._runs: Kept[Run] = Kept(_RUNS)
         self._searchers: Kept[Bm25Searcher] = Kept(_SEARCHERS)
 
-    def shelf(self) -> Shelf:
+    def snapshot(self) -> Snapshot:
         """The results as they are now."""
         with self._lock:
             stamps, audits = self._places.stamps()
@@ -233,7 +233,7 @@ class Library:
                 read = {folder: each for folder, (_, each) in self._read.items()}
                 results = [each for each in read.values() if isinstance(each, Result)]
                 problems: list[str] = []
-                self._shelf = Shelf(
+                self._shelf = Snapshot(
                     self,
                     tuple(newest_first(results)),
                     {folder: each for folder, each in read.items() if isinstance(each, str)},

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from r2med.engine.status import Status
-from r2med.explore.library import Shelf
+from r2med.explore.library import Snapshot
 from r2med.explore.render import Link, plural, render
 from r2med.results.diagnosis.causes import CAUSES
 from r2med.results.overlap import StoredAudit
@@ -33,9 +33,9 @@ def message_page(status: int, problem: str, link: Link) -> str:
     return render("message.html", link, page="", title=title, first=first, rest=rest.splitlines())
 
 
-def about_page(shelf: Shelf, link: Link) -> str:
+def about_page(snapshot: Snapshot, link: Link) -> str:
     """Versions, licences, labels."""
-    folder = shelf.library.folder
+    folder = snapshot.library.folder
     return render(
         "about.html",
         link,
@@ -44,8 +44,8 @@ def about_page(shelf: Shelf, link: Link) -> str:
         versions=library_versions(),
         suites=suites(),
         causes=CAUSES.values(),
-        folder=folder.resolve().name if shelf.public else str(folder),
-        shelf=shelf,
+        folder=folder.resolve().name if snapshot.public else str(folder),
+        snapshot=snapshot,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from r2med.errors import MissingError
-from r2med.explore.library import Shelf, check_systems, task_words
+from r2med.explore.library import Snapshot, check_systems, task_words
 from r2med.explore.render import Axis, Bar, Link, plural, points, render, signed
 from r2med.measure.intervals import TIE
 from r2med.measure.significance import SIGNIFICANT, p_equation
@@ -25,7 +25,7 @@ _TOP = 10
 
 
 def compare_page(
-    shelf: Shelf,
+    snapshot: Snapshot,
     link: Link,
     *,
     suite: str | None,
@@ -37,12 +37,14 @@ def compare_page(
 
     Without two systems it shows what can be chosen.
     """
-    scope = [task] if task else [name for name in shelf.tasks if shelf.suite_of(name) == suite]
-    by_task = {name: shelf.of_task(name) for name in scope}
+    scope = (
+        [task] if task else [name for name in snapshot.tasks if snapshot.suite_of(name) == suite]
+    )
+    by_task = {name: snapshot.of_task(name) for name in scope}
     counts = Counter(system for results in by_task.values() for system in results)
     check_systems(systems, counts, MOST_SYSTEMS)
-    titles = {name: each.title for name, each in shelf.suites.items()}
-    stored = {shelf.suite_of(name) for name in shelf.tasks}
+    titles = {name: each.title for name, each in snapshot.suites.items()}
+    stored = {snapshot.suite_of(name) for name in snapshot.tasks}
     where = task_label(task) if task else titles.get(suite or "", "")
     values = {
         "page": "compare",
@@ -50,12 +52,12 @@ def compare_page(
         "scope": task or suite or "",
         "whole": not task,
         "systems": systems,
-        "names": shelf.names,
+        "names": snapshot.names,
         "metric": metric,
         "offered": sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])),
         "scopes": [
             *((name, f"{title}, all tasks") for name, title in titles.items() if name in stored),
-            *((name, task_words(name)) for name in shelf.tasks),
+            *((name, task_words(name)) for name in snapshot.tasks),
         ],
         "most": MOST_SYSTEMS,
     }
@@ -76,7 +78,7 @@ def compare_page(
     contrasts = [
         row
         for name, own in shared.items()
-        for row in _contrasts(shelf, name, own, comparison.tasks[name])
+        for row in _contrasts(snapshot, name, own, comparison.tasks[name])
     ]
     # The largest difference first; unjudged queries last, those that share least first.
     contrasts.sort(key=lambda row: (not row["scores"], -abs(row["difference"] or 0), row["common"]))
@@ -164,15 +166,15 @@ def _plots(comparison: Comparison) -> dict[str, Any]:
 
 
 def _contrasts(
-    shelf: Shelf, name: str, results: Sequence[Result], scores: Sequence[QueryScores]
+    snapshot: Snapshot, name: str, results: Sequence[Result], scores: Sequence[QueryScores]
 ) -> list[dict[str, Any]]:
     """Judged queries with their scores, and unjudged ones by what their rankings share.
 
     `common` are the documents that all systems have among their first ten.
     """
-    task, missing = shelf.data_of(name, {result.system: result for result in results})
+    task, missing = snapshot.data_of(name, {result.system: result for result in results})
     texts = dict(task.queries.items()) if task and not missing else {}
-    runs = [shelf.library.ranked(result) for result in results]
+    runs = [snapshot.library.ranked(result) for result in results]
     judged = {query.query_id: query for query in scores}
     others = [
         query

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from r2med.errors import MissingError
-from r2med.explore.library import Shelf
+from r2med.explore.library import Snapshot
 from r2med.explore.render import Link, plural, render
 from r2med.results.diagnosis.findings import label_of
 
@@ -19,7 +19,7 @@ _VERBS = {"positive": "is relevant to", "not relevant": "is judged not relevant 
 
 
 def document_pages(
-    shelf: Shelf,
+    snapshot: Snapshot,
     link: Link,
     name: str,
     document_ids: Sequence[str],
@@ -32,11 +32,11 @@ def document_pages(
     Their words are matched with the query's in one pass. Where texts are left out there are no
     terms either: together they are the words of the text.
     """
-    stored = shelf.of_task(name)
-    task, missing = shelf.data_of(name, stored)
+    stored = snapshot.of_task(name)
+    task, missing = snapshot.data_of(name, stored)
     if task is None:
         raise MissingError(missing)
-    scene = shelf.library.scene(task)
+    scene = snapshot.library.scene(task)
     texts: dict[str, str] = {}
     for document_id in document_ids:
         text = scene.lexicon.text(document_id)
@@ -52,13 +52,13 @@ def document_pages(
             raise MissingError(f"{name} has no query {query_id[:100]!r}.")
         marked = scene.lexicon.matched(task.query(query_id), list(texts.values()))
         for each, result in stored.items():
-            ranked = enumerate(shelf.library.ranked(result).ranking_or_empty(query_id), start=1)
+            ranked = enumerate(snapshot.library.ranked(result).ranking_or_empty(query_id), start=1)
             lists[each] = {document: (rank, score) for rank, (document, score) in ranked}
         chosen = stored.get(system or "") or next(iter(stored.values()), None)
         if not missing and chosen is not None:
             from r2med.engine.explain import term_changes
 
-            part, terms = term_changes(chosen, task, query_id, texts, shelf.library.prepared)
+            part, terms = term_changes(chosen, task, query_id, texts, snapshot.library.prepared)
     grades = scene.judged.get(query_id or "", {})
     pages = {}
     for (document_id, text), pieces in zip(texts.items(), marked, strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 
 from r2med.errors import MissingError, nearest
 from r2med.explore.guard import Parameters
-from r2med.explore.library import Shelf
+from r2med.explore.library import Snapshot
 from r2med.explore.render import Axis, Link, level, plural, points, render
 from r2med.measure.metrics import HEADLINE
 from r2med.report.table import listed
@@ -49,10 +49,10 @@ class View:
     """all: every row is shown, however many."""
 
     @classmethod
-    def of(cls, values: Parameters, shelf: Shelf) -> View:
+    def of(cls, values: Parameters, snapshot: Snapshot) -> View:
         """What an address asks for; without a suite, that of the results at hand."""
-        suite = values.word("suite", shelf.suites) or shelf.suite
-        entries = shelf.suites[suite].entries
+        suite = values.word("suite", snapshot.suites) or snapshot.suite
+        entries = snapshot.suites[suite].entries
         sorts = ("mean", "system", "gain", *(entry.name for entry in entries))
         return cls(
             suite=suite,
@@ -74,9 +74,9 @@ class View:
         values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
         return {name: None if value == plain else value for name, (value, plain) in values.items()}
 
-    def board(self, shelf: Shelf) -> Leaderboard:
+    def board(self, snapshot: Snapshot) -> Leaderboard:
         """The leaderboard that this is a view of."""
-        return shelf.board(
+        return snapshot.board(
             self.suite,
             metric=self.metric,
             kind=self.kind,
@@ -90,9 +90,9 @@ Bracket = tuple[int, bool, bool, bool]
 the row belongs to the group."""
 
 
-def leaderboard_page(shelf: Shelf, view: View, link: Link) -> str:
+def leaderboard_page(snapshot: Snapshot, view: View, link: Link) -> str:
     """The page of one view of a leaderboard."""
-    board = view.board(shelf)
+    board = view.board(snapshot)
     return render(
         "leaderboard.html",
         link,
@@ -105,7 +105,7 @@ def leaderboard_page(shelf: Shelf, view: View, link: Link) -> str:
         families=list(dict.fromkeys(task.family for task in board.suite.entries)),
         kinds=KIND_TITLES,
         metrics=sorted({*HEADLINE, view.metric}),
-        shelf=shelf,
+        snapshot=snapshot,
     )
 
 

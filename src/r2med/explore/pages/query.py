@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from r2med.errors import MissingError, nearest
-from r2med.explore.library import Shelf, check_systems
+from r2med.explore.library import Snapshot, check_systems
 from r2med.explore.render import Link, plural, points, render
 from r2med.report.diagnosis import STOPS, VERBS, evidence
 from r2med.report.table import task_label
@@ -67,7 +67,7 @@ class Column:
 class QueryData:
     """Everything that the page of a query says; without `systems`, under the best two."""
 
-    shelf: Shelf
+    snapshot: Snapshot
     task: str
     query_id: str
     systems: Sequence[str] = ()
@@ -76,16 +76,16 @@ class QueryData:
     depth: int = TOP
 
     def __post_init__(self) -> None:
-        if self.task not in self.shelf.tasks:
+        if self.task not in self.snapshot.tasks:
             raise MissingError(
                 f"No result of {self.task} is stored.\n"
                 f"Run a system: r2med eval bm25 --task {self.task}"
             )
-        self.stored = self.shelf.of_task(self.task, self.metric)
+        self.stored = self.snapshot.of_task(self.task, self.metric)
         check_systems(tuple(self.systems), self.stored, MOST_SYSTEMS, "on this task")
         self.systems = self.systems or list(self.stored)[:CHOSEN]
         self.chosen = {system: self.stored[system] for system in self.systems}
-        self.data, self.missing = self.shelf.data_of(self.task, self.chosen)
+        self.data, self.missing = self.snapshot.data_of(self.task, self.chosen)
         self.texts = self.data if not self.missing else None
         own, everyone = (
             query_scores(list(each.values()), self.metric) for each in (self.chosen, self.stored)
@@ -106,10 +106,10 @@ class QueryData:
         self.place, self.total = place + 1, len(ids)
         self.previous = ids[place - 1] if place else None
         self.next = ids[place + 1] if place + 1 < len(ids) else None
-        runs = {system: self.shelf.library.ranked(each) for system, each in self.chosen.items()}
+        runs = {system: self.snapshot.library.ranked(each) for system, each in self.chosen.items()}
         self.lists = {system: run.ranking_or_empty(self.query_id) for system, run in runs.items()}
         self.ranks = {system: run.ranks_of(self.query_id) for system, run in runs.items()}
-        self.scene = self.shelf.library.scene(self.data) if self.data else None
+        self.scene = self.snapshot.library.scene(self.data) if self.data else None
         self.judged = self.scene.judged.get(self.query_id, {}) if self.scene else {}
 
     @property
@@ -119,11 +119,11 @@ class QueryData:
         rerankings = (each.record.reranking for each in self.chosen.values())
         used |= {each.first for each in rerankings if each}
         results = (
-            (each.folder, self.shelf.stamps.get(each.folder))
-            for each in self.shelf.results
+            (each.folder, self.snapshot.stamps.get(each.folder))
+            for each in self.snapshot.results
             if each.task == self.task and each.system in used | self.chosen.keys()
         )
-        names = tuple((system, self.shelf.names[system]) for system in self.chosen)
+        names = tuple((system, self.snapshot.names[system]) for system in self.chosen)
         data = (self.data.hash if self.data else None, self.missing)
         return self.query_id, self.metric, self.depth, names, tuple(results), data
 
@@ -143,9 +143,9 @@ class QueryData:
             diagnosis, expansion = None, None
             if self.data is not None and self.positives:
                 diagnosis = diagnose_ranking(
-                    Ranking(system, self.shelf.library.ranked(result), result),
+                    Ranking(system, self.snapshot.library.ranked(result), result),
                     self.data,
-                    results=self.shelf.results,
+                    results=self.snapshot.results,
                     scene=self.scene,
                     only=self.query_id,
                 )
@@ -207,7 +207,7 @@ def query_page(data: QueryData, lists: Lists, link: Link) -> str:
         suite=next(iter(data.stored.values())).suite,
         answer=answer,
         lists=html,
-        names=data.shelf.names,
+        names=data.snapshot.names,
         orders=ORDERS,
         depths=DEPTHS,
         most=MOST_SYSTEMS,
@@ -227,7 +227,7 @@ def query_lists(data: QueryData, link: Link) -> Lists:
         link,
         data=data,
         asked=asked,
-        names=data.shelf.names,
+        names=data.snapshot.names,
         causes=CAUSES,
         evidence=evidence,
         label_of=label_of,
@@ -241,7 +241,7 @@ def query_lists(data: QueryData, link: Link) -> Lists:
 
 def answer(data: QueryData) -> str:
     """How the query went and why, in a sentence or two with numbers."""
-    names, [first, *others] = data.shelf.names, data.columns
+    names, [first, *others] = data.snapshot.names, data.columns
     text = f"{names[first.system]} scores {points(first.score)}"
     text += "".join(f", {names[each.system]} {points(each.score)}" for each in others)
     finding = first.finding

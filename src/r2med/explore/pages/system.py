@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from r2med.errors import MissingError
-from r2med.explore.library import Shelf
+from r2med.explore.library import Snapshot
 from r2med.explore.pages.leaderboard import with_interval
 from r2med.explore.render import Link, plural, render
 from r2med.measure.intervals import mean_interval
@@ -21,12 +21,14 @@ from r2med.results.standings import Standing
 _SETTINGS, _VALUE = 200, 300
 
 
-def system_page(shelf: Shelf, link: Link, system: str, *, suite: str, metric: str) -> str:
+def system_page(snapshot: Snapshot, link: Link, system: str, *, suite: str, metric: str) -> str:
     """The page of a system in a suite; what was printed and what was measured apart."""
-    board = shelf.board(suite, metric=metric)
+    board = snapshot.board(suite, metric=metric)
     rows = [row for row in board.rows if row.system == system]
     results = [
-        own[system] for task in board.suite.entries if system in (own := shelf.of_task(task.name))
+        own[system]
+        for task in board.suite.entries
+        if system in (own := snapshot.of_task(task.name))
     ]
     if not rows and not results:
         raise MissingError(f"No figure of {system[:100]!r} is known in the {board.suite.title}.")
@@ -35,12 +37,12 @@ def system_page(shelf: Shelf, link: Link, system: str, *, suite: str, metric: st
         "system.html",
         link,
         page="leaderboard",
-        title=f"{shelf.names[system]}, {board.suite.title}",
-        name=shelf.names[system],
+        title=f"{snapshot.names[system]}, {board.suite.title}",
+        name=snapshot.names[system],
         system=system,
         board=board,
         rows=rows,
-        answer=_answer(shelf.names[system], rows, board, len(results)),
+        answer=_answer(snapshot.names[system], rows, board, len(results)),
         results=[
             (each, mean_interval(each.scores[metric]) if metric in each.scores else None)
             for each in results

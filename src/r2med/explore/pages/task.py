@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from r2med.explore.library import Shelf
+from r2med.explore.library import Snapshot
 from r2med.explore.render import Axis, Bar, Link, plural, points, render
 from r2med.home import slug
 from r2med.measure.intervals import mean_interval
@@ -33,11 +33,11 @@ profile, and histograms of lengths."""
 
 
 def task_page(
-    shelf: Shelf, link: Link, name: str, *, metric: str, system: str | None = None
+    snapshot: Snapshot, link: Link, name: str, *, metric: str, system: str | None = None
 ) -> str:
     """The page of a task, with the queries that are hard for `system` or for all."""
-    entry, results = registered_task(name), shelf.of_task(name, metric)
-    task, missing = shelf.data_of(name, results)
+    entry, results = registered_task(name), snapshot.of_task(name, metric)
+    task, missing = snapshot.data_of(name, results)
     queries = query_scores(list(results.values()), metric)
     texts = dict(task.queries.items()) if task and not missing else {}
     focus = system if system in results else None
@@ -49,7 +49,7 @@ def task_page(
     values = {each.system: each.scores[metric] for each in systems}
     said = ("query", "queries"), "from {:.0f} to {:.0f}"
     count = len(queries) or (len(task.queries) if task else 0)
-    kept = shelf.library.counted
+    kept = snapshot.library.counted
     profile, lengths = kept.get(task.hash, lambda: _counted(task)) if task else ((), ())
     return render(
         "task.html",
@@ -60,7 +60,7 @@ def task_page(
         entry=entry,
         prose=prose_of(entry),
         metric=metric,
-        answer=_answer(name, metric, shelf.names, systems, queries, count, focus),
+        answer=_answer(name, metric, snapshot.names, systems, queries, count, focus),
         systems=systems,
         intervals={each: mean_interval(own) for each, own in values.items()},
         bins={each: _histogram(own, (0.0, 1.0), 24, *said, 100) for each, own in values.items()},
@@ -76,8 +76,8 @@ def task_page(
         },
         scores={each.query_id: each.scores for each in queries},
         missing=missing,
-        damaged={f: why for f, why in shelf.damaged.items() if f.parent.name == slug(name)},
-        names=shelf.names,
+        damaged={f: why for f, why in snapshot.damaged.items() if f.parent.name == slug(name)},
+        names=snapshot.names,
         focus=focus,
         axis=Axis(0.0, 1.0, 220),
         height=_HEIGHT,
@@ -85,9 +85,9 @@ def task_page(
     )
 
 
-def tasks_page(shelf: Shelf, link: Link) -> str:
+def tasks_page(snapshot: Snapshot, link: Link) -> str:
     """Every task with a result or a name, the suites with results first."""
-    stored = {name: shelf.of_task(name) for name in shelf.tasks}
+    stored = {name: snapshot.of_task(name) for name in snapshot.tasks}
     own = [name for name in stored if registered_task(name) is None]
     has = {suite.name: any(entry.name in stored for entry in suite.entries) for suite in suites()}
     return render(
@@ -99,9 +99,9 @@ def tasks_page(shelf: Shelf, link: Link) -> str:
         stored=stored,
         own=own,
         best={name: next(iter(results.values())) for name, results in stored.items()},
-        names=shelf.names,
+        names=snapshot.names,
         answer=f"{plural(len(stored), 'task has', 'tasks have')} stored results, "
-        f"{plural(len(shelf.results), 'result')} in all.",
+        f"{plural(len(snapshot.results), 'result')} in all.",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from r2med.explore.library import Library, Shelf, task_words
+from r2med.explore.library import Library, Snapshot, task_words
 from r2med.explore.render import Link, plural, render
 from r2med.report.table import snippet
 from r2med.tasks.registry import all_entries
@@ -30,17 +30,17 @@ class Choice:
     text: str = ""
 
 
-def choices(shelf: Shelf) -> Choice:
+def choices(snapshot: Snapshot) -> Choice:
     """Stored systems that are made of registered stages, and the tasks whose data is here."""
     from r2med.engine.trial import is_plain
 
-    stored = dict.fromkeys(result.system for result in shelf.results)
+    stored = dict.fromkeys(result.system for result in snapshot.results)
     systems = [_ALWAYS[0], *filter(is_plain, stored), *_ALWAYS]
-    names = dict.fromkeys([*shelf.tasks, *(entry.name for entry in all_entries())])
+    names = dict.fromkeys([*snapshot.tasks, *(entry.name for entry in all_entries())])
     return Choice(
-        shelf.library,
+        snapshot.library,
         systems=tuple(dict.fromkeys(systems)),
-        tasks=tuple((name, task_words(name)) for name in names if shelf.library.has_data(name)),
+        tasks=tuple((name, task_words(name)) for name in names if snapshot.library.has_data(name)),
     )
 
 
