@@ -23,7 +23,7 @@ Score = Callable[[int, int], Matrix]
 
 _MOST_QUERIES = 1024
 _SMALLEST_BLOCK = 1024
-_LARGEST_BLOCK = 32768
+_LARGEST_BLOCK = 65536
 _GROUPS = 4
 """Groups of documents for each that is wanted: more make a higher floor and cost more."""
 _WAITING = 8
