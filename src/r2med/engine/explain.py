@@ -137,8 +137,8 @@ def explain(
     members: dict[str, dict[str, int]] = {}
     for member in part.members if part and isinstance(part, Fused) else ():
         with suppress(R2MedError):
-            found = find_ranking(member.text, results, task, folder, lambda message: None)
-            members[member.text] = found.run.ranks_of(query_id)
+            own = find_ranking(member.text, results, task, folder, lambda message: None)
+            members[member.text] = own.run.ranks_of(query_id)
     if stage is None or expansion is None:
         gone = "generated: the texts are no longer kept; --run asks the model."
         noted = replace(diagnosis, open=(*diagnosis.open, gone)) if stage else diagnosis
@@ -264,9 +264,9 @@ def _changes(
     if not isinstance(stage, Retrieval) or not isinstance(stage.retriever, Bm25Retriever):
         return {}
     searcher = prepare(stage.retriever, task)
-    found = {}
+    by_document = {}
     for document in document_ids:
         before, after = (searcher.contributions(each, document) for each in (text, searched))
         changes = [Change(t, before.get(t, 0.0), after.get(t, 0.0)) for t in before | after]
-        found[document] = sorted(changes, key=lambda each: (-abs(each.difference), each.term))
-    return found
+        by_document[document] = sorted(changes, key=lambda each: (-abs(each.difference), each.term))
+    return by_document

@@ -259,14 +259,14 @@ def index_notes(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _told(results: Sequence[Result], fact: str) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """What the parts of systems told of one thing, by part and task."""
-    told: dict[str, dict[str, Mapping[str, Any]]] = {}
+    """What the parts of systems reported of one thing, by part and task."""
+    reported: dict[str, dict[str, Mapping[str, Any]]] = {}
     for result in results:
         for part, facts in result.record.facts.items():
             if isinstance(facts.get(fact), Mapping):
                 name = result.name if part == result.system else part
-                told.setdefault(name, {})[result.task] = facts[fact]
-    return told
+                reported.setdefault(name, {})[result.task] = facts[fact]
+    return reported
 
 
 def _most(tasks: int) -> str:

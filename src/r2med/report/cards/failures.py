@@ -87,12 +87,12 @@ def find_failures(task: Task, run: Run) -> list[Failures]:
         ("Surface overlap", asked, _surface_overlap(task, asked)),
         (f"Positive not among the first {depth}", asked, _not_retrieved(asked, depth)),
     ]
-    found = []
+    counted = []
     for kind, among, failures in kinds:
         ordered = [failure for _, failure in sorted(failures, key=lambda pair: pair[0])]
         unknown = _UNKNOWN if among is known and not known else ""
-        found.append(Failures(kind, len(ordered), len(among), tuple(ordered[:EXAMPLES]), unknown))
-    return found
+        counted.append(Failures(kind, len(ordered), len(among), tuple(ordered[:EXAMPLES]), unknown))
+    return counted
 
 
 def _wrong_diagnosis(

@@ -185,7 +185,7 @@ class Diagnosis(Tabular):
             "family": [(0, task.family or "not known") for task in tasks],
             "task": [(0, task.task) for task in tasks],
         }
-        found = []
+        slices = []
         for by, names in slicings.items():
             groups: dict[tuple[int, str], list[QueryFinding]] = {}
             for name, query in zip(names, queries, strict=True):
@@ -196,8 +196,8 @@ class Diagnosis(Tabular):
                 scores = np.array([query.score for query in own])
                 interval = mean_interval(scores) if len(own) >= _FEW else None
                 hit = sum(query.hit for query in own) / len(own)
-                found.append(Slice(by, value, len(own), float(scores.mean()), interval, hit))
-        return found
+                slices.append(Slice(by, value, len(own), float(scores.mean()), interval, hit))
+        return slices
 
     def to_arrow(self) -> pa.Table:
         """One row per positive; the columns of its query are repeated."""

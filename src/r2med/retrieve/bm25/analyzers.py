@@ -76,7 +76,7 @@ class Analyzer:
         numbering = Numbering()
         distinct: list[ByteWords] = []
 
-        def found(block: Block) -> tuple[NDArray[np.uint8], Spans, Keys, Places]:
+        def words_in(block: Block) -> tuple[NDArray[np.uint8], Spans, Keys, Places]:
             """The text in lower case, its words, their keys, and how many each row has."""
             text, row_starts = block
             spans = self.find_words(text)
@@ -86,7 +86,7 @@ class Analyzer:
             return lowered, spans, keys, np.diff(ends, prepend=0)
 
         def numbered() -> Iterator[Group]:
-            for lowered, spans, keys, lengths in in_threads(found, text_blocks(texts)):
+            for lowered, spans, keys, lengths in in_threads(words_in, text_blocks(texts)):
                 numbers, fresh = numbering.number(keys)
                 distinct.append(ByteWords.cut(lowered, spans.starts[fresh], spans.ends[fresh]))
                 yield numbers, lengths

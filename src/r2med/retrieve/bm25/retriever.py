@@ -129,10 +129,10 @@ class Bm25Searcher:
         documents: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
         scores: list[Weights] = [np.empty(0)]
         asked = self._analyzer.analyze(queries.texts)
-        for best, found in self._scorer.best(asked, depth, among=among):
-            kept = found > 0 if self._retriever.unmatched == "drop" else slice(None)
+        for best, summed in self._scorer.best(asked, depth, among=among):
+            kept = summed > 0 if self._retriever.unmatched == "drop" else slice(None)
             documents.append(best[kept])
-            scores.append(found[kept])
+            scores.append(summed[kept])
         return Run(
             query_ids=queries.ids,
             document_ids=self._corpus.document_ids,

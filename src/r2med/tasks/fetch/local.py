@@ -144,9 +144,9 @@ def _r2med_tasks(
         if entry and any(own.values()):
             _require_parts(origin, entry, own)
     for place in whole:
-        found = {part: place / name for part, [name] in parts[place].items()}
+        own_files = {part: place / name for part, [name] in parts[place].items()}
         alone = wanted[0] if len(wanted) == 1 and len(whole) == 1 else None
-        entry = _by_name(place.name) or alone or _by_content(found)
+        entry = _by_name(place.name) or alone or _by_content(own_files)
         if entry is None:
             raise UsageError(
                 f"{origin}, folder {str(place.relative_to(folder))!r}: this is no task I know by "
@@ -155,7 +155,7 @@ def _r2med_tasks(
             )
         below = {f.relative_to(place).as_posix(): f for f in files if f.is_relative_to(place)}
         generations = {path: file for path, file in below.items() if is_generations(path)}
-        yield _Find(entry, origin, {f.name: f for f in found.values()} | generations)
+        yield _Find(entry, origin, {f.name: f for f in own_files.values()} | generations)
 
 
 def _require_parts(origin: Path, entry: TaskEntry, parts: Mapping[str, Sequence[str]]) -> None:
@@ -184,8 +184,8 @@ def _nano_tasks(origin: Path, files: Sequence[Path]) -> Iterator[_Find]:
         parts = parts_of(entry.split, known)
         if any(parts.values()):
             _require_parts(origin, entry, parts)
-            found = {path: known[path] for own in parts.values() for path in own}
-            yield _Find(entry, origin, found)
+            own_files = {path: known[path] for own in parts.values() for path in own}
+            yield _Find(entry, origin, own_files)
 
 
 def _unpack(path: Path, folder: Path) -> None:
