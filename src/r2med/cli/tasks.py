@@ -12,7 +12,7 @@ from r2med.cli import options
 from r2med.cli.app import command_group
 from r2med.cli.options import refuse_unread
 from r2med.errors import MissingError, UsageError, plural
-from r2med.report.console import answer, download_line, echo, notice, progress
+from r2med.report.console import answer, echo, notice, progress
 from r2med.report.formats import show as show_value
 from r2med.tasks.fetch.provenance import data_folder, is_present
 from r2med.tasks.registry import TaskEntry, all_entries, resolve, suites
@@ -165,12 +165,9 @@ def fetch(
     else:
         from r2med.tasks.fetch.hub import fetch as fetch_data
 
-        with download_line() as bar:
-            fetched = fetch_data(entries, offline=offline, force=force, progress=bar)
-            if generations:
-                fetched += fetch_data(
-                    entries, generations=True, offline=offline, force=force, progress=bar
-                )
+        fetched = fetch_data(entries, offline=offline, force=force)
+        if generations:
+            fetched += fetch_data(entries, generations=True, offline=offline, force=force)
     for remark in (remark for each in fetched for remark in each.notices):
         notice(remark)
     facts = ("outcome", "files", "commit", "notices")

@@ -20,12 +20,10 @@ from typing import IO, TYPE_CHECKING, Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
-    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 from rich.segment import Segment
 
@@ -141,16 +139,6 @@ def work_line(bar: Progress) -> Work:
         bar.update(line, description=what + rest, completed=done, total=total, visible=done < total)
 
     return show
-
-
-@contextmanager
-def download_line() -> Iterator[Callable[[str, int, int], None]]:
-    """A line for the file being downloaded, moved by its label, the bytes that came and all."""
-    with _bars(BarColumn(bar_width=20), DownloadColumn(), TimeRemainingColumn()) as bars:
-        line = bars.add_task("", total=None)
-        yield lambda label, done, total: bars.update(
-            line, description=label, completed=done, total=total
-        )
 
 
 def is_watched() -> bool:

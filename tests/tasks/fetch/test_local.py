@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from r2med.errors import DataError, MissingError, R2MedError, UsageError
 from r2med.home import home
-from r2med.tasks.fetch import local
 from r2med.tasks.fetch.local import import_from
 from r2med.tasks.fetch.provenance import data_folder, is_present
 from r2med.tasks.registry import find_task
@@ -59,17 +58,14 @@ def test_a_zip_without_folders_is_taken_by_its_own_name(tmp_path: Path) -> None:
     assert taken.entry is find_task("MedQA-Diag")
 
 
-def test_a_zip_that_says_nothing_is_taken_by_its_content(tmp_path: Path) -> None:
-    [taken] = import_from(zipped(tmp_path / "data.zip", MEDQA))
+def test_a_zip_that_says_nothing_is_taken_as_the_task_that_is_wanted(tmp_path: Path) -> None:
+    source = zipped(tmp_path / "data.zip", MEDQA)
+
+    with pytest.raises(UsageError, match="no task has this name"):
+        import_from(source)
+    [taken] = import_from(source, [find_task("MedQA-Diag")])
 
     assert taken.entry is find_task("MedQA-Diag")
-
-
-def test_content_that_fits_no_task_needs_a_name(tmp_path: Path) -> None:
-    source = zipped(tmp_path / "data.zip", task_files(9))
-
-    with pytest.raises(UsageError, match="no task I know by name or content"):
-        import_from(source)
 
 
 def test_one_zip_may_hold_many_tasks_and_one_of_them_be_wanted(tmp_path: Path) -> None:
@@ -211,23 +207,17 @@ def expanding(archive: zipfile.ZipFile) -> None:
     archive.writestr("Biology/corpus.jsonl", b"\0" * (2 * 1024**2), zipfile.ZIP_DEFLATED)
 
 
-def in_two_cases(archive: zipfile.ZipFile) -> None:
-    archive.writestr("Biology/corpus.jsonl", b"x")
-    archive.writestr("biology/CORPUS.jsonl", b"y")
-
-
 @pytest.mark.parametrize(
     ("hostile", "told"),
     [
-        (member("../outside.jsonl"), "points outside the archive"),
-        (member("Biology/../../corpus.jsonl"), "points outside the archive"),
-        (member("/tmp/outside.jsonl"), "points outside the archive"),
+        (member("../outside.jsonl"), "not a plain relative path"),
+        (member("Biology/../../corpus.jsonl"), "not a plain relative path"),
+        (member("/tmp/outside.jsonl"), "not a plain relative path"),
         (member("C:/outside.jsonl"), "not a plain relative path"),
         (member("c:outside.jsonl"), "not a plain relative path"),
         (member("..\\outside.jsonl"), "not a plain relative path"),
         (link, "is a link or a special file"),
         (device, "is a link or a special file"),
-        (in_two_cases, "occurs twice"),
         (expanding, "expands more than 100 times"),
     ],
 )
@@ -265,9 +255,6 @@ def test_an_archive_that_lists_too_much_is_refused(
     monkeypatch.setenv("R2MED_MAX_FILE_BYTES", "10")
     with pytest.raises(DataError, match="more than 10"):
         import_from(source)
-    monkeypatch.setattr(local, "MAX_MEMBERS", 2)
-    with pytest.raises(DataError, match="it lists 3 files"):
-        import_from(source)
 
 
 def test_a_damaged_member_is_named(tmp_path: Path) -> None:
@@ -277,7 +264,7 @@ def test_a_damaged_member_is_named(tmp_path: Path) -> None:
             archive.writestr(name, content)
     source.write_bytes(source.read_bytes().replace(b"text 1", b"texx 1"))
 
-    with pytest.raises(DataError, match=r"member 'corpus.jsonl' cannot be read: Bad CRC"):
+    with pytest.raises(DataError, match=r"cannot be read: member 'corpus.jsonl': Bad CRC"):
         import_from(source)
 
     assert everything_under(home()) == []
@@ -285,20 +272,15 @@ def test_a_damaged_member_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["corpus.jsonl.gz", "query.jsonl.gz"])
 def test_a_packed_file_inside_an_archive_is_bounded_too(tmp_path: Path, name: str) -> None:
-    """Neither telling which task it is nor checking its content unpacks it whole."""
     bomb = gzip.compress(b'{"id": "1", "text": "' + b"x" * (1 << 22) + b'"}\n') * 40
     files = {**BIOLOGY, name: bomb}
     del files[name.removesuffix(".gz")]
-    for source in (
-        zipped(tmp_path / "unnamed.zip", inside("x", files)),
-        zipped(tmp_path / "Biology.zip", files),
-    ):
-        with pytest.raises(
-            DataError, match="is refused: it unpacks to more than 100 times"
-        ) as told:
-            import_from(source)
-        assert str(told.value).startswith(f"{source}, ")
+    source = zipped(tmp_path / "Biology.zip", files)
 
+    with pytest.raises(DataError, match="is refused: it unpacks to more than 100 times") as told:
+        import_from(source)
+
+    assert str(told.value).startswith(f"{source}, ")
     assert everything_under(home()) == []
 
 

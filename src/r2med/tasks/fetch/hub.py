@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 from huggingface_hub.hf_api import RepoFile
-from huggingface_hub.utils.tqdm import tqdm
 
 from r2med.atomic import lock
 from r2med.errors import DataError, MissingError, R2MedError, UsageError
@@ -46,10 +44,12 @@ _INSTEAD = (
     "Without the hub: `r2med fetch --from ZIP|DIR` takes files you already have, "
     "and `--data-root DIR` reads them where they lie."
 )
-
-
-#: Hears of a file that is being downloaded: its label, how many bytes came, and of how many.
-Progress = Callable[[str, int, int], None]
+#: What the hub means by some of its refusals.
+_REASONS = {
+    GatedRepoError: "it is gated: its owners grant access on its page",
+    RepositoryNotFoundError: "there is no such dataset, or it is private",
+    RevisionNotFoundError: "there is no such revision",
+}
 
 
 def fetch(
@@ -58,45 +58,27 @@ def fetch(
     generations: bool = False,
     offline: bool = False,
     force: bool = False,
-    progress: Progress = lambda label, done, total: None,
 ) -> list[Fetched]:
     """Bring the data of tasks, or their published generations; what is here and sound stays.
 
     A Nano task has the queries of its full task, and reads the generations of that.
     `HF_ENDPOINT`, `HF_HUB_OFFLINE` and `HF_TOKEN` are respected; no other token is ever sent.
     """
-    wanted = list(entries)
-    if generations:
-        for entry in wanted:
-            if entry.hub is None:
-                raise UsageError(f"{entry.name} has no published generations.")
-        full = (entry if entry.split is None else find_task(entry.source) for entry in wanted)
-        wanted = list(dict.fromkeys(full))
-    again = generations or force
-    done = {entry.name: None if again and entry.hub else _as_it_is(entry) for entry in wanted}
-    missing = [entry.name for entry in wanted if done[entry.name] is None]
-    chosen = os.environ.get("HF_HUB_OFFLINE", "").strip().upper()
-    offline = offline or chosen in {"1", "ON", "YES", "TRUE"} or huggingface_hub.is_offline_mode()
-    if missing and offline:
-        what = "generations of " if generations else ""
-        raise MissingError(
-            f"Offline mode is on, so this cannot be fetched: {what}{', '.join(missing)}.\n"
-            f"{_INSTEAD}"
-        )
-    return [
-        done[entry.name]
-        or _fetch_one(entry, generations=generations, again=force, progress=progress)
-        for entry in wanted
-    ]
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its warnings are raised here
+    offline = offline or huggingface_hub.is_offline_mode()
+    wanted = dict.fromkeys(_with_generations(entry) if generations else entry for entry in entries)
+    return [_fetch_one(entry, generations, again=force, offline=offline) for entry in wanted]
+
+
+def _with_generations(entry: TaskEntry) -> TaskEntry:
+    if entry.hub is None:
+        raise UsageError(f"{entry.name} has no published generations.")
+    return entry if entry.split is None else find_task(entry.source)
 
 
 def _as_it_is(entry: TaskEntry) -> Fetched | None:
     """The task as its folder holds it, or None where something is missing or damaged."""
     folder = data_folder(entry)
-    if entry.hub is None:
-        if not is_present(entry):
-            raise MissingError(f"{entry.name} comes with r2med, but {folder} lacks its files.")
-        return Fetched(entry, folder, 0, "comes with r2med")
     damaged = any(check.passed is False for check in check_files(entry, folder))
     if damaged or not is_present(entry):
         return None
@@ -111,15 +93,22 @@ def _fetched(entry: TaskEntry, files: int, what: str, commit: str | None) -> Fet
     return Fetched(entry, data_folder(entry), files, outcome + at, commit)
 
 
-def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool, progress: Progress) -> Fetched:
+def _fetch_one(entry: TaskEntry, generations: bool, *, again: bool, offline: bool) -> Fetched:
     """Download under a lock: who waited for another finds the files there."""
-    hub = entry.hub
-    assert hub is not None, entry.name
+    hub, what = entry.hub, "generations" if generations else "files"
+    if hub is None:
+        return Fetched(entry, data_folder(entry), 0, "comes with r2med")
+    if not (generations or again) and (here := _as_it_is(entry)):
+        return here
+    if offline:
+        raise MissingError(
+            f"Offline mode is on, so the {what} of {entry.name} cannot be fetched.\n{_INSTEAD}"
+        )
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
     client = huggingface_hub.HfApi(endpoint=endpoint, token=os.environ.get("HF_TOKEN") or False)
     folder, staged = data_folder(entry), shelf("data") / f".fetching-{entry.name}"
     try:
-        with _quiet(), lock(staged.with_name(f"{staged.name}.lock")):
+        with lock(staged.with_name(f"{staged.name}.lock")):
             revision = hub.revision or "main"
             commit = client.dataset_info(hub.repo, revision=revision).sha
             if commit is None:
@@ -127,10 +116,9 @@ def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool, progress: Pr
             place: dict[str, Any] = {"repo_type": "dataset", "revision": commit}
             listed = client.list_repo_tree(hub.repo, recursive=True, **place)
             files = {item.path: item for item in listed if isinstance(item, RepoFile)}
-            here = {} if again else read_provenance(folder)
             sound = {
                 path
-                for path, origin in here.items()
+                for path, origin in ({} if again else read_provenance(folder)).items()
                 if origin.commit == commit
                 and (folder / path).is_file()
                 and sha256_of(folder / path) == origin.sha256
@@ -138,13 +126,9 @@ def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool, progress: Pr
             origins = {}
             for path in _wanted(entry, hub, sorted(files), generations):
                 if path not in sound:
-                    bar = _bar_class(progress, f"{entry.name} {path}", files[path].size)
-                    client.hf_hub_download(
-                        hub.repo, path, local_dir=staged, tqdm_class=bar, **place
-                    )
-                    origin = origin_of(staged / path, f"hub:{hub.repo}", commit)
-                    _check(entry, hub, files[path], origin, staged)
-                    origins[path] = origin
+                    client.hf_hub_download(hub.repo, path, local_dir=staged, **place)
+                    origins[path] = origin_of(staged / path, f"hub:{hub.repo}", commit)
+                    _check(entry, hub, files[path], origins[path], staged)
             if origins:
                 install(staged, folder, origins)
             shutil.rmtree(staged, ignore_errors=True)
@@ -152,7 +136,7 @@ def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool, progress: Pr
         raise
     except Exception as error:
         raise _explained(error, hub, client.endpoint) from error
-    return _fetched(entry, len(origins), "generations" if generations else "files", commit)
+    return _fetched(entry, len(origins), what, commit)
 
 
 def _wanted(entry: TaskEntry, hub: HubSource, paths: Sequence[str], generations: bool) -> list[str]:
@@ -165,10 +149,9 @@ def _wanted(entry: TaskEntry, hub: HubSource, paths: Sequence[str], generations:
         parts = parts_of(entry.split, paths)
         missing = missing_parts(entry.split, parts)
     for part, expected in sorted(missing.items()):
-        shown = ", ".join([*paths[:6], "..."][: len(paths)]) or "no file at all"
         raise DataError(
-            f"{hub.repo} holds no {part} for {entry.name}: expected {expected}, found {shown}.\n"
-            f"{_INSTEAD}"
+            f"{hub.repo} holds no {part} for {entry.name}: expected {expected}, "
+            f"found {', '.join(paths[:6]) or 'no file at all'}.\n{_INSTEAD}"
         )
     return [path for files in parts.values() for path in files]
 
@@ -189,34 +172,6 @@ def _check(entry: TaskEntry, hub: HubSource, file: RepoFile, origin: Origin, sta
     )
 
 
-def _bar_class(progress: Progress, label: str, total: int) -> type[tqdm]:
-    """What the client calls a bar: it draws nothing itself and tells `progress`."""
-
-    class Bar(tqdm):
-        def __init__(self, *_: Any, initial: int = 0, **__: Any) -> None:
-            super().__init__(disable=True)  # type: ignore[no-untyped-call]
-            self.done = initial
-            progress(label, initial, total)
-
-        def update(self, n: float | None = 1) -> None:
-            self.done += int(n or 0)
-            progress(label, self.done, total)
-
-    return Bar
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the client's own warnings: what matters of them is raised as an error here."""
-    logger = logging.getLogger("huggingface_hub")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
-
-
 def _explained(error: Exception, hub: HubSource, endpoint: str) -> R2MedError:
     """The error a user should see for one that the client raised; never with a token in it."""
     cause: BaseException = error
@@ -224,40 +179,20 @@ def _explained(error: Exception, hub: HubSource, endpoint: str) -> R2MedError:
         cause = cause.__cause__ or cause.__context__ or OSError(str(error))
     # the library that talks HTTP differs between versions of the client
     library = type(cause).__module__.partition(".")[0]
-    status = int(cause.response.status_code) if isinstance(cause, HfHubHTTPError) else 0
-    if isinstance(cause, GatedRepoError):
-        message = (
-            f"{hub.repo} is gated (HTTP {status}): its owners must grant access.\n"
-            f"Accept the conditions at {endpoint}/datasets/{hub.repo}, then set HF_TOKEN to a "
-            "token of that account."
+    if isinstance(cause, HfHubHTTPError):
+        reasons = (f", {text}" for kind, text in _REASONS.items() if isinstance(cause, kind))
+        return MissingError(
+            f"{endpoint}/datasets/{hub.repo} at {hub.revision or 'main'}: "
+            f"HTTP {cause.response.status_code}{next(reasons, '')}.\n"
+            "The benchmark is public; where a dataset is not, "
+            f"HF_TOKEN must hold a valid token of an account with access. {_INSTEAD}"
         )
-    elif isinstance(cause, RepositoryNotFoundError):
-        message = (
-            f"{hub.repo}: {endpoint} has no such dataset, or it is private "
-            f"(HTTP {status}).\nIf it is private, set HF_TOKEN. {_INSTEAD}"
-        )
-    elif isinstance(cause, RevisionNotFoundError):
-        revision = hub.revision or "main"
-        message = (
-            f"{hub.repo} has no revision {revision} at {endpoint} (HTTP {status}).\n{_INSTEAD}"
-        )
-    elif status in (401, 403):
-        message = (
-            f"{hub.repo}: {endpoint} refused access (HTTP {status}).\n"
-            "Check the token in HF_TOKEN, or unset it: the benchmark is public."
-        )
-    elif status == 404:
-        message = f"{hub.repo}: {endpoint} does not have it (HTTP 404).\n{_INSTEAD}"
-    elif status:
-        message = f"{endpoint} answered HTTP {status} for {hub.repo}. Try later.\n{_INSTEAD}"
-    elif isinstance(cause, OSError) and cause.filename is not None:
-        message = f"{cause.filename}: {cause.strerror}. Is there room to write?"
-    elif isinstance(cause, OSError) or library.startswith(("httpx", "httpcore", "requests")):
+    if isinstance(cause, OSError) and cause.filename is not None:
+        return MissingError(f"{cause.filename}: {cause.strerror}. Is there room to write?")
+    if isinstance(cause, OSError) or library.startswith(("httpx", "httpcore", "requests")):
         reason = (str(cause).strip().splitlines() or [type(cause).__name__])[0]
-        message = (
+        return MissingError(
             f"The connection to {endpoint} failed while fetching {hub.repo}: {reason}\n"
             f"Run the same command again to go on from the files that are complete. {_INSTEAD}"
         )
-    else:
-        raise error
-    return MissingError(message)
+    raise error

@@ -1,6 +1,6 @@
 """Taking over files the user already has: a zip, a folder, or a folder of zips.
 
-Tasks are recognised by name, else by content; their files are staged, checked against the
+Tasks are recognised by the names of their folders; their files are staged, checked against the
 manifest, and put in place together. Archives are strangers: a hostile one is refused whole, and
 nothing that an archive holds is written outside a folder of its own, which is removed at the end.
 """
@@ -15,9 +15,8 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from r2med.atomic import draft_folder
 from r2med.errors import DataError, MissingError, UsageError
@@ -32,15 +31,14 @@ from r2med.tasks.fetch.provenance import (
     parts_of,
 )
 from r2med.tasks.load import load_task
-from r2med.tasks.reading.lines import MAX_FILE, MAX_RATIO, limit, lines
+from r2med.tasks.reading.lines import MAX_FILE, MAX_RATIO, limit
 from r2med.tasks.registry import TaskEntry, find_suite, known_task
 from r2med.tasks.verify import check_files
 
-#: The whole benchmark with all published generations has far fewer files.
-MAX_MEMBERS = 20_000
 #: Members of fewer bytes may expand as they like.
 _HARMLESS = 1 << 20
-_DRIVE = re.compile(r"^[A-Za-z]:")
+#: Names that are not plain relative paths: absolute, with a drive, or leading out of the folder.
+_UNSAFE = re.compile(r"[\0\\]|^/|^[A-Za-z]:|(^|/)\.\.(/|$)")
 #: What the library raises for archives and members that it cannot read.
 _ZIP_ERRORS = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
@@ -75,9 +73,8 @@ def import_from(source: Path, wanted: Sequence[TaskEntry] = ()) -> list[Fetched]
         finds: list[_Find] = []
         for origin, folder in folders.items():
             files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
-            with _naming(origin, folder):
-                finds += _r2med_tasks(origin, folder, files, wanted)
-                finds += _nano_tasks(origin, files)
+            finds += _r2med_tasks(origin, folder, files, wanted)
+            finds += _nano_tasks(origin, files)
         chosen = [find for find in finds if not wanted or find.entry in wanted]
         names = [find.entry.name for find in chosen]
         if not finds:
@@ -93,15 +90,6 @@ def import_from(source: Path, wanted: Sequence[TaskEntry] = ()) -> list[Fetched]
         return [_take(find) for find in chosen]
 
 
-@contextmanager
-def _naming(origin: Path, folder: Path) -> Iterator[None]:
-    """Let an error name the archive or folder that a file came from, not where it lies now."""
-    try:
-        yield
-    except DataError as error:
-        raise DataError(str(error).replace(f"{folder}/", f"{origin}, ")) from error
-
-
 def _take(find: _Find) -> Fetched:
     name, folder = find.entry.name, data_folder(find.entry)
     with draft_folder(shelf("data") / "import") as root:
@@ -112,8 +100,10 @@ def _take(find: _Find) -> Fetched:
         notices: tuple[str, ...] = ()
         checks = check_files(find.entry, staged)
         if not all(check.passed for check in checks):
-            with _naming(find.origin, staged):
+            try:
                 task = load_task(name, root=root, use_copy=False)
+            except DataError as error:  # name where the file came from, not where it lies now
+                raise DataError(str(error).replace(f"{staged}/", f"{find.origin}, ")) from error
             if task.differences:
                 raise DataError(
                     f"{find.origin}: {task.notices[-1]}\nThe data folder is unchanged. To use it "
@@ -127,9 +117,6 @@ def _take(find: _Find) -> Fetched:
     return Fetched(find.entry, folder, len(find.files), outcome, notices=notices)
 
 
-# Which registered tasks lie in a folder.
-
-
 def _r2med_tasks(
     origin: Path, folder: Path, files: Sequence[Path], wanted: Sequence[TaskEntry]
 ) -> Iterator[_Find]:
@@ -139,43 +126,31 @@ def _r2med_tasks(
         names.setdefault(file.parent, []).append(file.name)
     parts = {place: parts_of(None, own) for place, own in names.items()}
     whole = [place for place, own in parts.items() if all(own.values())]
+    alone = wanted[0] if len(wanted) == 1 and len(whole) == 1 else None
     for place, own in parts.items():
-        entry = _by_name(place.name)
-        if entry and any(own.values()):
-            _require_parts(origin, entry, own)
-    for place in whole:
-        own_files = {part: place / name for part, [name] in parts[place].items()}
-        alone = wanted[0] if len(wanted) == 1 and len(whole) == 1 else None
-        entry = _by_name(place.name) or alone or _by_content(own_files)
+        known = known_task(place.name)
+        named = known if known and known.suite == "full" else None
+        if place not in whole and not (named and any(own.values())):
+            continue
+        entry = named or alone
         if entry is None:
             raise UsageError(
-                f"{origin}, folder {str(place.relative_to(folder))!r}: this is no task I know by "
-                "name or content.\nSay which: `r2med fetch TASK --from ...`, or evaluate it as "
-                "your own data with `--task FOLDER`."
+                f"{origin}, folder {str(place.relative_to(folder))!r}: no task has this name.\n"
+                "Say which it is: `r2med fetch TASK --from ...`, or evaluate it as your own data "
+                "with `--task FOLDER`."
             )
+        _require_parts(origin, entry, own)
         below = {f.relative_to(place).as_posix(): f for f in files if f.is_relative_to(place)}
-        generations = {path: file for path, file in below.items() if is_generations(path)}
-        yield _Find(entry, origin, {f.name: f for f in own_files.values()} | generations)
+        own_files = [name for found in own.values() for name in found]
+        yield _Find(
+            entry, origin, {p: f for p, f in below.items() if p in own_files or is_generations(p)}
+        )
 
 
 def _require_parts(origin: Path, entry: TaskEntry, parts: Mapping[str, Sequence[str]]) -> None:
     if missing := missing_parts(entry.split, parts):
         lacking = "; no ".join(missing.values())
         raise DataError(f"{origin}: {entry.name} is incomplete: there is no {lacking}.")
-
-
-def _by_name(name: str) -> TaskEntry | None:
-    entry = known_task(name)
-    return entry if entry and entry.suite == "full" else None
-
-
-def _by_content(parts: Mapping[str, Path]) -> TaskEntry | None:
-    """The published tasks differ in their numbers of queries and documents."""
-    queries, documents = (sum(1 for _ in lines(parts[part])) for part in ("queries", "corpus"))
-    for entry in find_suite("full").entries:
-        if (entry.counts["queries"], entry.counts["documents"]) == (queries, documents):
-            return entry
-    return None
 
 
 def _nano_tasks(origin: Path, files: Sequence[Path]) -> Iterator[_Find]:
@@ -191,7 +166,7 @@ def _nano_tasks(origin: Path, files: Sequence[Path]) -> Iterator[_Find]:
 def _unpack(path: Path, folder: Path) -> None:
     """Unpack a zip, after a look at its list of members; a hostile one is refused whole."""
     folder.mkdir(parents=True)
-    reading, advice = "", "--from takes a zip or a folder; unpack other archives first."
+    reading, advice = " as a zip file", "--from takes a zip or a folder; unpack other archives."
     try:
         with zipfile.ZipFile(path) as archive:
             if trouble := _trouble(archive.infolist()):
@@ -200,37 +175,23 @@ def _unpack(path: Path, folder: Path) -> None:
                     "unpack it yourself and give the folder."
                 )
             for info in archive.infolist():
-                reading, advice = f", member {info.filename!r}", "Get the file again."
+                reading, advice = f": member {info.filename!r}", "Get the file again."
                 archive.extract(info, folder)
     except _ZIP_ERRORS as error:
-        how = "" if reading else " as a zip file"
-        raise DataError(f"{path}{reading} cannot be read{how}: {error}.\n{advice}") from error
+        raise DataError(f"{path} cannot be read{reading}: {error}.\n{advice}") from error
 
 
 def _trouble(infos: Sequence[zipfile.ZipInfo]) -> str | None:
     """Why an archive is not to be trusted, in words."""
-    if len(infos) > MAX_MEMBERS:
-        return f"it lists {len(infos):,} files, more than {MAX_MEMBERS:,}"
     total, most, ratio = sum(info.file_size for info in infos), limit(MAX_FILE), limit(MAX_RATIO)
     if total > most:
         return f"it unpacks to {total:,} bytes, more than {most:,}"
-    names: set[str] = set()
     for info in infos:
-        name, size, trouble = info.orig_filename, info.file_size, ""
-        folded = name.rstrip("/").casefold()
-        if folded in names:
-            trouble = "occurs twice"
-        elif "\0" in name or "\\" in name or _DRIVE.match(name):
-            trouble = "has a name that is not a plain relative path"
-        elif name.startswith("/") or ".." in PurePosixPath(name).parts:
-            trouble = "points outside the archive"
-        elif stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
-            trouble = "is a link or a special file"
-        elif info.flag_bits & 0x1:
-            trouble = "is encrypted"
-        elif size > _HARMLESS and size > ratio * max(info.compress_size, 1):
-            trouble = f"expands more than {ratio} times, as no text does"
-        if trouble:
-            return f"member {name!r} {trouble}"
-        names.add(folded)
+        member, size = f"member {info.orig_filename!r}", info.file_size
+        if _UNSAFE.search(info.orig_filename):
+            return f"{member} has a name that is not a plain relative path"
+        if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
+            return f"{member} is a link or a special file"
+        if size > _HARMLESS and size > ratio * max(info.compress_size, 1):
+            return f"{member} expands more than {ratio} times, as no text does"
     return None
