@@ -122,7 +122,7 @@ def _metavar(parameter: Any) -> str:
 def python_page() -> str:
     """The Python reference: every public name, with what it promises."""
     lines = ["# Python", "", NOTE, "", inspect.getdoc(r2med) or ""]
-    for name in sorted(r2med.__all__, key=lambda n: (n[0].islower(), n.lower())):
+    for name in sorted(dir(r2med), key=lambda n: (n[0].islower(), n.lower())):
         thing = getattr(r2med, name)
         lines += ["", f"## r2med.{name}", ""]
         lines += _class(name, thing) if inspect.isclass(thing) else _function(name, thing)

@@ -108,7 +108,7 @@ def test_the_command_line_loads_nothing_heavy_before_it_works() -> None:
 def test_every_public_name_means_the_same_before_and_after_everything_is_loaded() -> None:
     code = """
 import importlib, pkgutil, types, r2med
-first = {name: getattr(r2med, name) for name in r2med.__all__}
+first = {name: getattr(r2med, name) for name in dir(r2med)}
 for room in pkgutil.iter_modules(r2med.__path__, "r2med."):
     if room.name != "r2med.__main__":
         importlib.import_module(room.name)
@@ -127,7 +127,7 @@ except r2med.R2MedError as problem:
     assert "Nothing is published for the demo suite" in str(problem)
 scores = r2med.score(result.run, task.judgements, ["ndcg@10"])
 assert scores.means()["ndcg@10"] == result.metrics["ndcg@10"]
-again = {name: getattr(r2med, name) for name in r2med.__all__}
+again = {name: getattr(r2med, name) for name in dir(r2med)}
 assert first == again, set(first) ^ set(again)
 assert not any(isinstance(value, types.ModuleType) for value in again.values())
 """

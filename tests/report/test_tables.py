@@ -79,7 +79,7 @@ def test_a_system_on_few_of_the_tasks_takes_no_star_from_the_others(tmp_path: Pa
     whole = Evaluation(results).behind(["demo/medqa-diag"], "ndcg@10")
     r2med.evaluate(["bm25-lucene"], ["demo/biology"], results=tmp_path)
 
-    stored = r2med.stored(tmp_path)
+    stored = Evaluation(r2med.stored(tmp_path).results)
 
     assert stored.behind(["demo/medqa-diag"], "ndcg@10") == whole == {"wordllama"}
 

@@ -126,7 +126,7 @@ def evaluate(
         for line in (line for result in finished for line in _seen_texts(result)):
             notice_console().print(line)
     if finished or stopped is None or shown == "json":
-        show(Evaluation(finished, asked), shown, by=grouping, truncation=False)
+        show(Evaluation(finished, asked), shown, by=grouping)
         for note in (*truncation_notes(finished), *reused_notes(finished)):
             notice(note)
     if stopped is not None:

@@ -34,12 +34,12 @@ def list_results(
     as_json: options.Json = False,
 ) -> None:
     """List stored results: key, score, size and age, and what sets apart those of one name."""
-    from r2med.results.evaluation import Listing
+    from r2med.results.evaluation import Stored
 
     shown = options.format_of(form, as_json)
-    listing = Listing(_selected(folder, task, system))
-    if listing.results or shown in ("json", "csv"):
-        show_value(listing, shown)
+    stored = Stored(_selected(folder, task, system))
+    if stored.results or shown in ("json", "csv"):
+        show_value(stored, shown)
     else:
         which = "of this choice " if task or system else ""
         echo(f"No stored result {which}in {folder}. Try: r2med eval bm25 --task demo")
@@ -78,21 +78,21 @@ def delete(
 
     Caches stay, so `r2med eval` makes the results again from kept vectors and answers.
     """
-    from r2med.results.evaluation import Listing
+    from r2med.results.evaluation import Stored
     from r2med.results.store import Store
 
     if not systems and task is None:
         raise UsageError("Say what to delete: systems, keys that `r2med results` shows, or --task.")
     names: list[str | None] = [*systems] if systems else [None]
     named = [each for name in names for each in _needed(folder, task, name)]
-    listing = Listing(list({each.folder: each for each in named}.values()))
-    many = plural(len(listing.results), "result")
+    stored = Stored(list({each.folder: each for each in named}.values()))
+    many = plural(len(stored.results), "result")
     if not yes:
-        draw(listing, console())
+        draw(stored, console())
         if not agreed(f"Delete {many}?"):
             echo("nothing was deleted")
             raise typer.Exit(1)
-    for result in listing.results:
+    for result in stored.results:
         Store(folder).delete(result)
     echo(f"deleted {many}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from rich.console import Group
@@ -29,7 +29,7 @@ from r2med.report.table import (
     signed,
     task_label,
 )
-from r2med.results.evaluation import Evaluation, Listing, size
+from r2med.results.evaluation import Evaluation, Stored, size
 from r2med.results.protocols import works_beside
 from r2med.results.record import Result
 from r2med.tasks.registry import find_suite, registered_task
@@ -56,19 +56,15 @@ _BEHIND = (
 )
 
 
-def draw(
-    value: Evaluation | Listing, out: Paper, *, by: Grouping = "task", truncation: bool = True
-) -> None:
+def draw(value: Evaluation | Stored, out: Paper, *, by: Grouping = "task") -> None:
     """Print the grids, then what a reader of them must know; or the list of stored results."""
-    if isinstance(value, Listing):
-        _draw_listing(value, out)
+    if isinstance(value, Stored):
+        _draw_stored(value, out)
         return
-    results = value.results
-    for layouts in score_layouts(results, value.asked, by=by):
+    for layouts in score_layouts(value.results, value.asked, by=by):
         print_fitting(layouts, out)
         out.print()
-    notes = [*reranking_notes(results, value.metrics), *index_notes(results)]
-    for note in [*(truncation_notes(results) if truncation else ()), *notes]:
+    for note in (*reranking_notes(value.results, value.metrics), *index_notes(value.results)):
         out.print(note)
 
 
@@ -92,8 +88,11 @@ def score_layouts(
             yield [_one_system(own, label, by)]
         elif len(own.tasks) == 1:
             (task,) = own.tasks
-            figures = [_Figure(own, _heading(name), name, [task]) for name in own.metrics]
-            yield [_by_system(own, figures, f"{task} · {label}", _caption(figures))]
+            figures = [
+                _Figure(_heading(name), name, [task], own.behind([task], name))
+                for name in own.metrics
+            ]
+            yield [_by_system(own, figures, f"{task} · {label}", _SCALE)]
         else:
             for metric in asked or HEADLINE[:1]:
                 yield list(_many(own, metric, label, by))
@@ -102,28 +101,26 @@ def score_layouts(
 def _one_system(own: Evaluation, label: str, by: Grouping) -> Grid:
     """One row per task under its family, or one per group; then the mean over the tasks."""
     (system,) = own.systems
-    columns = {}
-    for place, metric in enumerate(own.metrics):
-        columns[_heading(metric)] = own.column(system, metric)
-        if place == 0 and own.reranked(system):
-            columns[_CEILING] = own.column(system, metric, ceiling=True)
+    first, *others = own.metrics
+    columns = {_heading(first): own.column(system, first)}
+    if own.reranked(system):
+        columns[_CEILING] = own.column(system, first, ceiling=True)
+    columns |= {_heading(metric): own.column(system, metric) for metric in others}
 
     def row(name: str | SystemName, tasks: Sequence[str]) -> list[Cell]:
         return [name, *(points(mean_of(map(each.get, tasks))) for each in columns.values())]
 
     rows: list[list[Cell]] = []
     ends: list[int] = []
-    if by == "task":
-        for family, tasks in groupby(own.tasks, key=lambda task: _group(task, "family")):
-            rows += [[Text(family, style="italic")]] if family else []
-            rows += [row(SystemName(" " * bool(family) + task), [task]) for task in tasks]
+    for group, tasks in _groups(own.tasks, "family" if by == "task" else by).items():
+        if by != "task" or [group] == tasks:
+            rows.append(row(f"{group} (mean of {len(tasks)})" if tasks[1:] else group, tasks))
+        else:
+            rows.append([Text(group, style="italic")])
+            rows += [row(SystemName(f" {task}"), [task]) for task in tasks]
             ends.append(len(rows) - 1)
-    else:
-        for group, members in _groups(own.tasks, by).items():
-            many = f" (mean of {len(members)})" if len(members) > 1 else ""
-            rows.append(row(group + many, members))
-        ends.append(len(rows) - 1)
     if len(own.tasks) > 1:
+        ends.append(len(rows) - 1)
         rows.append(row(f"mean of {len(own.tasks)} tasks", own.tasks))
     return Grid(
         [Column("task", right=False), *map(Column, columns)],
@@ -134,18 +131,18 @@ def _one_system(own: Evaluation, label: str, by: Grouping) -> Grid:
     )
 
 
+@dataclass(frozen=True)
 class _Figure:
     """A column of a table of systems: the mean of a metric over some tasks, and who is behind."""
 
-    def __init__(
-        self, own: Evaluation, title: str | SystemName, metric: str, tasks: Sequence[str]
-    ) -> None:
-        self.own, self.title, self.metric, self.tasks = own, title, metric, tasks
-        self.behind = own.behind(tasks, metric)
+    title: str
+    metric: str
+    tasks: Sequence[str]
+    behind: frozenset[str]
 
-    def cell(self, system: str, digits: int, *, ceiling: bool = False) -> Cell:
+    def cell(self, own: Evaluation, system: str, digits: int, *, ceiling: bool = False) -> Cell:
         """A score with its star; a space keeps the digits even where others have one."""
-        column = self.own.column(system, self.metric, ceiling=ceiling)
+        column = own.column(system, self.metric, ceiling=ceiling)
         digits = 2 if self.title == "mean" else digits
         text = points(mean_of(map(column.get, self.tasks)), digits, "dim" if ceiling else "")
         if text is not None and self.behind and not ceiling:
@@ -164,54 +161,45 @@ def _by_system(
     gap: int = 2,
 ) -> Grid:
     """One row per system, and below a reranker its ceiling; the mean keeps two digits."""
+    caption = f"{caption}; {_BEHIND}" if any(figure.behind for figure in figures) else caption
     rows: list[list[Cell]] = []
     for system in own.systems:
-        rows.append([SystemName(system), *(each.cell(system, digits) for each in figures)])
+        rows.append([SystemName(system), *(each.cell(own, system, digits) for each in figures)])
         if own.reranked(system):
-            best = (each.cell(system, digits, ceiling=True) for each in figures)
+            best = (each.cell(own, system, digits, ceiling=True) for each in figures)
             rows.append([Text(f"  {_CEILING}", style="dim"), *best])
     columns = [Column("system", right=False)]
     for figure in figures:
-        heading, name = figure.title, str(figure.title)
-        if short and name in SHORT_NAMES:
-            heading = SystemName(SHORT_NAMES[name])
+        heading = SystemName(SHORT_NAMES.get(figure.title, figure.title) if short else figure.title)
         # How much was judged is no quality.
         columns.append(Column(heading, best=parse_metric(figure.metric).kind != "judged"))
+    if short:
+        caption = explained(caption, (figure.title for figure in figures))
     return Grid(columns, rows, gap=gap, title=title, caption=caption)
 
 
 def _many(own: Evaluation, metric: str, label: str, by: Grouping) -> Iterator[Grid]:
     """One row per system, its mean first, then one column per task or group of tasks."""
-    groups = {task: [task] for task in own.tasks} if by == "task" else _groups(own.tasks, by)
-    figures = [_Figure(own, "mean", metric, own.tasks)]
-    for name, tasks in groups.items():
-        figures.append(_Figure(own, SystemName(task_label(name)), metric, tasks))
+    groups = _groups(own.tasks, by)
+    means = {"mean": own.tasks, **{task_label(name): tasks for name, tasks in groups.items()}}
+    figures = [
+        _Figure(name, metric, tasks, own.behind(tasks, metric)) for name, tasks in means.items()
+    ]
     counts = ", ".join(f"{name} of {len(own)}" for name, own in groups.items() if len(own) > 1)
-    means = f"mean of {len(own.tasks)} tasks" + (f" ({counts})" if counts else "")
-    caption, title = f"{means}; {_caption(figures)}", f"{metric} · {label}"
-    yield _by_system(own, figures, title, caption)
-    legend = explained(caption, (str(figure.title) for figure in figures))
-    for digits, gap in ((2, 2), (2, 1), (1, 1)):
-        yield _by_system(own, figures, title, legend, short=True, digits=digits, gap=gap)
-
-
-def _caption(figures: Sequence[_Figure]) -> str:
-    return f"{_SCALE}; {_BEHIND}" if any(figure.behind for figure in figures) else _SCALE
+    caption = f"mean of {len(own.tasks)} tasks{f' ({counts})' if counts else ''}; {_SCALE}"
+    for short, digits, gap in ((False, 2, 2), (True, 2, 1), (True, 1, 1)):
+        title = f"{metric} · {label}"
+        yield _by_system(own, figures, title, caption, short=short, digits=digits, gap=gap)
 
 
 def _groups(tasks: Sequence[str], by: Grouping) -> dict[str, list[str]]:
+    """Tasks by family or scenario, or each alone, as data of the user's own is always."""
     groups: dict[str, list[str]] = {}
     for task in tasks:
-        groups.setdefault(_group(task, by) or task, []).append(task)
+        entry = registered_task(task)
+        group = {"family": entry.family, "scenario": entry.scenario}.get(by) if entry else None
+        groups.setdefault(group or task, []).append(task)
     return groups
-
-
-def _group(task: str, by: Grouping) -> str:
-    """The family or scenario of a registered task; none for data of the user's own."""
-    entry = registered_task(task)
-    if entry is None:
-        return ""
-    return {"family": entry.family, "scenario": entry.scenario, "task": task}[by]
 
 
 def _heading(metric: str) -> str:
@@ -275,30 +263,28 @@ def _most(tasks: int) -> str:
 
 def reranking_notes(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[str]:
     """What a reader of reranked scores must know; each sentence only where it applies."""
-    notes, safeguards = [], []
+    reranked = [(each, each.record.reranking) for each in results]
+    below = {"keep": "below them stands the first stage's order", "drop": "the list ends there"}
+    if any(reranking for _, reranking in reranked):
+        yield "ceiling: what a perfect reranker of the same candidates would score."
+    yield from dict.fromkeys(
+        f"{metric} reads deeper than the {reranking.depth} documents that {result.name} reranks: "
+        f"{below[reranking.tail]} (tail={reranking.tail})."
+        for result, reranking in reranked
+        for metric in metrics
+        if reranking and (parse_metric(metric).cutoff or 0) > reranking.depth
+    )
     for result in results:
-        if reranking := result.record.reranking:
-            depth, tail = reranking.depth, reranking.tail
-            notes.append("ceiling: what a perfect reranker of the same candidates would score.")
-            deeper = [name for name in metrics if (parse_metric(name).cutoff or 0) > depth]
-            keeps = "below them stands the first stage's order"
-            if deeper:
-                notes.append(
-                    f"{', '.join(deeper)} {'reads' if len(deeper) == 1 else 'read'} deeper than "
-                    f"the {depth} documents that {result.name} reranks: "
-                    f"{keeps if tail == 'keep' else 'the list ends there'} (tail={tail})."
-                )
         if (safeguard := result.record.safeguard) is not None:
             without, score = safeguard.metrics_without[metrics[0]], result.metrics[metrics[0]]
-            safeguards.append(
+            yield (
                 f"{result.task}, {result.name}: safeguard on, positives put at rank 101: "
                 f"{safeguard.queries}; without it {metrics[0]} is {points(without)}, not "
                 f"{points(score)}."
             )
-    yield from dict.fromkeys([*notes, *safeguards])
 
 
-def _draw_listing(listing: Listing, out: Paper) -> None:
+def _draw_stored(stored: Stored, out: Paper) -> None:
     """One row per stored result, then what sets apart those of one name."""
     columns = [
         Column("key", right=False, fixed=True, cell=lambda result: result.key),
@@ -308,8 +294,8 @@ def _draw_listing(listing: Listing, out: Paper) -> None:
         Column("size", cell=lambda result: scaled(size(result), "B")),
         Column("age", cell=lambda result: age(result.record.created)),
     ]
-    out.print(Grid.of(columns, listing.results))
-    for note in listing.notes:
+    out.print(Grid.of(columns, stored.results))
+    for note in stored.notes:
         out.print(note)
 
 

@@ -1,4 +1,4 @@
-"""Results side by side: of an evaluation, of a folder, and the list of what a folder holds."""
+"""Results side by side: those of an evaluation, and all that a folder holds."""
 
 from __future__ import annotations
 
@@ -112,25 +112,8 @@ class Evaluation(Tabular):
 
 
 @dataclass(frozen=True, eq=False)
-class Stored(Evaluation):
-    """Every result in a folder, newest first; as a table all metrics and where each is stored."""
-
-    def to_arrow(self) -> pa.Table:
-        """One row per result, metrics 0 to 1; a metric that a result lacks is a missing value."""
-        names = dict.fromkeys(name for result in self.results for name in result.metrics)
-        texts = dict.fromkeys(("system", "spec", "task", "suite", "created", "key", "result"), str)
-        sizes = {"queries": int, "documents": int, "seconds": float}
-        return table_of(texts | sizes | dict.fromkeys(names, float), map(_row, self.results))
-
-
-def stored(folder: str | Path = DEFAULT_FOLDER, *, tell: Tell = log) -> Stored:
-    """The results in a folder as one value: print it, or take it as one frame of all metrics."""
-    return Stored(stored_results(folder, tell))
-
-
-@dataclass(frozen=True, eq=False)
-class Listing(Tabular):
-    """What a results folder holds, one row per result: keys, scores, sizes and ages."""
+class Stored(Tabular):
+    """What a results folder holds, one row per result: keys, all metrics, sizes and ages."""
 
     results: Sequence[Result]
 
@@ -147,22 +130,17 @@ class Listing(Tabular):
         return [*shared_names(self.results), *other]
 
     def to_arrow(self) -> pa.Table:
-        """One row per result."""
-        return table_of(_LISTED, self.to_json())
+        """One row per result, metrics 0 to 1; a metric that a result lacks is a missing value."""
+        metrics = dict.fromkeys(name for result in self.results for name in result.metrics)
+        texts = dict.fromkeys(("key", "system", "spec", "task", "suite", "created", "result"), str)
+        sizes = {"queries": int, "documents": int, "bytes": int, "seconds": float}
+        rows = ({**_row(result), "bytes": size(result)} for result in self.results)
+        return table_of(texts | sizes | dict.fromkeys(metrics, float), rows)
 
-    def to_json(self) -> list[dict[str, Any]]:
-        """One record per result; scores 0 to 1."""
-        rows = [{**_row(each), "key": each.key, "bytes": size(each)} for each in self.results]
-        return [{name: row.get(name) for name in _LISTED} for row in rows]
 
-
-_LISTED = {
-    **dict.fromkeys(("key", "system", "spec", "task", "suite"), str),
-    "ndcg@10": float,
-    "bytes": int,
-    "created": str,
-    "result": str,
-}
+def stored(folder: str | Path = DEFAULT_FOLDER, *, tell: Tell = log) -> Stored:
+    """The results in a folder as one value: print it, or take it as one frame of all metrics."""
+    return Stored(stored_results(folder, tell))
 
 
 def size(result: Result) -> int:
@@ -184,6 +162,6 @@ def _row(result: Result) -> dict[str, Any]:
         "seconds": sum(result.seconds.values()),
         "reused": result.reused,
         "created": record.created,
-        "key": record.key,
+        "key": result.key,
         "result": str(result.folder),
     }
