@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import signal
 import subprocess
@@ -44,7 +43,6 @@ SOON = NOW + timedelta(seconds=30)
         ({"Retry-After": "soon"}, None),
         ({"Retry-After": "-3"}, None),
         ({"Retry-After": "nan"}, None),
-        ({"Retry-After": "9", "Retry-After-Ms": "250"}, 0.25),
     ],
 )
 def test_what_a_server_asks_for(headers: dict[str, str], seconds: float | None) -> None:
@@ -53,7 +51,7 @@ def test_what_a_server_asks_for(headers: dict[str, str], seconds: float | None) 
 
 @given(st.text())
 def test_no_header_is_an_obstacle(text: str) -> None:
-    asked_wait({"Retry-After": text, "Retry-After-Ms": text}, NOW)
+    asked_wait({"Retry-After": text}, NOW)
 
 
 @given(st.integers(1, 50))
@@ -116,7 +114,7 @@ def test_an_answer_larger_than_the_limit_is_not_read(server: LLMServer) -> None:
     assert len(server.seen) == 1
 
 
-def test_an_answer_that_unpacks_to_more_than_the_limit_is_not_read(server: LLMServer) -> None:
+def test_an_answer_that_is_packed_unasked_is_not_unpacked(server: LLMServer) -> None:
     packed = gzip.compress(b"{" + b" " * 300_000_000, compresslevel=1)
 
     tracemalloc.start()
@@ -124,18 +122,8 @@ def test_an_answer_that_unpacks_to_more_than_the_limit_is_not_read(server: LLMSe
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
-    assert "larger than 32,000,000 bytes" in shown
+    assert "cannot be read: it is not a JSON object" in shown
     assert peak < 150_000_000
-
-
-def test_an_answer_that_is_packed_unasked_is_read(server: LLMServer) -> None:
-    content = json.dumps({"choices": [{"message": {"content": "there"}}]}).encode()
-    server.script = [Step(200, gzip.compress(content), {"Content-Encoding": "gzip"})]
-
-    with chat_at(server.url) as chat:
-        answer = chat.complete([ask("why?")])[0]
-
-    assert answer.text == "there"
 
 
 def test_a_defect_is_raised_and_what_else_was_asked_is_kept(server: LLMServer) -> None:

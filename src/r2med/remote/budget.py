@@ -32,7 +32,7 @@ class Limits:
     attempts: int = setting(default=6, least=1)
     """Times one request is tried before it counts as failed."""
     answer_bytes: int = setting(default=32_000_000, least=1)
-    """Size of one answer, unpacked; a larger one is not read."""
+    """Size of one answer; a larger one is not read."""
     backoff: float = setting(default=0.5, least=0)
     """Seconds before the first retry; doubled each time, and varied."""
 

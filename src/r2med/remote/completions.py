@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from r2med.errors import MissingError, UsageError
 from r2med.remote.budget import Tokens, most_tokens_of, tokens_of
 from r2med.remote.registry import LLM
-from r2med.remote.requests import Failure, Job
+from r2med.remote.requests import Failure, Job, used
 
 #: Tokens that a chat format puts around a message, on average.
 _FRAME = 4
@@ -162,9 +162,8 @@ def read_answer(
         finish = "empty"
     else:
         finish = "length" if reason == "length" else "stop"
-    usage = value.get("usage") if isinstance(value.get("usage"), dict) else {}
-    prompt = _count(usage, "prompt_tokens", prompt_tokens(request))
-    new = _count(usage, "completion_tokens", tokens_of(reasoning + text))
+    estimated = Tokens(prompt_tokens(request), tokens_of(reasoning + text))
+    prompt, new = used(value) or estimated
     return ChatAnswer(
         text=text,
         finish=finish,
@@ -227,11 +226,6 @@ def declined(failure: Failure) -> ChatAnswer | None:
     if failure.status in (400, 413, 422) and unfit:
         return ChatAnswer("", "too-long", 0, 0, 0.0, cached=False)
     return None
-
-
-def _count(usage: Any, name: str, otherwise: int) -> int:
-    value = usage.get(name)
-    return value if isinstance(value, int) and value >= 0 else otherwise
 
 
 Wish = TypeVar("Wish")

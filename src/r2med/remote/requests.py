@@ -10,13 +10,13 @@ import asyncio
 import json
 import queue
 import random
-import signal
 import threading
 import time
 import weakref
-import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from r2med.errors import MissingError
-from r2med.remote.budget import Budget, Cost, Limits, Price, Tokens
+from r2med.remote.budget import Budget, Cost, Price, Tokens
 from r2med.remote.server import Server
 
 if TYPE_CHECKING:
@@ -77,11 +77,6 @@ class Failure:
         return unknown if self.status == 404 else "run again to ask for the rest."
 
 
-#: What arrives from the thread that asks: a place and its outcome, a defect, a signal, or None at
-#: the end.
-_Item = tuple[int, T | Failure] | BaseException | signal.Signals | None
-
-
 class Session:
     """An open connection to a server; requests run on a thread of its own.
 
@@ -92,6 +87,13 @@ class Session:
     def __init__(
         self, server: Server, budget: Budget, *, name: str, price: Price | None = None
     ) -> None:
+        try:
+            import aiohttp  # noqa: F401
+        except ImportError:
+            raise MissingError(
+                "Talking to a server needs aiohttp, which is not installed: "
+                "pip install 'r2med[llm]'."
+            ) from None
         self.server = server
         self.budget = budget
         self.limits = budget.limits
@@ -99,16 +101,11 @@ class Session:
         self.price = price
         self._held_until = 0.0
         self._proxy = server.proxy()
-        self._slots = asyncio.Semaphore(self.limits.concurrency)
+        opening = _open(server.headers(), self.limits.timeout)
         self._loop = asyncio.new_event_loop()
         thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         thread.start()
-        opening = asyncio.run_coroutine_threadsafe(_open(server, self.limits), self._loop)
-        try:
-            self._http = opening.result()
-        except BaseException:
-            _end(self._loop, thread)
-            raise
+        self._http = asyncio.run_coroutine_threadsafe(opening, self._loop).result()
         self.close = weakref.finalize(self, _end, self._loop, thread, self._http)
         """Ends the connections and the thread; happens by itself when nobody has the session."""
 
@@ -128,85 +125,43 @@ class Session:
         which is then asked for again. `start` is called just before a request is made and may say
         no. Once the budget has no room, what is under way still arrives, then LimitError is raised;
         the same when a request proves hopeless, because what is under way may already be paid for.
-        Ctrl-C is heard between two answers: what arrived is handed over before KeyboardInterrupt is
-        raised.
         """
-        arrived: queue.SimpleQueue[_Item[T]] = queue.SimpleQueue()
-        problem: BaseException | None = None
-        with _signals_into(arrived.put):
-            untaken = asyncio.Semaphore(self.limits.concurrency)
-            driving: list[asyncio.Task[None]] = []
-
-            def begin() -> None:
-                work = self._drive(path, jobs, read, start, arrived.put, untaken)
-                driving.append(self._loop.create_task(work))
-                driving[0].add_done_callback(lambda task: arrived.put(None))
-
-            def cancel() -> None:
-                self._loop.call_soon_threadsafe(lambda: driving[0].cancel())
-
-            self._loop.call_soon_threadsafe(begin)
-            try:
-                while (item := arrived.get()) is not None:
-                    if isinstance(item, signal.Signals):
-                        cancel()
-                    elif isinstance(item, BaseException):
-                        problem = problem or item
-                    else:
-                        yield item
-                        self._loop.call_soon_threadsafe(untaken.release)
-            finally:
-                cancel()
+        arrived: queue.SimpleQueue[Future[T | Failure]] = queue.SimpleQueue()
+        under_way: dict[Future[T | Failure], int] = {}
+        waiting = deque(range(len(jobs)))
+        problem: Exception | None = None
+        given_up = 0
+        try:
+            while waiting or under_way:
+                while waiting and len(under_way) < self.limits.concurrency:
+                    place = waiting.popleft()
+                    if start(place):
+                        sending = self._send(path, jobs[place], partial(read, place))
+                        future = asyncio.run_coroutine_threadsafe(sending, self._loop)
+                        under_way[future] = place
+                        future.add_done_callback(arrived.put)
+                if not under_way:
+                    continue
+                future = arrived.get()
+                place = under_way.pop(future)
+                try:
+                    outcome = future.result()
+                except Exception as error:
+                    problem = problem or error
+                    waiting.clear()
+                    continue
+                if isinstance(outcome, Failure):
+                    given_up += outcome.passing
+                    if outcome.hopeless or given_up >= _GIVEN_UP:
+                        waiting.clear()
+                else:
+                    given_up = 0
+                yield place, outcome
+        finally:
+            for future in under_way:
+                future.cancel()
         if problem is not None:
             raise problem
-
-    async def _drive(
-        self,
-        path: str,
-        jobs: Sequence[Job],
-        read: Read[T],
-        start: Callable[[int], bool],
-        hand_over: Callable[[_Item[T]], None],
-        untaken: asyncio.Semaphore,
-    ) -> None:
-        """Start the requests in order."""
-        tasks: list[asyncio.Task[None]] = []
-        given_up, stopped = 0, False
-
-        async def ask(place: int) -> None:
-            nonlocal given_up, stopped
-            try:
-                outcome = await self._send(path, jobs[place], partial(read, place))
-            except Exception as problem:
-                stopped = True
-                untaken.release()
-                hand_over(problem)
-                return
-            finally:
-                self._slots.release()
-            if isinstance(outcome, Failure):
-                given_up += outcome.status is None or outcome.status in _PASSING
-                stopped = stopped or outcome.hopeless or given_up >= _GIVEN_UP
-            else:
-                given_up = 0
-            hand_over((place, outcome))
-
-        try:
-            for place in range(len(jobs)):
-                await untaken.acquire()
-                await self._slots.acquire()
-                if not stopped and start(place):
-                    tasks.append(asyncio.create_task(ask(place)))
-                else:
-                    self._slots.release()
-                    untaken.release()
-            await asyncio.gather(*tasks)
-        except Exception as problem:
-            hand_over(problem)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _send(
         self, path: str, job: Job, read: Callable[[dict[str, Any], float], T]
@@ -242,29 +197,30 @@ class Session:
         """How one try ended, and what it used; None where nobody knows."""
         import aiohttp
 
-        began = time.monotonic()
-        unsent = (aiohttp.ClientConnectorError, getattr(aiohttp, "ConnectionTimeoutError", ()))
+        began, content = time.monotonic(), bytearray()
+        url, most = f"{self.server.url}/{path}", self.limits.answer_bytes
         try:
-            url = f"{self.server.url}/{path}"
             async with self._http.post(url, data=data, proxy=self._proxy) as response:
-                content = await self._content(response)
-        except (aiohttp.ClientError, TimeoutError, zlib.error) as problem:
+                async for piece in response.content.iter_any():
+                    content += piece
+                    if len(content) > most:
+                        why = (
+                            f"the answer is larger than {most:,} bytes, which is the most that is "
+                            "read (R2MED_LLM_ANSWER_BYTES)"
+                        )
+                        return Failure(response.status, why), None
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as problem:
+            why = f"the connection failed: {self.server.shown(str(problem))}"
+            return Failure(None, why, passing=True), Cost()
+        except (aiohttp.ClientError, TimeoutError) as problem:
             words = self.server.shown(str(problem)) or type(problem).__name__
-            why = f"the connection failed: {words}"
-            if isinstance(problem, TimeoutError) and not isinstance(problem, unsent):
-                why = f"no answer within {self.limits.timeout:g} s"
-            cost = Cost() if isinstance(problem, unsent) else None
-            return Failure(None, why, passing=True), cost
-        if content is None:
-            why = (
-                f"the answer is larger than {self.limits.answer_bytes:,} bytes, which is the most "
-                "that is read (R2MED_LLM_ANSWER_BYTES)"
-            )
-            return Failure(response.status, why), None
+            if isinstance(problem, TimeoutError):
+                words = f"no answer within {self.limits.timeout:g} s"
+            return Failure(None, f"the connection failed: {words}", passing=True), None
         if response.status != 200:
-            return self._refused(response.status, response.headers, content)
+            return self._refused(response.status, response.headers, bytes(content))
         seconds = time.monotonic() - began
-        value = _object(content)
+        value = _object(bytes(content))
         try:
             if value is None:
                 raise ValueError("it is not a JSON object")
@@ -272,20 +228,8 @@ class Session:
         except (ValueError, RecursionError) as problem:
             why = f"the server's answer cannot be read: {self.server.shown(str(problem))}"
             return Failure(None, why, passing=True), None
-        tokens = _used(value)
+        tokens = used(value)
         return answer, None if tokens is None else Cost.of(tokens, self.price)
-
-    async def _content(self, response: aiohttp.ClientResponse) -> bytes | None:
-        """The answer's bytes, unpacked where a server packs unasked; None where it is too large."""
-        packed = response.headers.get("Content-Encoding", "identity").lower() != "identity"
-        unpack = zlib.decompressobj(wbits=47) if packed else None
-        most = self.limits.answer_bytes
-        content = bytearray()
-        async for piece in response.content.iter_any():
-            content += unpack.decompress(piece, most + 1) if unpack else piece
-            if len(content) > most:
-                return None
-        return bytes(content)
 
     def _refused(
         self, status: int, headers: Mapping[str, str], content: bytes
@@ -305,20 +249,14 @@ class Session:
         return Failure(status, why, code, passing=True, wait=asked), cost
 
 
-async def _open(server: Server, limits: Limits) -> aiohttp.ClientSession:
-    try:
-        import aiohttp
-    except ImportError:
-        raise MissingError(
-            "Talking to a server needs aiohttp, which is not installed: pip install 'r2med[llm]'."
-        ) from None
+async def _open(headers: Mapping[str, str], timeout: float) -> aiohttp.ClientSession:
+    """A client that never unpacks, since a few bytes may unpack to more than memory holds."""
+    import aiohttp
+
+    own = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     return aiohttp.ClientSession(
-        headers={
-            "Content-Type": "application/json",
-            "Accept-Encoding": "identity",
-            **server.headers(),
-        },
-        timeout=aiohttp.ClientTimeout(total=limits.timeout, sock_connect=30),
+        headers={**own, **headers},
+        timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=30),
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE),
         auto_decompress=False,
         trust_env=False,
@@ -326,30 +264,25 @@ async def _open(server: Server, limits: Limits) -> aiohttp.ClientSession:
 
 
 def _end(
-    loop: asyncio.AbstractEventLoop,
-    thread: threading.Thread,
-    http: aiohttp.ClientSession | None = None,
+    loop: asyncio.AbstractEventLoop, thread: threading.Thread, http: aiohttp.ClientSession
 ) -> None:
-    if http is not None:
-        asyncio.run_coroutine_threadsafe(http.close(), loop).result()
+    asyncio.run_coroutine_threadsafe(http.close(), loop).result()
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
 
 
 def asked_wait(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds that `Retry-After` (a number or an HTTP date) or `Retry-After-Ms` asks to wait."""
-    for name, unit in (("Retry-After-Ms", 1000.0), ("Retry-After", 1.0)):
-        with suppress(ValueError):
-            seconds = float(headers.get(name, "")) / unit
-            if 0 <= seconds < float("inf"):
-                return seconds
-    try:
-        moment = parsedate_to_datetime(headers.get("Retry-After", ""))
-    except ValueError:
-        return None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - (now or datetime.now(UTC))).total_seconds())
+    """Seconds that `Retry-After` asks to wait: a number, or an HTTP date."""
+    asked = headers.get("Retry-After", "")
+    with suppress(ValueError):
+        seconds = float(asked)
+        return seconds if 0 <= seconds < float("inf") else None
+    with suppress(ValueError):
+        moment = parsedate_to_datetime(asked)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return max(0.0, (moment - (now or datetime.now(UTC))).total_seconds())
+    return None
 
 
 def _backoff(attempt: int, first: float) -> float:
@@ -366,7 +299,7 @@ def _object(content: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _used(value: Mapping[str, Any]) -> Tokens | None:
+def used(value: Mapping[str, Any]) -> Tokens | None:
     """The tokens that a server says it used; None where it does not."""
     match value.get("usage"):
         case {"prompt_tokens": int(prompt), "completion_tokens": int(new)} if min(prompt, new) >= 0:
@@ -385,34 +318,3 @@ def _complaint(content: bytes) -> tuple[str, str]:
     words = error.get("message") or error.get("detail") or ""
     code = next((error[k] for k in ("code", "type") if isinstance(error.get(k), str)), "")
     return (words if isinstance(words, str) else content.decode("utf-8", "replace")), code
-
-
-@contextmanager
-def _signals_into(put: Callable[[signal.Signals], None]) -> Iterator[None]:
-    """Hand signals over instead of interrupting whatever runs; a second one interrupts at once.
-
-    Only signals that have a handler in Python, and only on the main thread: elsewhere none arrive.
-    The handler of a signal that came is called when the block has ended.
-    """
-    heard: list[int] = []
-    here = threading.current_thread() is threading.main_thread()
-    handlers = {which: signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM) if here}
-    before: dict[int, Any] = {which: each for which, each in handlers.items() if callable(each)}
-
-    def handle(number: int, frame: object) -> None:
-        restore()
-        heard.append(number)
-        put(signal.Signals(number))
-
-    def restore() -> None:
-        for which, handler in before.items():
-            signal.signal(which, handler)
-
-    try:
-        for which in before:
-            signal.signal(which, handle)
-        yield
-    finally:
-        restore()
-    for number in heard:
-        before[number](number, None)

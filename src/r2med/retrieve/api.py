@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.models.vectors import Storage
 from r2med.remote.budget import Budget, Cost, Estimate, Price, Tokens, most_tokens_of, tokens_of
-from r2med.remote.requests import Failure, Job, Session
+from r2med.remote.requests import Failure, Job, Session, used
 from r2med.remote.server import Server, find_server
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import (
@@ -339,12 +339,7 @@ def vectors_of(answer: dict[str, Any], count: int) -> Vectors:
 
 def billed(answer: dict[str, Any], texts: Sequence[str]) -> int:
     """Tokens as the server counted them, or about as many."""
-    usage = answer.get("usage")
-    counts = usage if isinstance(usage, dict) else {}
-    for name in ("total_tokens", "prompt_tokens"):
-        if isinstance(counts.get(name), int):
-            return int(counts[name])
-    return sum(tokens_of(text) for text in texts)
+    return sum(used(answer) or map(tokens_of, texts))
 
 
 def put(texts: Sequence[str], form: Form, *, quoted: bool, tokenizer: str) -> TextInputs:
