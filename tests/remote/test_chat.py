@@ -89,8 +89,8 @@ def test_nothing_is_asked_twice_across_chats(server: LLMServer) -> None:
     assert [answer.text for answer in first] == [answer.text for answer in second]
     assert all(answer.cached for answer in second)
     assert len(server.seen) == 2
-    assert chat.usage.calls == 0
-    assert chat.usage.cached == 2
+    assert chat.usage()["calls"] == 0
+    assert chat.usage()["cached"] == 2
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_money_is_counted_where_a_price_is_known(server: LLMServer) -> None:
     with chat_at(server.url, price_in="1000000", price_out="2000000") as chat:
         chat.complete([ask("a b")])
 
-    assert chat.usage.money == 2 * 1 + 3 * 2
+    assert chat.usage()["money"] == 2 * 1 + 3 * 2
 
 
 def test_an_estimate_asks_nobody_and_leaves_out_what_is_on_disk(server: LLMServer) -> None:

@@ -34,7 +34,7 @@ def test_it_answers_and_stops_with_the_chat() -> None:
         assert chat._server.running
 
     assert all(answer.text and answer.completion_tokens <= 8 for answer in answers)
-    assert chat.usage.money == 0
+    assert chat.usage()["money"] == 0
     assert not chat._server.running
 
 

@@ -92,4 +92,4 @@ def test_a_run_that_is_ended_at_any_moment_loses_no_answer(
 
     assert [answer.text for answer in answers] == [f"about {text}" for text in PROMPTS]
     assert len(server.seen) <= len(PROMPTS) + kills * AT_ONCE
-    assert chat.usage.calls + chat.usage.cached == len(PROMPTS)
+    assert chat.usage()["calls"] + chat.usage()["cached"] == len(PROMPTS)

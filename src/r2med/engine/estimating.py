@@ -54,18 +54,15 @@ def _encoding(
     name: str, retriever: ApiRetriever, task: Task, expansion: Bound | None
 ) -> Iterator[Paid]:
     """Documents and queries, and what an expander makes of these."""
+    queries = None
     if isinstance(expansion, FromFile):
         forms = [form for variant in expansion.expand().variants for form in variant]
-        yield name, retriever.estimate(task, [part.text for f in forms for part in f.dense])
-        return
-    yield name, retriever.estimate(task)
-    if expansion is not None:
-        llm, method = expansion.chat.llm, expansion.method
-        most = method.max_tokens or llm.longest_answer
-        expected = min(llm.expected_tokens, most or llm.expected_tokens)
-        count = len(task.queries) * method.n
-        texts = retriever.estimate_generated(count, expected, most)
-        yield f"{name} (generated texts)", texts
+        queries = [part.text for form in forms for part in form.dense]
+    elif expansion is not None:
+        asked = task.queries.texts.to_pylist()
+        made = _texts(len(asked) * expansion.method.n, expansion.expected_tokens)[1]
+        queries = [*asked, *made]
+    yield name, retriever.estimate(task, queries)
 
 
 LoadStage = Literal["documents", "queries", "generate", "rerank"]
@@ -164,9 +161,7 @@ def loads(
             bound = expander.live(sizes.stand_in)
             if method.generations in ("auto", "live"):
                 yield _asked("generate", name, bound.estimate(), sizes)
-            expected = bound.chat.llm.expected_tokens
-            each = min(expected, method.max_tokens or expected)
-            yield from loads(first, sizes, width, written=method.n * each)
+            yield from loads(first, sizes, width, written=method.n * bound.expected_tokens)
         case Reranking(name=name, first=first, reranker=reranker):
             yield from loads(first, sizes, width)
             depth = min(stage.reranked, first.depth, sizes.documents)

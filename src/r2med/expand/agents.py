@@ -8,15 +8,14 @@ such as a search result it made up itself, is cut off.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from r2med.errors import DataError
 from r2med.expand.answers import Sample, judge
-from r2med.expand.prompts import Prompt, longest
-from r2med.remote.budget import most_tokens_of
-from r2med.remote.completions import MOST_FRAME, ChatAnswer, ChatRequest, Message, in_step
+from r2med.expand.prompts import Prompt
+from r2med.remote.completions import ChatAnswer, ChatRequest, Message, in_step
 
 if TYPE_CHECKING:
     from r2med.expand.writing import Method
@@ -191,19 +190,6 @@ class Loop:
     def tags(self) -> Tags:
         """How its agents search and answer."""
         return TAGS[self.method.style]
-
-    @property
-    def most_turns(self) -> int:
-        """Requests that an agent may take at most: its searches, reminders and last words."""
-        return self.method.turns + _PATIENCE + 1
-
-    def longest_results(self, texts: Iterable[str]) -> int:
-        """The most tokens that one turn's results, reminders and frames add to a conversation."""
-        words = self.method.words
-        passages = longest(texts, self.method.passages, words=words)
-        shown = self.prompt.passages(passages, words=words)
-        said = [self.prompt.says("results", passages=shown), *self.prompt.texts.values()]
-        return sum(map(most_tokens_of, said)) + 2 * MOST_FRAME
 
     def run(
         self, openings: Sequence[tuple[str, int]], ask: Ask, *, strip: Callable[[str], str]

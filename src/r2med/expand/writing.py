@@ -26,12 +26,11 @@ from r2med.expand.answers import ANSWER_ALONE, Expanded, Expansion, Rule, judge,
 from r2med.expand.generations import FromFile, find_file, place, write_generations
 from r2med.expand.prompts import Prompt, TaskKind, called, read_prompt, task_kind
 from r2med.home import shelf
-from r2med.remote.budget import Estimate, Tokens
+from r2med.remote.budget import Estimate
 from r2med.remote.chat import Chat
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message
 from r2med.remote.registry import LLM, Stripping, find_llm
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import document_texts
 from r2med.retrieve.interface import Retriever, Searcher
 from r2med.settings import identity_of, setting
 from r2med.tasks.task import Queries, Task
@@ -237,29 +236,23 @@ class FromModel:
             for text in self.openings
         )
 
-    def estimate(self) -> Estimate:
-        """What asking would use, before anything is asked; of agents, the first turns only.
+    @property
+    def expected_tokens(self) -> int:
+        """About how long a generation will be."""
+        expected = self.chat.llm.expected_tokens
+        return min(expected, self.method.max_tokens or expected)
 
-        The most it can come to counts every turn that an agent may take, each with all that was
-        said before it.
-        """
-        chat, requests = self.chat, self.requests
-        estimate, first = chat.estimate(requests), chat.most(requests)
+    def estimate(self) -> Estimate:
+        """What asking would use, before anything is asked."""
+        estimate = self.chat.estimate(self.requests)
         if self.loop is None:
             return estimate
-        if first is None:
-            return replace(estimate, most_turns=self.loop.most_turns)
-        count, turns, tokens = len(requests), self.loop.most_turns, self.method.tokens
-        answer = first.completion // max(1, count)
-        answers = min(turns * answer, tokens + answer) if tokens else turns * answer
-        shown = self.loop.longest_results(document_texts(self.task))
-        before = sum(min(turn * answer, answers) + turn * shown for turn in range(turns))
-        most = Tokens(turns * first.prompt + count * before, count * answers)
-        return replace(estimate, most_turns=turns).at_most(most, chat.price)
+        more = f"first turns only, of up to {self.method.turns} searches per agent"
+        return replace(estimate, basis=f"{estimate.basis}; {more}")
 
     def expand(self) -> Expansion:
         """Ask for what is not on disk yet; the texts and traces are also kept for reading."""
-        before, answer_in, traces = self.chat.usage, self.method.answer_in, list[Trace]()
+        before, answer_in, traces = len(self.chat.taken), self.method.answer_in, list[Trace]()
         if self.loop is None:
             answers = self._ask(self.requests)
             samples = [judge(a.text, answer_in(a.text), a.finish) for a in answers]
@@ -272,7 +265,7 @@ class FromModel:
             Expanded(query_id, query, tuple(samples[place::count]), tuple(traces[place::count]))
             for place, (query_id, query) in enumerate(self.task.queries.items())
         )
-        work = {"generations_from": "live", **self.chat.usage.since(before).facts()}
+        work = {"generations_from": "live", **self.chat.usage(before)}
         if self.keep:
             decides = [self.task.hash, identity_of(self.method), self.identity]
             content = json.dumps(decides, sort_keys=True, default=str)

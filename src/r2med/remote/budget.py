@@ -7,8 +7,8 @@ import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from r2med.errors import LimitError, UsageError
 from r2med.settings import read, setting
@@ -84,9 +84,8 @@ class Cost:
 
     @property
     def dollars(self) -> str:
-        """Its money to three digits, rounded up, so that it suffices as a limit."""
-        decimals = max(2, 2 - math.floor(math.log10(self.money))) if self.money > 0 else 2
-        return f"{math.ceil(self.money * 10**decimals) / 10**decimals:.{decimals}f}"
+        """Its money, rounded up so that it suffices as a limit."""
+        return f"{math.ceil(self.money * 10_000) / 10_000:.4f}"
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.tokens + other.tokens, self.money + other.money)
@@ -103,25 +102,6 @@ class Estimate:
     completion_tokens: int
     money: float | None
     basis: str
-    most_tokens: int | None = None
-    """The most tokens it can come to, prompts included; None where answers have no known limit."""
-    most_money: float | None = None
-    most_turns: int = 1
-    """Requests that an agent may take per text; the figures above the most expect one of them."""
-
-    def at_most(self, most: Tokens | None, price: Price | None) -> Estimate:
-        """With the most tokens that it can come to."""
-        if most is None:
-            return replace(self, most_tokens=None, most_money=None)
-        return replace(self, most_tokens=sum(most), most_money=price.of(*most) if price else None)
-
-    def __add__(self, other: Estimate) -> Estimate:
-        """Both together; a sum with an unknown part is unknown, and the basis is the first's."""
-        sums: dict[str, Any] = {}
-        for name in {field.name for field in fields(self)} - {"basis", "most_turns"}:
-            one, two = getattr(self, name), getattr(other, name)
-            sums[name] = None if one is None or two is None else one + two
-        return replace(self, **sums)
 
 
 def tokens_of(text: str) -> int:
@@ -144,8 +124,6 @@ class Budget:
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = Limits.from_environment() if limits is None else limits
         self.spent = Cost()
-        self.unanswered = Cost()
-        """The part of `spent` that requests without an answer count for, in full."""
         self._claims: dict[object, Cost] = {}
         self._settled = _unsettled()
         self._lock = threading.Lock()
@@ -164,13 +142,7 @@ class Budget:
                 "tokens with --max-tokens."
             )
 
-    def check_one(
-        self,
-        most: Sequence[Cost],
-        name: str,
-        *,
-        smaller: str = "answers be shorter ([max_tokens=...])",
-    ) -> None:
+    def check_one(self, most: Sequence[Cost], name: str) -> None:
         """Refuse limits that the dearest of some requests could never be asked within."""
         needed = Cost(
             max((cost.tokens for cost in most), default=0),
@@ -182,7 +154,8 @@ class Budget:
         error = LimitError if self.spent.tokens else UsageError
         raise error(
             f"{name}: one request may use up to {self._figures(needed)}, more than {self._used()}."
-            f"\nGive at least {enough}, or let {smaller}. Everything that arrived is kept."
+            f"\nGive at least {enough}, or make requests smaller ([max_tokens=...] of a language "
+            "model, [most_texts=...] of an encoder). Everything that arrived is kept."
         )
 
     def claim(self, claim: object, most: Cost) -> Future[None] | bool:
@@ -203,8 +176,6 @@ class Budget:
         with self._lock:
             most = self._claims.pop(claim)
             self.spent += most if real is None else real
-            if real is None:
-                self.unanswered += most
             settled, self._settled = self._settled, _unsettled()
         settled.set_result(None)
 
@@ -231,10 +202,7 @@ class Budget:
 
     def _used(self) -> str:
         limit = self._figures(Cost(self.limits.tokens or 0, self.limits.money or 0.0))
-        used = f"the limit of {limit}; used: {self._figures(self.spent)}"
-        if self.unanswered.tokens:
-            used += f" ({self._figures(self.unanswered)} of it by requests without an answer)"
-        return used
+        return f"the limit of {limit}; used: {self._figures(self.spent)}"
 
 
 def _unsettled() -> Future[None]:

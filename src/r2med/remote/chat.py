@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from r2med.errors import MissingError
 from r2med.home import home, shelf
 from r2med.remote.answers import Answers
-from r2med.remote.budget import Budget, Cost, Estimate, Limits, Price, Tokens
+from r2med.remote.budget import Budget, Cost, Estimate, Limits, Tokens
 from r2med.remote.completions import (
     ChatAnswer,
     ChatRequest,
     as_written,
     declined,
-    most_tokens,
     prompt_tokens,
     read_answer,
     to_job,
@@ -35,66 +34,6 @@ _LOOK_AGAIN = 0.1
 Tell = Callable[[str], None]
 #: Hears what is under way, how many requests are done, of how many, and the seconds so far.
 Show = Callable[[str, int, int, float], None]
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What answers took; money is in US dollars, None where no price is known."""
-
-    calls: int = 0
-    """Answers that were asked for; tokens and money below are theirs."""
-    cached: int = 0
-    """Answers that were on disk."""
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    money: float | None = None
-    cached_tokens: int = 0
-    """Prompt and completion tokens that the cached answers took when they were made."""
-    cached_money: float | None = None
-    answer_seconds: float = 0.0
-    """The times that all answers took, added up; cached ones as recorded."""
-
-    @classmethod
-    def of(cls, answers: Collection[ChatAnswer], price: Price | None) -> Usage:
-        """What some answers took; an answer kept without its cost has the price of today."""
-
-        def money(some: Sequence[ChatAnswer]) -> float | None:
-            if price is None:
-                return None
-            today = ((a, price.of(a.prompt_tokens, a.completion_tokens)) for a in some)
-            return sum(cost if a.money is None else a.money for a, cost in today)
-
-        made = [answer for answer in answers if not answer.cached]
-        cached = [answer for answer in answers if answer.cached]
-        return cls(
-            calls=len(made),
-            cached=len(cached),
-            prompt_tokens=sum(a.prompt_tokens for a in made),
-            completion_tokens=sum(a.completion_tokens for a in made),
-            money=money(made),
-            cached_tokens=sum(a.prompt_tokens + a.completion_tokens for a in cached),
-            cached_money=money(cached),
-            answer_seconds=sum(a.seconds for a in answers),
-        )
-
-    def __add__(self, other: Usage) -> Usage:
-        return self._combined(other, 1)
-
-    def since(self, before: Usage) -> Usage:
-        """What was done after an earlier moment."""
-        return self._combined(before, -1)
-
-    def facts(self) -> dict[str, object]:
-        """What a stage records of its calls, as JSON values."""
-        tokens = self.prompt_tokens + self.completion_tokens
-        return {**asdict(self), "tokens": tokens, "answer_seconds": round(self.answer_seconds, 3)}
-
-    def _combined(self, other: Usage, sign: int) -> Usage:
-        values: dict[str, Any] = {}
-        for name, value in asdict(self).items():
-            change = getattr(other, name)
-            values[name] = None if value is change is None else (value or 0) + sign * (change or 0)
-        return Usage(**values)
 
 
 class Chat:
@@ -115,8 +54,8 @@ class Chat:
             (home() / "generations").rename(shelf("answers"))
         self._answers = Answers(shelf("answers"), self.identity, tell=remote.tell)
         self._since = time.time() if remote.fresh else 0.0
-        self.usage = Usage.of((), self.price)
-        """What all answers took since the chat was made."""
+        self.taken: list[ChatAnswer] = []
+        """Every answer since the chat was made, without its words."""
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -142,48 +81,66 @@ class Chat:
         fails for good MissingError; both after everything under way has arrived and is kept.
         """
         wanted = {request.key: request for request in requests}
-        batch = _Batch(self, wanted, self._stored(wanted), show)
+        answers = self._stored(wanted)
         try:
-            if len(batch.answers) < len(wanted):
-                batch.run(self._connected())
+            if len(answers) < len(wanted):
+                _Batch(self, wanted, answers, show).run(self._connected())
         finally:
-            self.usage += Usage.of(batch.answers.values(), self.price)
-        return [as_written(self.llm, batch.answers[request.key]) for request in requests]
+            self.taken += [replace(a, text="", reasoning="") for a in answers.values()]
+        return [as_written(self.llm, answers[request.key]) for request in requests]
 
-    def estimate(self, requests: Sequence[ChatRequest], *, length: int | None = None) -> Estimate:
+    def usage(self, since: int = 0) -> dict[str, Any]:
+        """What all answers took, or all but the first so many; docs/pipelines.md names the fields.
+
+        Money is None where no price is known; an answer kept without its cost has today's price.
+        """
+        price, made, cached = self.price, list[ChatAnswer](), list[ChatAnswer]()
+        for answer in self.taken[since:]:
+            (cached if answer.cached else made).append(answer)
+
+        def money(answers: Sequence[ChatAnswer]) -> float | None:
+            if price is None:
+                return None
+            today = ((a, price.of(a.prompt_tokens, a.completion_tokens)) for a in answers)
+            return sum(cost if a.money is None else a.money for a, cost in today)
+
+        prompts, new = (sum(a.prompt_tokens for a in made), sum(a.completion_tokens for a in made))
+        return {
+            "calls": len(made),
+            "cached": len(cached),
+            "prompt_tokens": prompts,
+            "completion_tokens": new,
+            "tokens": prompts + new,
+            "money": money(made),
+            "cached_tokens": sum(a.prompt_tokens + a.completion_tokens for a in cached),
+            "cached_money": money(cached),
+            "answer_seconds": round(sum(a.seconds for a in (*made, *cached)), 3),
+        }
+
+    def estimate(self, requests: Iterable[ChatRequest], *, length: int | None = None) -> Estimate:
         """What completing the requests would use; answers on disk are free.
 
         `length` is how many tokens an answer needs that says no more than it was asked for.
         """
-        wanted = {request.key: request for request in requests}
-        answers = self._stored(wanted)
-        todo = [request for key, request in wanted.items() if key not in answers]
-        prompts = sum(prompt_tokens(request) for request in todo)
-        if answers:
-            mean = round(sum(a.completion_tokens for a in answers.values()) / len(answers))
-            basis = f"{mean} new tokens per answer, the mean of {len(answers)} on disk"
-        else:
-            mean = self.llm.expected_tokens
-            if length is not None and not self.llm.reasoning:
-                mean = min(mean, length)
-            basis = f"{mean} new tokens per answer, expected of {self.llm.name}"
-        new = sum(min(mean, request.max_tokens or mean) for request in todo)
-        estimate = Estimate(
+        expected = self.llm.expected_tokens
+        if length is not None and not self.llm.reasoning:
+            expected = min(expected, length)
+        lengths: dict[str, Tokens] = {}
+        for request in requests:
+            new = min(expected, request.max_tokens or expected)
+            lengths[request.key] = Tokens(prompt_tokens(request), new)
+        here = self._stored(lengths)
+        todo = [tokens for key, tokens in lengths.items() if key not in here]
+        tokens = Tokens(sum(each.prompt for each in todo), sum(each.completion for each in todo))
+        dated = f"; prices of {self.llm.price_date}" if self.llm.price_date else ""
+        return Estimate(
+            already_here=len(here),
             calls=len(todo),
-            already_here=len(answers),
-            prompt_tokens=prompts,
-            completion_tokens=new,
-            money=self.price.of(prompts, new) if self.price else None,
-            basis=f"4 characters per token; {basis}{self.llm.priced}",
+            prompt_tokens=tokens.prompt,
+            completion_tokens=tokens.completion,
+            money=self.price.of(*tokens) if self.price else None,
+            basis=f"4 characters per token; {expected} new tokens per answer{dated}",
         )
-        return estimate.at_most(self.most(todo), self.price)
-
-    def most(self, requests: Sequence[ChatRequest]) -> Tokens | None:
-        """The most tokens that requests may use; None where an answer has no known limit."""
-        most = [most_tokens(self.llm, request) for request in requests]
-        known = [each for each in most if each is not None]
-        sums = Tokens(sum(m.prompt for m in known), sum(m.completion for m in known))
-        return sums if len(known) == len(most) else None
 
     def close(self) -> None:
         """End connections, the local server if there is one, and this process's file."""
@@ -194,7 +151,7 @@ class Chat:
             self._server.stop()
         self._answers.close()
 
-    def _stored(self, wanted: Mapping[str, ChatRequest]) -> dict[str, ChatAnswer]:
+    def _stored(self, wanted: Iterable[str]) -> dict[str, ChatAnswer]:
         self._answers.refresh()
         stored = ((key, self._answers.get(key, since=self._since)) for key in wanted)
         return {key: answer for key, answer in stored if answer is not None}
@@ -246,22 +203,19 @@ class _Batch:
             key = keys[place]
             answer = read_answer(self.chat.llm, self.wanted[key], value, seconds)
             self.chat._answers.put(key, answer)
-            self._release(key)
             return answer
 
         path, reserve = self.wanted[keys[0]].path, lambda place: self._reserve(keys[place])
         for place, outcome in session.each(path, jobs, read, start=reserve):
             key = keys[place]
-            if not isinstance(outcome, Failure):
-                self.answers[key] = outcome
-                self.new_tokens += outcome.completion_tokens
-                self.money += outcome.money or 0.0
-            else:
-                self._release(key)
-                if (answered := declined(outcome)) is not None:
-                    self.answers[key] = answered
-                else:
-                    self.failures.append(outcome)
+            self._release(key)
+            answer = declined(outcome) if isinstance(outcome, Failure) else outcome
+            if answer is not None:
+                self.answers[key] = answer
+                self.new_tokens += answer.completion_tokens
+                self.money += answer.money or 0.0
+            elif isinstance(outcome, Failure):
+                self.failures.append(outcome)
             seconds = time.monotonic() - self.started
             speed = f"{self.new_tokens / max(seconds, 1e-9):,.0f} tokens/s"
             cost = f" · ${self.money:,.2f}" if self.money else ""

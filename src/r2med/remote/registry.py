@@ -53,14 +53,6 @@ class LLM:
     extra: Mapping[str, object] = field(default_factory=dict)
 
     @property
-    def priced(self) -> str:
-        """Where its price comes from, as the end of a sentence; nothing where none is known."""
-        if not self.price_in and not self.price_out:
-            return ""
-        date = f" of {self.price_date}" if self.price_date else ""
-        return f"; prices{date}{f' ({self.price_source})' if self.price_source else ''}"
-
-    @property
     def price(self) -> Price | None:
         """What tokens cost, where both sides are known."""
         if self.price_in is None or self.price_out is None:

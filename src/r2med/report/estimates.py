@@ -31,8 +31,6 @@ _ESTIMATED = {
     "prompt_tokens": "prompt tok.",
     "completion_tokens": "new tok.",
     "money": "cost",
-    "most_tokens": "most tok.",
-    "most_money": "at most",
 }
 _DONE = {
     "documents": "encode documents",
@@ -63,19 +61,9 @@ def estimate_row(part: str, task: str, estimate: Estimate) -> dict[str, object]:
 
 
 def estimate_table(rows: Sequence[Row], title: str) -> RenderableType:
-    """What would be used; agents take several turns, and only the first is known beforehand."""
-    turns = max(row["most_turns"] for row in rows)
-    notes = [
-        f"Estimated: {rows[0]['basis']}.",
-        "At most: every answer as long as it may be, every text of one token per byte; unknown "
-        "where no max_tokens limits the answers.",
-    ]
-    if turns > 1:
-        notes.append(
-            f"First turns only, but for the most: an agent takes up to {turns} turns, each with a "
-            "longer prompt."
-        )
-    return _noted(_by_task(rows, f"{title}: nothing is asked yet", _ESTIMATED), notes)
+    """What would be used."""
+    table = _by_task(rows, f"{title}: nothing is asked yet", _ESTIMATED)
+    return _noted(table, [f"Estimated: {rows[0]['basis']}."])
 
 
 def _by_task(rows: Sequence[Row], title: str, columns: Mapping[str, str]) -> Grid:

@@ -22,7 +22,7 @@ import numpy as np
 
 from r2med.atomic import atomic_file
 from r2med.errors import UsageError, nearest
-from r2med.expand.prompts import Prompt, longest, prompt_of, trimmed
+from r2med.expand.prompts import Prompt, prompt_of, trimmed
 from r2med.home import shelf
 from r2med.remote.budget import Estimate
 from r2med.remote.chat import Chat
@@ -213,7 +213,7 @@ class LlmReranker:
 
     def scores(self, lists: Sequence[Candidates]) -> list[ListScores]:
         """A score for every document of every list."""
-        tally, before, scores = Tally(), self.chat.usage, []
+        tally, before, scores = Tally(), len(self.chat.taken), []
         rows: list[dict[str, object]] = []
         ask = partial(self.chat.complete, show=self.conditions.progress)
         for start in range(0, len(lists), _LISTS):
@@ -231,7 +231,7 @@ class LlmReranker:
             )
         self._facts = {
             "texts": sum(len(one.documents) for one in lists),
-            **self.chat.usage.since(before).facts(),
+            **self.chat.usage(before),
             **asdict(tally),
             "trace": self._traced(rows),
         }
@@ -245,22 +245,15 @@ class LlmReranker:
         """What reranking the first `depth` documents of every query would use.
 
         The documents are not known before the first stage ran: expected are documents from all over
-        the corpus, and the most is reached with its longest.
+        the corpus.
         """
         texts = document_texts(task)
         depth = min(depth, len(texts))
-        typical = [texts[place * len(texts) // depth] for place in range(depth)]
-        largest = longest(texts, depth, words=self.style.words or len(max(texts, key=len)))
-        llm, scores = self.chat.llm, [_LONG_SCORE] * depth
-        answer = 4 * llm.expected_tokens, llm.longest_answer or llm.expected_tokens
-        estimate = self.chat.estimate([], length=self.style.answer_tokens)
-        for query_id, query in task.queries.items():
-            asked = [
-                self.requests([Candidates(query_id, query, shown, shown, scores)], length)
-                for shown, length in zip((typical, largest), answer, strict=True)
-            ]
-            expected = self.chat.estimate(asked[0], length=self.style.answer_tokens)
-            estimate += expected.at_most(self.chat.most(asked[1]), self.chat.price)
+        shown = [texts[place * len(texts) // depth] for place in range(depth)]
+        scores, length = [_LONG_SCORE] * depth, 4 * self.chat.llm.expected_tokens
+        lists = (Candidates(*query, shown, shown, scores) for query in task.queries.items())
+        asked = (request for one in lists for request in self.requests([one], length))
+        estimate = self.chat.estimate(asked, length=self.style.answer_tokens)
         return replace(estimate, basis=f"{estimate.basis}; passages as they are in the corpus")
 
     def requests(self, lists: Sequence[Candidates], length: int = 0) -> list[ChatRequest]:

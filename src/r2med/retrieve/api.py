@@ -95,15 +95,6 @@ class ApiSettings:
         """Dollars per million tokens, where they are known."""
         return Price(self.price) if self.price >= 0 else None
 
-    def estimate(
-        self, calls: int, tokens: int, most: int | None, basis: str, *, cached: int = 0
-    ) -> Estimate:
-        """What so many requests and tokens would cost; `most` tokens bound it, where known."""
-        price = self.known_price()
-        money = price.of(tokens) if price else None
-        expected = Estimate(cached, calls, tokens, 0, money, basis)
-        return expected.at_most(None if most is None else Tokens(most), price)
-
 
 def build(settings: ApiSettings, conditions: Conditions) -> ApiRetriever:
     """A retriever as its entry describes it; no server is asked and no key is read yet."""
@@ -146,7 +137,7 @@ class ApiRetriever(DenseRetriever):
 
         `queries` are the texts to search with, where they are not the task's own.
         """
-        calls = held = tokens = most = 0
+        calls = held = tokens = 0
         settings, encoder = self.settings, cast("ApiEncoder", self.encoders["document"])
         asked = task.queries.texts.to_pylist() if queries is None else queries
         for side, texts in zip(SIDES, (asked, document_texts(task)), strict=True):
@@ -157,22 +148,10 @@ class ApiRetriever(DenseRetriever):
             calls += len(encoder.planned(inputs))
             held += len(distinct) - len(missing)
             tokens += int(inputs.tokens.sum())
-            most += sum(most_tokens_of(text) + _SPARE for text in inputs.texts)
-        basis = "4 characters per token; long texts are counted"
-        if settings.price and settings.price_source:
-            basis += f"; price of {settings.price_date} ({settings.price_source})"
-        return settings.estimate(calls, tokens, most, basis, cached=held)
-
-    def estimate_generated(self, count: int, tokens: int, most: int | None) -> Estimate:
-        """What so many texts would use that a model has not written yet."""
-        settings = self.settings
-        longest = settings.max_length or most
-        return settings.estimate(
-            calls=-(-count // settings.most_texts),
-            tokens=count * min(tokens, settings.max_length or tokens),
-            most=None if longest is None else count * longest,
-            basis="texts as long as the model's answers are expected to be",
-        )
+        basis, price = "4 characters per token; long texts are counted", settings.known_price()
+        if settings.price_date:
+            basis += f"; price of {settings.price_date}"
+        return Estimate(held, calls, tokens, 0, price.of(tokens) if price else None, basis)
 
 
 @dataclass(eq=False)
@@ -237,8 +216,7 @@ class ApiEncoder:
         try:
             batches = self.planned(ready)
             most = [Cost.of(self._job(ready, batch).most, price) for batch in batches]
-            smaller = "a request hold fewer texts ([most_texts=...])"
-            self.budget.check_one(most, settings.model, smaller=smaller)
+            self.budget.check_one(most, settings.model)
             while batches:
                 too_large: list[Rows] = []
                 failures: list[tuple[Rows, Failure]] = []

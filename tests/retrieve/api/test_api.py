@@ -210,7 +210,6 @@ def test_the_cost_is_estimated_before_and_counted_after(server: LLMServer) -> No
     assert estimate.prompt_tokens == 210
     assert estimate.calls == 2
     assert estimate.money == pytest.approx(210 * 0.13 / 1e6)
-    assert estimate.most_tokens is not None and estimate.most_tokens >= 840
     assert (indexed["tokens"], indexed["calls"]) == (2, 1)
     assert (searched["tokens"], searched["calls"]) == (3, 2)
     assert searched["money"] == pytest.approx(3 * 0.13 / 1e6)

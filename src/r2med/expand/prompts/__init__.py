@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-import heapq
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -47,12 +46,6 @@ def trimmed(text: str, words: int) -> str:
     """The first words of a text, single-spaced; ` ...` says that there was more."""
     split = text.split(maxsplit=words)
     return " ".join(split[:words]) + (" ..." if len(split) > words else "")
-
-
-def longest(texts: Iterable[str], count: int, *, words: int) -> list[str]:
-    """The texts that are longest once trimmed, for what a prompt may come to at most."""
-    shown = (trimmed(text, words) for text in texts)
-    return heapq.nlargest(count, shown, key=lambda text: len(text.encode()))
 
 
 @dataclass(frozen=True)
