@@ -9,11 +9,11 @@ import pytest
 from r2med.nano.candidates import CandidateList, combined
 from r2med.nano.folder import write_candidates
 from r2med.nano.profiles import (
+    check_profile,
     data_profile,
     group_means,
     profile,
-    published_means,
-    subset_checks,
+    published_profile,
 )
 from r2med.runs import Run
 from r2med.tasks.load import load_task
@@ -38,19 +38,24 @@ def test_figures_are_binary_in_list_order_and_recall_is_micro_and_macro() -> Non
     found = profile(TASK, bm25(q1="10", q2="34"))
 
     [row] = found.retrieval
-    assert row.ndcg_10 == pytest.approx(0.5)
-    assert row.hit_10 == 0.5
-    assert row.recall_100_micro == pytest.approx(2 / 3)
-    assert row.recall_100_macro == 0.5
-    assert (row.candidates_min, row.candidates_mean, row.candidates_max) == (2, 2.0, 2)
+    assert row.figures == {
+        "ndcg@10": pytest.approx(0.5),
+        "hit@10": 0.5,
+        "recall@100 (micro)": pytest.approx(2 / 3),
+        "recall@100 (macro)": 0.5,
+        "candidates, least": 2,
+        "candidates, mean": 2.0,
+        "candidates, most": 2,
+    }
 
 
 def test_the_data_profile_counts_positives_and_characters() -> None:
     data = data_profile(TASK)
 
-    assert (data.positives_min, data.positives_median, data.positives_max) == (1, 1.5, 2)
-    assert data.multi_positive_share == 0.5
-    assert (data.query_length_mean, data.document_length_max) == (6.0, 6)
+    positives = data["positives_per_query"]
+    assert (positives["min"], positives["median"], positives["max"]) == (1, 1.5, 2)
+    assert positives["multi_positive_query_percent"] == 50
+    assert (data["query_length"]["mean"], data["document_length"]["max"]) == (6.0, 6)
 
 
 def test_candidates_on_disk_give_the_same_profile_as_in_memory(tmp_path: Path) -> None:
@@ -66,9 +71,13 @@ def test_candidates_on_disk_give_the_same_profile_as_in_memory(tmp_path: Path) -
 
 
 def test_the_published_group_means_are_the_published_ones() -> None:
-    means = published_means([entry.candidates for entry in find_suite("nano").entries])
+    published = [published_profile(entry).published for entry in find_suite("nano").entries]
 
-    assert {role: (round(a, 4), round(b, 4)) for role, (a, b) in means.items()} == {
+    means = {
+        mean.role: (round(mean.weighted["ndcg@10"], 4), round(mean.task_mean["ndcg@10"], 4))
+        for mean in group_means(published)
+    }
+    assert means == {
         "bm25": (0.2110, 0.2094),
         "dense": (0.2980, 0.3007),
         "reranking_hybrid": (0.2899, 0.2882),
@@ -78,23 +87,23 @@ def test_the_published_group_means_are_the_published_ones() -> None:
 def test_group_means_weigh_by_query_and_by_task_and_need_every_task() -> None:
     small = task_of(DOCUMENTS, {"q": "x"}, {"q": {"d0": 1}})
     both = [
-        profile(TASK, bm25(q1="10", q2="34")),
-        profile(small, bm25(q="0")),
+        profile(TASK, bm25(q1="10", q2="34")).retrieval,
+        profile(small, bm25(q="0")).retrieval,
     ]
 
     [mean] = group_means(both)
 
-    assert mean.ndcg_10_query_weighted == pytest.approx((0.5 * 2 + 1) / 3)
-    assert mean.ndcg_10_task_mean == pytest.approx(0.75)
-    assert mean.recall_100_micro == pytest.approx(3 / 4)
-    assert group_means([both[0], profile(small, [])]) == []
+    assert mean.weighted["ndcg@10"] == pytest.approx((0.5 * 2 + 1) / 3)
+    assert mean.task_mean["ndcg@10"] == pytest.approx(0.75)
+    assert mean.weighted["recall@100 (micro)"] == pytest.approx(3 / 4)
+    assert group_means([both[0], profile(small, []).retrieval]) == []
 
 
 def test_figures_that_differ_from_the_manifest_are_found() -> None:
     entry = find_suite("nano").entries[0]
     row = profile(TASK, bm25(q1="10", q2="34"))
 
-    checks = {check.what: check.passed for check in subset_checks(entry, row)}
+    checks = {check.what: check.passed for check in check_profile(row, entry)}
 
     assert checks["bm25.ndcg@10"] is False
     assert checks["dense.ndcg@10"] is None

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med import evaluate
-from r2med.report.cards.facts import prose_of
-from r2med.report.cards.failures import find_failures
+from r2med.report.cards.facts import find_failures, prose_of
 from r2med.report.cards.pages import html, page_names, write_cards
 from r2med.report.formats import Page, markdown
 from r2med.report.table import Column, Grid
@@ -188,8 +187,8 @@ def test_a_positive_below_what_counts_as_retrieved_keeps_its_rank() -> None:
     *_, missing = find_failures(CONFUSED, ranked)
 
     unlisted, listed = missing.examples
-    assert (unlisted.query, unlisted.positive_rank, unlisted.listed) == ("1", None, 0)
-    assert (listed.positive, listed.positive_rank, listed.listed) == ("tumour", 13, 13)
+    assert (unlisted.query, unlisted.first, unlisted.positive_rank) == ("1", None, None)
+    assert (listed.positive, listed.positive_rank) == ("tumour", 13)
     assert "not among the first 10" in listed.detail
 
 
@@ -242,7 +241,7 @@ def test_a_kind_that_the_data_cannot_tell_is_left_open() -> None:
 
     diagnosis, *_ = find_failures(task, Run.from_lists({"1": [("e", 1.0)]}))
 
-    assert diagnosis.open and diagnosis.of == 0
+    assert diagnosis.of == 0 and not diagnosis.examples
 
 
 def test_markdown_shows_texts_of_the_data_as_text() -> None:

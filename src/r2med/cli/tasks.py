@@ -196,6 +196,7 @@ def verify(
     shown as unknown.
     """
     from r2med.nano.profiles import check_profile
+    from r2med.nano.profiles import profile as measured_profile
     from r2med.report.tasks import check_summary, check_table
     from r2med.tasks.load import load_task
     from r2med.tasks.verify import check_files, compared
@@ -217,7 +218,7 @@ def verify(
             task = load_task(entry.name, root=data_root, use_copy=False)
             checks += [*compared(task, entry), *check_files(entry, task.source)]
             if entry.suite == "nano":
-                checks += check_profile(task, entry)
+                checks += check_profile(measured_profile(task), entry)
             bar.advance(line)
     parts = [check_summary(entries, checks)] if len(entries) > 1 else []
     shown = every or len(entries) == 1
@@ -242,11 +243,11 @@ def profile(
     they are made here. Published figures stand beside, labelled.
     """
     from r2med.nano.folder import task_group
-    from r2med.nano.profiles import Profiles, profiled
+    from r2med.nano.profiles import Profiles, profiled, published_profile
 
     shown = options.format_of(form, as_json)
     if data_root is None and (entries := _only_published(names)):
-        show_value(Profiles("", (), absent=tuple(entries)), shown)
+        show_value(Profiles("NanoR2MED", tuple(map(published_profile, entries))), shown)
         return
     title, group = task_group(names, data_root)
     encoder = None if dense == "none" else dense

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from r2med.errors import MissingError
 from r2med.measure import measure
@@ -37,86 +36,37 @@ from r2med.tasks.verify import Check, checked
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The figures of a candidate subset: field here, and name where they were published.
-_FIGURES = {
-    "ndcg@10": ("ndcg_10", "ndcg_at_10"),
-    "hit@10": ("hit_10", "hit_at_10"),
-    "recall@100 (micro)": ("recall_100_micro", "recall_at_100"),
-    "recall@100 (macro)": ("recall_100_macro", None),
-    "candidates, least": ("candidates_min", "candidate_count_min"),
-    "candidates, mean": ("candidates_mean", "candidate_count_mean"),
-    "candidates, most": ("candidates_max", "candidate_count_max"),
-    "safeguard rows": ("safeguard_rows", "safeguard_positive_rows"),
+#: The figures of a candidate subset, by the names of a manifest.
+_PUBLISHED = {
+    "ndcg_at_10": "ndcg@10",
+    "hit_at_10": "hit@10",
+    "recall_at_100": "recall@100 (micro)",
+    "candidate_count_min": "candidates, least",
+    "candidate_count_mean": "candidates, mean",
+    "candidate_count_max": "candidates, most",
+    "safeguard_positive_rows": "safeguard rows",
 }
-PUBLISHED_NAMES = {label: name for label, (_, name) in _FIGURES.items() if name}
-#: What the manifest says of positives per query, by the name of the field here.
-_POSITIVES = {
-    "min": "positives_min",
-    "median": "positives_median",
-    "max": "positives_max",
-    "average": "positives_mean",
-    "multi_positive_queries": "multi_positive_queries",
-}
-
-
-@dataclass(frozen=True)
-class DataProfile:
-    """What the data looks like; lengths are in characters."""
-
-    queries: int
-    documents: int
-    positives: int
-    positives_min: int
-    positives_median: float
-    positives_mean: float
-    positives_max: int
-    answered: int
-    """Queries that have a positive."""
-    multi_positive_queries: int
-    query_length_mean: float
-    query_length_max: int
-    document_length_mean: float
-    document_length_max: int
-
-    @property
-    def multi_positive_share(self) -> float:
-        """Queries with more than one positive / queries with any."""
-        return self.multi_positive_queries / max(self.answered, 1)
+#: What a group has means of, and what each task counts by in the weighted one.
+WEIGHTS = {"ndcg@10": "queries", "hit@10": "queries", "recall@100 (micro)": "positives"}
 
 
 @dataclass(frozen=True)
 class RetrievalProfile:
-    """How one candidate subset scores; `published` holds the figures it was published with."""
+    """How one candidate subset scores, measured here or as published."""
 
     role: Role
     config: str
-    system: str | None
-    """What ranked the lists here; None for a subset that lies beside the data."""
+    source: str
+    """Where the lists come from, in words."""
     queries: int
     positives: int
-    ndcg_10: float
-    hit_10: float
-    recall_100_micro: float
-    recall_100_macro: float
-    candidates_min: int
-    candidates_mean: float
-    candidates_max: int
-    safeguard_rows: int
-    published: Mapping[str, Any]
+    figures: Mapping[str, float]
+    """By the names that a table shows; safeguards belong to the hybrid alone."""
 
     @property
-    def source(self) -> str:
-        """Where the lists come from, in words."""
-        if self.system is None:
-            return f"the subset {self.config} beside the data"
-        return f"{self.system}, run here"
-
-    def figures(self) -> dict[str, float]:
-        """By the names a table shows; safeguards belong to the hybrid alone."""
-        figures = {label: getattr(self, field) for label, (field, _) in _FIGURES.items()}
-        if self.role != "reranking_hybrid":
-            del figures["safeguard rows"]
-        return figures
+    def ndcg(self) -> float:
+        """The figure that subsets are ranked by, nDCG@10."""
+        return self.figures["ndcg@10"]
 
 
 @dataclass(frozen=True)
@@ -125,15 +75,16 @@ class Profile:
 
     task: str
     suite: str | None
-    data: DataProfile
+    data: Mapping[str, Any]
+    """As `data_profile` has it; empty where the data is not here."""
     retrieval: tuple[RetrievalProfile, ...]
-    published: Mapping[str, Mapping[str, Any]]
+    published: tuple[RetrievalProfile, ...]
     """Figures of the manifest, also where nothing was measured."""
 
     @property
     def best(self) -> RetrievalProfile | None:
         """The subset with the highest nDCG@10; the first of equals."""
-        return max(self.retrieval, key=lambda row: row.ndcg_10, default=None)
+        return max(self.retrieval or self.published, key=lambda row: row.ndcg, default=None)
 
     def of(self, role: Role) -> RetrievalProfile | None:
         """The profile of one role, where it was measured."""
@@ -146,87 +97,74 @@ class GroupMean:
 
     role: Role
     tasks: int
-    queries: int
-    ndcg_10_query_weighted: float
-    ndcg_10_task_mean: float
-    hit_10_query_weighted: float
-    hit_10_task_mean: float
-    recall_100_micro: float
-    """Positives found / positives, over all tasks at once."""
-    recall_100_task_mean: float
-    """The plain mean of the tasks' micro recalls."""
+    weighted: Mapping[str, float]
+    """Every query counts once, and in micro recall every positive."""
+    task_mean: Mapping[str, float]
     safeguard_rows: int
 
 
 @dataclass(frozen=True, eq=False)
 class Profiles(Tabular):
-    """Profiles of some tasks, and their means; or of tasks whose data is not here, the published.
-
-    Figures are 0 to 1.
-    """
+    """Profiles of some tasks, and their means; figures are 0 to 1."""
 
     title: str
     tasks: tuple[Profile, ...]
-    absent: tuple[TaskEntry, ...] = ()
-    """Tasks whose data is not here; then there are no others."""
 
     drawn_by = "r2med.report.profiles"
 
     def to_arrow(self) -> pa.Table:
-        """One row per task and candidate subset."""
-        if self.absent:
-            names = {"task": str, "role": str, **dict.fromkeys(PUBLISHED_NAMES.values(), float)}
-            published = [(each, *item) for each in self.absent for item in each.candidates.items()]
-            rows = [{"task": each.name, "role": role, **own} for each, role, own in published]
-            return table_of(names, rows)
+        """One row per task and candidate subset; published figures where nothing is measured."""
+        rows = [
+            {"task": one.task, "suite": one.suite, **vars(row), **row.figures}
+            for one in self.tasks
+            for row in one.retrieval or one.published
+        ]
+        names = dict.fromkeys(name for row in rows for name in row["figures"])
         columns = {"task": str, "suite": str, **fields_of(RetrievalProfile)}
-        measured = [(one, row) for one in self.tasks for row in one.retrieval]
-        rows = [{"task": one.task, "suite": one.suite, **asdict(row)} for one, row in measured]
-        return table_of(columns, rows)
+        return table_of({**columns, **dict.fromkeys(names, float)}, rows)
 
     def to_json(self) -> dict[str, Any]:
-        """Every profile, and the means where there are several; `data` is null where none is."""
-        nothing: dict[str, object] = {"data": None, "retrieval": []}
-        published = [
-            {"task": each.name, "suite": each.suite, **nothing, "published": each.candidates}
-            for each in self.absent
-        ]
-        means = group_means(self.tasks) if len(self.tasks) > 1 else []
-        return {
-            "tasks": [*map(asdict, self.tasks), *published],
-            "group": [asdict(mean) for mean in means],
-        }
+        """Every profile, and the means where there are several."""
+        means = group_means([one.retrieval for one in self.tasks]) if len(self.tasks) > 1 else []
+        return {"tasks": [*map(asdict, self.tasks)], "group": [*map(asdict, means)]}
 
 
 def profile(task: Task, lists: Iterable[CandidateList] | None = None) -> Profile:
     """Profile a task by candidate lists, or by those that lie beside its data."""
-    published = task.entry.candidates if task.entry else {}
     binary = replace(task.judgements, scores=np.minimum(task.judgements.scores, 1))
     rows = []
     for one in read_candidates(task) if lists is None else lists:
         scores = measure(one.run, binary, ["ndcg@10", "hit@10", "recall@100"], ties="list")
         means, lengths = scores.means(), one.run.lengths
-        guarded = one.role == "reranking_hybrid"
-        rows.append(
-            RetrievalProfile(
-                role=one.role,
-                config=one.config,
-                system=one.system,
-                queries=len(scores),
-                positives=int(scores.positives.sum()),
-                ndcg_10=means["ndcg@10"],
-                hit_10=means["hit@10"],
-                recall_100_micro=scores.micro_recall(100),
-                recall_100_macro=means["recall@100"],
-                candidates_min=int(lengths.min()) if len(lengths) else 0,
-                candidates_mean=float(lengths.mean()) if len(lengths) else 0.0,
-                candidates_max=int(lengths.max(initial=0)),
-                safeguard_rows=int((lengths > HYBRID_DEPTH).sum()) if guarded else 0,
-                published=published.get(one.role, {}),
-            )
-        )
+        figures: dict[str, float] = {
+            "ndcg@10": means["ndcg@10"],
+            "hit@10": means["hit@10"],
+            "recall@100 (micro)": scores.micro_recall(100),
+            "recall@100 (macro)": means["recall@100"],
+            "candidates, least": int(lengths.min()) if len(lengths) else 0,
+            "candidates, mean": float(lengths.mean()) if len(lengths) else 0.0,
+            "candidates, most": int(lengths.max(initial=0)),
+        }
+        if one.role == "reranking_hybrid":
+            figures["safeguard rows"] = int((lengths > HYBRID_DEPTH).sum())
+        beside = f"the subset {one.config} beside the data"
+        source = f"{one.system}, run here" if one.system else beside
+        positives = int(scores.positives.sum())
+        rows.append(RetrievalProfile(one.role, one.config, source, len(scores), positives, figures))
     rows.sort(key=lambda row: ROLES.index(row.role))
+    published = published_profile(task.entry).published if task.entry else ()
     return Profile(task.name, task.suite, data_profile(task), tuple(rows), published)
+
+
+def published_profile(entry: TaskEntry) -> Profile:
+    """What the manifest says of a task, where the data that would be measured is not here."""
+    rows = []
+    for role in (role for role in ROLES if role in entry.candidates):
+        own = entry.candidates[role]
+        figures = {name: own[key] for key, name in _PUBLISHED.items() if key in own}
+        counts = own["query_count"], entry.counts["judgements"]
+        rows.append(RetrievalProfile(role, own["config"], "as published", *counts, figures))
+    return Profile(entry.name, entry.suite, {}, (), tuple(rows))
 
 
 def profiled(
@@ -250,99 +188,64 @@ def profiled(
     return profile(task, lists), lists
 
 
-def data_profile(task: Task) -> DataProfile:
-    """Counts, positives per query, and text lengths."""
+def data_profile(task: Task) -> dict[str, Any]:
+    """Counts, positives per query as a manifest names them, and text lengths in characters."""
     judged = task.judgements
     positive = judged.query_ids.take(np.flatnonzero(judged.scores > 0))
-    per_query = [row["counts"] for row in positive.value_counts().to_pylist()]
-    counts = np.array(per_query or [0], dtype=np.int64)
-    queries, documents = _lengths(task.queries.texts), _lengths(task.corpus.texts)
-    return DataProfile(
-        queries=len(task.queries),
-        documents=len(task.corpus),
-        positives=len(positive),
-        positives_min=int(counts.min()),
-        positives_median=float(np.median(counts)),
-        positives_mean=float(counts.mean()),
-        positives_max=int(counts.max()),
-        answered=len(per_query),
-        multi_positive_queries=int((counts > 1).sum()),
-        query_length_mean=float(queries.mean()),
-        query_length_max=int(queries.max()),
-        document_length_mean=float(documents.mean()),
-        document_length_max=int(documents.max()),
-    )
+    counts = np.array(positive.value_counts().field("counts").to_pylist() or [0])
+    several = int((counts > 1).sum())
+    lengths = {}
+    for what, texts in (("query", task.queries.texts), ("document", task.corpus.texts)):
+        characters = pc.utf8_length(texts).to_numpy(zero_copy_only=False)
+        mean = float(characters.mean()) if len(characters) else 0.0
+        lengths[f"{what}_length"] = {"mean": mean, "max": int(characters.max(initial=0))}
+    return {
+        "queries": len(task.queries),
+        "documents": len(task.corpus),
+        "positives": len(positive),
+        "positives_per_query": {
+            "min": int(counts.min()),
+            "median": float(np.median(counts)),
+            "average": float(counts.mean()),
+            "max": int(counts.max()),
+            "multi_positive_queries": several,
+            "multi_positive_query_percent": 100 * several / len(counts),
+        },
+        **lengths,
+    }
 
 
-def group_means(profiles: Sequence[Profile]) -> list[GroupMean]:
+def group_means(tasks: Sequence[Sequence[RetrievalProfile]]) -> list[GroupMean]:
     """The roles that every task of the group has; a mean over fewer would claim too much."""
     means = []
     for role in ROLES:
-        rows = [row for one in profiles if (row := one.of(role)) is not None]
-        if not rows or len(rows) < len(profiles):
+        rows = [row for own in tasks for row in own if row.role == role]
+        if not rows or len(rows) < len(tasks):
             continue
-        queries = [row.queries for row in rows]
-        positives = [row.positives for row in rows]
-        means.append(
-            GroupMean(
-                role=role,
-                tasks=len(rows),
-                queries=sum(queries),
-                ndcg_10_query_weighted=weighted_mean([row.ndcg_10 for row in rows], queries),
-                ndcg_10_task_mean=fmean(row.ndcg_10 for row in rows),
-                hit_10_query_weighted=weighted_mean([row.hit_10 for row in rows], queries),
-                hit_10_task_mean=fmean(row.hit_10 for row in rows),
-                recall_100_micro=weighted_mean([row.recall_100_micro for row in rows], positives),
-                recall_100_task_mean=fmean(row.recall_100_micro for row in rows),
-                safeguard_rows=sum(row.safeguard_rows for row in rows),
-            )
-        )
+        weighted, plain = {}, {}
+        for name, counted in WEIGHTS.items():
+            values = [row.figures[name] for row in rows]
+            weights = [getattr(row, counted) for row in rows]
+            weighted[name] = float(np.dot(values, weights)) / max(sum(weights), 1)
+            plain[name] = fmean(values)
+        safeguards = sum(int(row.figures.get("safeguard rows", 0)) for row in rows)
+        means.append(GroupMean(role, len(rows), weighted, plain, safeguards))
     return means
 
 
-def published_means(
-    tasks: Sequence[Mapping[str, Mapping[str, Any]]],
-) -> dict[Role, tuple[float, float]]:
-    """Published nDCG@10 by role: (query-weighted, task mean), where all tasks have one."""
-    means: dict[Role, tuple[float, float]] = {}
-    for role in ROLES:
-        rows = [published.get(role, {}) for published in tasks]
-        if rows and all("ndcg_at_10" in row for row in rows):
-            weights = [int(row["query_count"]) for row in rows]
-            values = [float(row["ndcg_at_10"]) for row in rows]
-            means[role] = (weighted_mean(values, weights), fmean(values))
-    return means
-
-
-def weighted_mean(values: Sequence[float], weights: Sequence[int]) -> float:
-    """The mean of values of which each counts as often as its weight says."""
-    total = sum(value * weight for value, weight in zip(values, weights, strict=True))
-    return total / max(sum(weights), 1)
-
-
-def check_profile(task: Task, entry: TaskEntry) -> list[Check]:
-    """Positives per query and the figures of every candidate subset, against the manifest."""
-    measured = profile(task)
-    data = measured.data
-    checks = [
-        checked(entry, "profile", f"positives.{name}", value, getattr(data, _POSITIVES[name]))
-        for name, value in entry.positives.items()
-        if name in _POSITIVES
-    ]
-    return checks + subset_checks(entry, measured)
-
-
-def subset_checks(entry: TaskEntry, measured: Profile) -> list[Check]:
-    """The figures of every published subset, against the manifest."""
-    figures: dict[str, dict[str, float]] = {row.role: row.figures() for row in measured.retrieval}
+def check_profile(measured: Profile, entry: TaskEntry) -> list[Check]:
+    """Positives per query and the figures of every published subset, against the manifest."""
+    positives = measured.data["positives_per_query"]
+    figures = {row.role: row.figures for row in measured.retrieval}
     return [
-        checked(entry, "profile", f"{role}.{name}", published[key], figures.get(role, {}).get(name))
-        for role, published in entry.candidates.items()
-        for name, key in PUBLISHED_NAMES.items()
-        if key in published
+        *(
+            checked(entry, "profile", f"positives.{name}", value, positives.get(name))
+            for name, value in entry.positives.items()
+        ),
+        *(
+            checked(entry, "profile", f"{row.role}.{name}", value, own.get(name))
+            for row in published_profile(entry).published
+            for own in [figures.get(row.role, {})]
+            for name, value in row.figures.items()
+        ),
     ]
-
-
-def _lengths(texts: Any) -> NDArray[np.int64]:
-    lengths: NDArray[np.int64] = pc.utf8_length(texts).to_numpy(zero_copy_only=False)
-    return lengths if len(lengths) else np.zeros(1, dtype=np.int64)

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from r2med.nano.candidates import ROLES, TITLES, Role
-from r2med.nano.profiles import (
-    PUBLISHED_NAMES,
-    DataProfile,
-    Profile,
-    Profiles,
-    group_means,
-    published_means,
-)
+from r2med.nano.profiles import WEIGHTS, Profile, Profiles, group_means
 from r2med.report.table import Cell, Column, Grid, Paper, SystemName, points
-from r2med.tasks.registry import TaskEntry
 
 if TYPE_CHECKING:
     from r2med.nano.fidelity import Fidelity
@@ -26,57 +18,47 @@ if TYPE_CHECKING:
 
 def draw(value: Profiles, out: Paper) -> None:
     """Print a task's profile, or a table of several; of data that is not here what is published."""
-    parts: list[RenderableType]
-    if value.absent:
-        hint = f"Bring the data here with: r2med fetch {value.absent[0].name}"
-        parts = [_published_table(value.absent), hint]
-    elif len(value.tasks) > 1:
-        parts = [*group_parts(value.tasks, value.title)]
+    first, *others = value.tasks
+    parts: list[RenderableType] = []
+    if others:
+        parts += group_parts(value.tasks, value.title)
     else:
-        [profile] = value.tasks
-        heading = Text(f"{profile.task} · observed profile", style="bold")
-        parts = [heading, data_grid(profile.data), Text(), *retrieval_parts(profile)]
-        if profile.best is not None:
-            score = 100 * profile.best.ndcg_10
-            parts.append(f"best by nDCG@10: {TITLES[profile.best.role]} ({score:.2f})")
+        parts.append(Text(f"{first.task} · profile", style="bold"))
+        parts += [data_grid(first.data), Text()] if first.data else []
+        parts += retrieval_parts(first)
+        if first.best is not None:
+            parts.append(f"best by nDCG@10: {TITLES[first.best.role]} ({points(first.best.ndcg)})")
+    if not first.data:
+        parts.append(f"The data is not here; bring it with: r2med fetch {first.task}")
     for part in parts:
         out.print(part)
 
 
-def data_rows(data: DataProfile) -> list[tuple[str, str]]:
+def data_rows(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The observed profile as pairs of name and figure."""
-    lowest, highest, median = data.positives_min, data.positives_max, data.positives_median
-    several, share = data.multi_positive_queries, 100 * data.multi_positive_share
-    query, document = data.query_length_mean, data.document_length_mean
-    figures = {
-        "queries": f"{data.queries:,}",
-        "documents": f"{data.documents:,}",
-        "positives": f"{data.positives:,}",
-        "positives per query": f"{lowest:,} to {highest:,}, median {median:g}, "
-        f"mean {data.positives_mean:.2f}",
-        "more than one positive": f"{several:,} queries ({share:.1f} %)",
-        "characters per query": f"mean {query:,.1f}, at most {data.query_length_max:,}",
-        "characters per document": f"mean {document:,.1f}, at most {data.document_length_max:,}",
-    }
-    return list(figures.items())
+    each, query, document = (
+        data[part] for part in ("positives_per_query", "query_length", "document_length")
+    )
+    several, share = each["multi_positive_queries"], each["multi_positive_query_percent"]
+    spread = f"{each['min']:,} to {each['max']:,}, median {each['median']:g}"
+    return [
+        *((name, f"{data[name]:,}") for name in ("queries", "documents", "positives")),
+        ("positives per query", f"{spread}, mean {each['average']:.2f}"),
+        ("more than one positive", f"{several:,} queries ({share:.1f} %)"),
+        ("characters per query", f"mean {query['mean']:,.1f}, at most {query['max']:,}"),
+        ("characters per document", f"mean {document['mean']:,.1f}, at most {document['max']:,}"),
+    ]
 
 
-def data_grid(data: DataProfile) -> Grid:
+def data_grid(data: Mapping[str, Any]) -> Grid:
     """The observed profile as a table."""
     return Grid([Column("data", right=False, fixed=True), Column("", right=False)], data_rows(data))
 
 
 def retrieval_parts(profile: Profile) -> Iterator[RenderableType]:
     """One column per candidate subset, published figures beside the measured; who ranked what."""
-    subsets: dict[str, Mapping[str, float]] = {}
-    for role in ROLES:
-        measured, published = profile.of(role), profile.published.get(role)
-        if measured is not None:
-            subsets[TITLES[role]] = measured.figures()
-        if published:
-            known = {name: key for name, key in PUBLISHED_NAMES.items() if key in published}
-            figures = {name: float(published[key]) for name, key in known.items()}
-            subsets[f"{TITLES[role]}, published"] = figures
+    subsets = {TITLES[row.role]: row.figures for row in profile.retrieval}
+    subsets |= {f"{TITLES[row.role]}, published": row.figures for row in profile.published}
     names = dict.fromkeys(name for figures in subsets.values() for name in figures)
     rows = [[name, *(_figure(name, own.get(name)) for own in subsets.values())] for name in names]
     columns = [Column("figure", right=False, fixed=True), *map(Column, subsets)]
@@ -95,57 +77,51 @@ def _figure(name: str, value: float | None) -> Cell:
 
 def group_parts(profiles: Sequence[Profile], title: str) -> Iterator[RenderableType]:
     """One row per task with the nDCG@10 of each subset, then both means, each labelled."""
-    roles = [role for role in ROLES if any(one.of(role) for one in profiles)]
-    rows: list[list[Cell]] = []
-    for one in profiles:
-        measured = {row.role: row.ndcg_10 for row in one.retrieval}
+    means = group_means([one.retrieval for one in profiles])
+    published = group_means([one.published for one in profiles])
+    shown = [one.retrieval or one.published for one in profiles]
+    roles = [role for role in ROLES if any(row.role == role for own in shown for row in own)]
+
+    counts = [one.data["queries"] if one.data else one.published[0].queries for one in profiles]
+
+    def row(label: Cell, count: int, values: Mapping[Role, float], best: Cell) -> list[Cell]:
+        return [label, f"{count:,}", *(points(values.get(role)) for role in roles), best]
+
+    rows = []
+    for one, own, count in zip(profiles, shown, counts, strict=True):
         best = TITLES[one.best.role] if one.best else None
-        rows.append([one.task, f"{one.data.queries:,}", *_cells(measured, roles), best])
-    queries = f"{sum(one.data.queries for one in profiles):,}"
-    means, published = group_means(profiles), published_means([one.published for one in profiles])
-    for label, count, values in (
-        ("query-weighted mean", queries, {m.role: m.ndcg_10_query_weighted for m in means}),
-        (f"mean of {len(profiles)} tasks", queries, {m.role: m.ndcg_10_task_mean for m in means}),
-        ("published, query-weighted", "", {role: pair[0] for role, pair in published.items()}),
-        ("published, task mean", "", {role: pair[1] for role, pair in published.items()}),
+        rows.append(row(one.task, count, {each.role: each.ndcg for each in own}, best))
+    for label, averages, kind in (
+        ("query-weighted mean", means, "weighted"),
+        (f"mean of {len(profiles)} tasks", means, "task_mean"),
+        ("published, query-weighted", published, "weighted"),
+        ("published, task mean", published, "task_mean"),
     ):
-        if values:
-            rows.append([Text(label, style="italic"), count, *_cells(values, roles), ""])
-    columns = [*_columns(roles), Column("best", right=False)]
+        if averages:
+            values = {mean.role: getattr(mean, kind)["ndcg@10"] for mean in averages}
+            rows.append(row(Text(label, style="italic"), sum(counts), values, ""))
+    columns = [Column("task", right=False, fixed=True), Column("queries")]
+    columns += [*(Column(TITLES[role]) for role in roles), Column("best", right=False)]
+    figures = "nDCG@10 × 100 by candidate subset" + ("" if means else ", as published")
     ends = frozenset([len(profiles) - 1])
-    yield Grid(columns, rows, ends=ends, title=f"{title} · nDCG@10 × 100 by candidate subset")
-    for mean in means:
-        yield Text(
-            f"{TITLES[mean.role]}: hit@10 {100 * mean.hit_10_query_weighted:.2f} query-weighted, "
-            f"{100 * mean.hit_10_task_mean:.2f} task mean; recall@100 "
-            f"{100 * mean.recall_100_micro:.2f} micro, "
-            f"{100 * mean.recall_100_task_mean:.2f} task mean; "
-            f"safeguard rows: {mean.safeguard_rows:,}"
+    yield Grid(columns, rows, ends=ends, title=f"{title} · {figures}")
+    for mean in means or published:
+        figures = "; ".join(
+            f"{name} {points(mean.weighted[name])} weighted by {counted}, "
+            f"{points(mean.task_mean[name])} task mean"
+            for name, counted in WEIGHTS.items()
+            if name != "ndcg@10"
         )
-
-
-def _published_table(entries: Sequence[TaskEntry]) -> Grid:
-    """Embedded figures alone, where the data that would be measured is not here."""
-    rows: list[list[Cell]] = []
-    for entry in entries:
-        figures = {role: float(entry.candidates[role]["ndcg_at_10"]) for role in ROLES}
-        rows.append([entry.name, f"{entry.counts['queries']:,}", *_cells(figures, ROLES)])
-    if len(entries) > 1:
-        means = published_means([entry.candidates for entry in entries])
-        total = f"{sum(entry.counts['queries'] for entry in entries):,}"
-        for at, label in enumerate(("query-weighted mean", f"mean of {len(entries)} tasks")):
-            rows.append([label, total, *_cells({r: means[r][at] for r in ROLES}, ROLES)])
-    title = "nDCG@10 × 100 as published (the data is not here)"
-    return Grid(_columns(ROLES), rows, ends=frozenset([len(entries) - 1]), title=title)
+        yield Text(f"{TITLES[mean.role]}: {figures}; safeguard rows: {mean.safeguard_rows:,}")
 
 
 def fidelity_tables(agreement: Fidelity) -> Iterator[RenderableType]:
     """The two rankings side by side, then how far they agree."""
     columns = [
         Column("system", right=False, cell=lambda place: SystemName(place.system)),
-        Column("full", cell=lambda place: f"{100 * place.full:.2f}"),
+        Column("full", cell=lambda place: points(place.full)),
         Column("rank", cell=lambda place: f"{place.full_rank:g}"),
-        Column("nano", cell=lambda place: f"{100 * place.nano:.2f}"),
+        Column("nano", cell=lambda place: points(place.nano)),
         Column("rank", cell=lambda place: f"{place.nano_rank:g}"),
     ]
     title = f"{agreement.metric} × 100 · {agreement.full} and {agreement.nano}"
@@ -158,12 +134,3 @@ def fidelity_tables(agreement: Fidelity) -> Iterator[RenderableType]:
         percent = f"{100 * interval.confidence:g} %"
         yield Text(f"{name:13} {value:+.3f}  [{interval.low:+.3f}, {interval.high:+.3f}] {percent}")
     yield from (Text(note, style="dim") for note in agreement.passed_over)
-
-
-def _columns(roles: Sequence[Role]) -> list[Column]:
-    first = [Column("task", right=False, fixed=True), Column("queries")]
-    return [*first, *(Column(TITLES[role]) for role in roles)]
-
-
-def _cells(values: Mapping[Role, float], roles: Sequence[Role]) -> list[Cell]:
-    return [points(values.get(role)) for role in roles]

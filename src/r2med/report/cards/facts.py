@@ -13,8 +13,11 @@ from r2med.measure.significance import Difference, compare_columns, p_equation
 from r2med.nano.candidates import HYBRID_DEPTH, TITLES, CandidateList
 from r2med.nano.folder import read_record
 from r2med.nano.profiles import Profile, profiled
-from r2med.report.cards.failures import Failures, find_failures
-from r2med.report.table import document_text, points, signed, snippet
+from r2med.report.table import document_text, percent, points, signed, snippet
+from r2med.results.diagnosis.causes import PositiveFinding
+from r2med.results.diagnosis.diagnose import diagnose_ranking
+from r2med.results.diagnosis.findings import QueryFinding, RankedFinding
+from r2med.results.lookup import Ranking
 from r2med.results.overlap import StoredAudit
 from r2med.results.record import Result
 from r2med.retrieve.given import split_of
@@ -23,9 +26,34 @@ from r2med.tasks.registry import TaskEntry, find_task
 from r2med.tasks.task import Task, positives_of
 
 _EXAMPLE_PAIRS = 3
-_EXCERPT = 420
-#: Below this difference in nDCG@10 two profiles are called level.
-_LEVEL = 0.01
+_EXAMPLE_FAILURES = 2
+EXCERPT = 420
+#: A positive counts as retrieved to a tenth of the corpus, within these ranks.
+_SHALLOWEST, _DEEPEST = 10, 100
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One query that went wrong: what stood in front, and a positive that should have."""
+
+    query: str
+    first: str | None
+    first_rank: int | None
+    positive: str
+    positive_rank: int | None
+    """None where the positive is not in the list at all."""
+    detail: str
+
+
+@dataclass(frozen=True)
+class Failures:
+    """One kind of failure: how many of how many queries, and a few of them."""
+
+    kind: str
+    affected: int
+    of: int
+    """0 where the data does not say what this kind is recognised by."""
+    examples: tuple[Failure, ...]
 
 
 @dataclass(frozen=True)
@@ -48,8 +76,6 @@ class Facts:
     failures_of: str
     """The ranking the failures were drawn from."""
     failures: list[Failures]
-    texts: dict[str, str]
-    """Excerpts that the failures speak of: `q:` + query id, `d:` + document id."""
     examples: list[dict[str, str]]
     """Queries, each with a document that answers it, cut to what fits a page."""
     audits: list[StoredAudit]
@@ -76,7 +102,6 @@ def gather(
         first, second = own[0].scores, own[1].scores.at(own[0].scores.query_ids)
         lead = compare_columns(first["ndcg@10"], second["ndcg@10"])
     failures_of, run = _best_ranking(profile, lists, own)
-    failures = find_failures(task, run)
     source, made = _built_from(task)
     entry = task.entry or source
     return Facts(
@@ -99,8 +124,7 @@ def gather(
         ],
         lead=lead,
         failures_of=failures_of,
-        failures=failures,
-        texts=_texts(task, failures),
+        failures=find_failures(task, run),
         examples=_examples(task),
         audits=[audit for audit in audits if audit.hash == task.hash],
     )
@@ -115,31 +139,16 @@ def prose_of(entry: TaskEntry | None) -> dict[str, Any]:
 
 def readings(facts: Facts) -> Iterator[str]:
     """What the figures say, one statement each: computed, so that they stay true."""
-    profile = facts.profile
-    best, bm25 = profile.best, profile.of("bm25")
-    dense, hybrid = profile.of("dense"), profile.of("reranking_hybrid")
+    best, bm25 = facts.profile.best, facts.profile.of("bm25")
     if best is not None:
-        yield f"Best of the profiles by nDCG@10: {TITLES[best.role]}, {100 * best.ndcg_10:.2f}."
-    if bm25 and dense:
-        gap = dense.ndcg_10 - bm25.ndcg_10
-        ahead = "level with" if abs(gap) < _LEVEL else "ahead of" if gap > 0 else "behind"
-        yield f"Vectors are {ahead} words (difference in nDCG@10 {signed(gap)})."
+        yield f"Best of the profiles by nDCG@10: {TITLES[best.role]}, {points(best.ndcg)}."
     if bm25:
         yield (
             f"The BM25 candidates hold no positive among the first ten for "
-            f"{100 * (1 - bm25.hit_10):.1f} % of the queries, and "
-            f"{100 * bm25.recall_100_micro:.1f} % of the positives among the first hundred."
+            f"{100 * (1 - bm25.figures['hit@10']):.1f} % of the queries, and "
+            f"{100 * bm25.figures['recall@100 (micro)']:.1f} % of the positives among the first "
+            "hundred."
         )
-    if hybrid:
-        yield (
-            "A reranker of the hybrid's hundred can reach at most "
-            f"{100 * hybrid.recall_100_micro:.1f} % of the positives; the safeguard puts one below "
-            f"them for {hybrid.safeguard_rows:,} of {hybrid.queries:,} queries."
-        )
-    for row in profile.retrieval:
-        if "ndcg_at_10" in row.published:
-            off = row.ndcg_10 - float(row.published["ndcg_at_10"])
-            yield f"{TITLES[row.role]}, nDCG@10: {signed(off)} from the published figure."
     if lead := facts.lead:
         first, second = (result["system"] for result in facts.results[:2])
         low, high = signed(lead.interval.low), signed(lead.interval.high)
@@ -155,15 +164,54 @@ def _built_from(task: Task) -> tuple[TaskEntry | None, str]:
     record = read_record(task.source).tasks.get(split_of(task))
     if record is None:
         return None, ""
-    report = record.report
-    story = (
-        f"Built from {record.source}: {report.queries:,} of {report.source_queries:,} "
-        f"queries and {report.documents:,} of {report.source_documents:,} documents "
-        f"({report.positive_documents:,} positive, {report.judged_negative_documents:,} "
-        f"judged non-positive, {report.fill_documents:,} by {record.recipe.fill} fill). "
-        + " ".join(record.notices)
-    )
+    story = f"Built from {record.source} by r2med nano build. {' '.join(record.notices)}"
     return (find_task(record.source) if record.suite else None), story
+
+
+def find_failures(task: Task, run: Run) -> list[Failures]:
+    """The three kinds, by one ranking in the order in which it is measured."""
+    depth = min(_DEEPEST, max(_SHALLOWEST, len(task.corpus) // 10))
+    queries = diagnose_ranking(Ranking("", run), task).queries
+    known = [query for query in queries if query.body_system and query.answer]
+    confused, overlapping, missing = [], [], []
+    for query in queries:
+        best = query.positives[0]
+        ahead = [each for each in query.top if best.rank is None or each.rank < best.rank]
+        alike = {each.answer for each in known if each.body_system == query.body_system}
+        evidence = [(each, answer) for each in ahead for answer in each.answers if answer in alike]
+        if evidence:
+            first, answer = evidence[0]
+            detail = (
+                f"Both are {query.body_system}; asked for is {query.answer}, but evidence for "
+                f"{answer} stands at rank {first.rank}, above every positive."
+            )
+            confused.append(_failure(query, first, best, detail))
+        if ahead and ahead[0].coverage > best.coverage:
+            detail = (
+                f"The first document holds {percent(ahead[0].coverage)} of the query's terms by "
+                f"weight ({', '.join(ahead[0].shared)}), the positive {percent(best.coverage)}."
+            )
+            overlapping.append(_failure(query, ahead[0], best, detail))
+        lost = [each for each in query.positives if each.rank is None or each.rank > depth]
+        if lost:
+            counts = f"{len(lost)} of {len(query.positives)}"
+            detail = f"Positives not among the first {depth}: {counts}."
+            missing.append(_failure(query, next(iter(query.top), None), lost[0], detail))
+    return [
+        Failures(kind, len(failures), len(among), tuple(failures[:_EXAMPLE_FAILURES]))
+        for kind, among, failures in (
+            ("Right body system, wrong diagnosis", known, confused),
+            ("Surface overlap", queries, overlapping),
+            (f"Positive not among the first {depth}", queries, missing),
+        )
+    ]
+
+
+def _failure(
+    query: QueryFinding, first: RankedFinding | None, positive: PositiveFinding, detail: str
+) -> Failure:
+    name, rank = (first.document_id, first.rank) if first else (None, None)
+    return Failure(query.query_id, name, rank, positive.document_id, positive.rank, detail)
 
 
 def _best_ranking(
@@ -180,15 +228,6 @@ def _best_ranking(
     return f"the {TITLES[best.role]} candidates ({best.source})", run
 
 
-def _texts(task: Task, failures: Sequence[Failures]) -> dict[str, str]:
-    texts: dict[str, str] = {}
-    for failure in (one for group in failures for one in group.examples):
-        texts[f"q:{failure.query}"] = snippet(task.query(failure.query), _EXCERPT)
-        for document in filter(None, (failure.first, failure.positive)):
-            texts[f"d:{document}"] = snippet(document_text(task, document), _EXCERPT)
-    return texts
-
-
 def _examples(task: Task) -> list[dict[str, str]]:
     """The first queries in file order, each with its first positive by id."""
     positives = positives_of(task.judgements)
@@ -196,9 +235,9 @@ def _examples(task: Task) -> list[dict[str, str]]:
     return [
         {
             "query_id": query,
-            "query": snippet(text, _EXCERPT),
+            "query": snippet(text, EXCERPT),
             "document_id": positives[query][0],
-            "document": snippet(document_text(task, positives[query][0]), _EXCERPT),
+            "document": snippet(document_text(task, positives[query][0]), EXCERPT),
         }
         for query, text in asked[:_EXAMPLE_PAIRS]
     ]

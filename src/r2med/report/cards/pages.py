@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from importlib.resources import files
@@ -11,16 +10,17 @@ from pathlib import Path
 
 from r2med.atomic import atomic_file
 from r2med.errors import UsageError
+from r2med.home import slug
 from r2med.nano.profiles import group_means
-from r2med.report.cards.facts import Facts, gather, readings
+from r2med.report.cards.facts import EXCERPT, Facts, gather, readings
 from r2med.report.formats import Page
 from r2med.report.profiles import data_grid, group_parts, retrieval_parts
-from r2med.report.table import Cell, Grid, columns_of, percent, points
+from r2med.report.table import Cell, Grid, columns_of, document_text, percent, points, snippet
 from r2med.results.overlap import StoredAudit
 from r2med.results.record import Result
 from r2med.tasks.task import Task
 
-SCHEMA = 2
+SCHEMA = 3
 INDEX = "index"
 _DEMO = (
     "A task of the demo suite, edition {edition}: original text, small, not comparable with "
@@ -28,6 +28,7 @@ _DEMO = (
     "own."
 )
 _OWN = "Data of your own: figures here do not compare with those of R2MED."
+_UNKNOWN = "cannot be recognised: the data does not name body systems and answers of its queries."
 _RECALL = "Micro recall is positives found / positives; macro is the mean over queries."
 _HTML = """<!doctype html>
 <html lang="en">
@@ -66,17 +67,22 @@ def write_cards(
             f"--out {out} is not empty, and nothing in it was touched.\n"
             "Choose another folder, or --force to write the pages into it (other files stay)."
         )
-    group = [gather(task, results, dense=dense, audits=audits, tell=tell) for task in tasks]
+    group, pages = [], []
+    for task in tasks:
+        facts = gather(task, results, dense=dense, audits=audits, tell=tell)
+        group.append(facts)
+        pages.append(task_page(facts, task))
     names = page_names([facts.name for facts in group])
-    for facts, name in zip(group, names, strict=True):
-        _write(out / name, task_page(facts), _task_json(facts))
+    for name, page, facts in zip(names, pages, group, strict=True):
+        _write(out / name, page, _task_json(facts))
     if len(group) == 1:
         return names
+    means = group_means([facts.profile.retrieval for facts in group])
     values = {
         "schema": SCHEMA,
         "title": title,
         "tasks": {facts.name: name for facts, name in zip(group, names, strict=True)},
-        "means": [asdict(mean) for mean in group_means([facts.profile for facts in group])],
+        "means": [*map(asdict, means)],
     }
     _write(out / INDEX, group_page(title, group, names), values)
     return [*names, INDEX]
@@ -106,17 +112,16 @@ def page_names(tasks: Sequence[str]) -> list[str]:
     names: list[str] = []
     taken = {INDEX}
     for task in tasks:
-        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", task).strip("-.")[:100] or "task"
-        name, number = plain, 1
+        name, number = slug(task), 1
         while name.lower() in taken:
             number += 1
-            name = f"{plain}-{number}"
+            name = f"{slug(task)}-{number}"
         taken.add(name.lower())
         names.append(name)
     return names
 
 
-def task_page(facts: Facts) -> Page:
+def task_page(facts: Facts, task: Task) -> Page:
     """The page of one task."""
     page, entry, prose = Page(), facts.entry, facts.prose
 
@@ -142,7 +147,7 @@ def task_page(facts: Facts) -> Page:
     page.print(*readings(facts), style="item")
     section("Failure modes")
     page.print(*prose["failures"], style="item")
-    _print_failures(facts, page)
+    _print_failures(facts, task, page)
     section("Training and leakage", prose["training"])
     if facts.audits:
         page.print("Overlap with training data, by r2med audit:")
@@ -182,39 +187,39 @@ def _stored(facts: Facts) -> Grid | str:
     return Grid(columns_of(*heads), rows, caption=caption)
 
 
-def _print_failures(facts: Facts, page: Page) -> None:
+def _print_failures(facts: Facts, task: Task, page: Page) -> None:
+    def text_of(document: str) -> str:
+        return snippet(document_text(task, document), EXCERPT)
+
     page.print(f"What follows is counted and drawn from {facts.failures_of}.")
     for group in facts.failures:
         share = percent(group.affected / max(group.of, 1))
         counted = f"{group.affected:,} of {group.of:,} queries ({share})."
-        page.print(f"{group.kind}: {group.open or counted}", style="bold")
+        page.print(f"{group.kind}: {counted if group.of else _UNKNOWN}", style="bold")
         for each in group.examples:
-            rank = "not" if each.positive_rank is None else f"rank {each.positive_rank:,}"
-            listed = f"{rank} among the {each.listed:,} listed"
-            lines = [f"query {each.query}: {facts.texts[f'q:{each.query}']}"]
+            lines = [f"query {each.query}: {snippet(task.query(each.query), EXCERPT)}"]
             if each.first is not None:
-                text = facts.texts[f"d:{each.first}"]
-                lines.append(f"rank {each.first_rank}, {each.first}: {text}")
-            positive = facts.texts[f"d:{each.positive}"]
-            lines.append(f"positive {each.positive}, {listed}: {positive}")
+                lines.append(f"rank {each.first_rank}, {each.first}: {text_of(each.first)}")
+            place = f"rank {each.positive_rank:,}" if each.positive_rank else "not listed"
+            lines.append(f"positive {each.positive}, {place}: {text_of(each.positive)}")
             page.print(*lines, f"what happened: {each.detail}", style="quote")
 
 
 def group_page(title: str, group: Sequence[Facts], names: Sequence[str]) -> Page:
     """The index of a set of task pages, whose files are `names`."""
     page, data = Page(), [one.profile.data for one in group]
-    queries, positives = sum(each.queries for each in data), sum(each.positives for each in data)
+    totals = (f"{sum(each[what] for each in data):,} {what}" for what in ("queries", "positives"))
     page.print(title, style="title")
-    page.print(f"{len(group)} tasks, {queries:,} queries, {positives:,} positives.")
+    page.print(f"{len(group)} tasks, {', '.join(totals)}.")
     if all(one.suite == "demo" for one in group):
         page.print("Original text, not comparable with published figures.", style="note")
     page.print("Data", style="section")
     heads = (">queries", ">documents", ">positives", ">median", ">query chars", ">doc chars")
     rows: list[list[Cell]] = []
     for one, own in zip(group, data, strict=True):
-        counts = (f"{count:,}" for count in (own.queries, own.documents, own.positives))
-        lengths = (f"{mean:,.0f}" for mean in (own.query_length_mean, own.document_length_mean))
-        rows.append([one.name, *counts, f"{own.positives_median:g}", *lengths])
+        counts = (f"{own[what]:,}" for what in ("queries", "documents", "positives"))
+        lengths = (f"{own[what]['mean']:,.0f}" for what in ("query_length", "document_length"))
+        rows.append([one.name, *counts, f"{own['positives_per_query']['median']:g}", *lengths])
     caption = "Median: positives per query. Lengths are means."
     page.print(Grid(columns_of("task", *heads), rows, caption=caption))
     page.print("Retrieval profiles", style="section")
@@ -223,7 +228,7 @@ def group_page(title: str, group: Sequence[Facts], names: Sequence[str]) -> Page
     kinds = (">Right body system, wrong diagnosis", ">Surface overlap", ">Positive not retrieved")
     rows = []
     for one in group:
-        affected = ("unknown" if f.open else f"{f.affected:,} of {f.of:,}" for f in one.failures)
+        affected = (f"{f.affected:,} of {f.of:,}" if f.of else "unknown" for f in one.failures)
         rows.append([one.name, *affected, one.failures_of])
     page.print(Grid(columns_of("queries affected", *kinds, "drawn from"), rows))
     page.print("Tasks", style="section")
