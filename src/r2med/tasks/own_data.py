@@ -8,7 +8,7 @@ by their usual names, or as the user maps them; where anything is wrong, nothing
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -104,21 +104,19 @@ def _problems(source: Source) -> list[Problem]:
     return sorted(problems, key=lambda each: (files.index(each.file), each.line or 0))
 
 
-#: The names under which a column is looked for when it is not mapped, the most usual first.
-_ID = ("id", "_id")
 _TEXT = ("text", "body", "content", "passage", "abstract")
-KNOWN: Mapping[str, Mapping[str, Sequence[str]]] = {
+_NOTES = {name: (name,) for name in ("answer", "body_system", "reasoning")}
+#: The fields of each table, and the names under which their columns are looked for.
+FIELDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "corpus": {
-        "id": (*_ID, *sorted(DOCUMENT_NAMES - {"document", "doc"})),
+        "id": ("id", "_id", *sorted(DOCUMENT_NAMES - {"document", "doc"})),
         "text": (*_TEXT, "document", "doc"),
         "title": ("title",),
     },
     "queries": {
-        "id": (*_ID, *sorted(QUERY_NAMES - {"query"})),
+        "id": ("id", "_id", *sorted(QUERY_NAMES - {"query"})),
         "text": (*_TEXT, "query", "question"),
-        "answer": ("answer",),
-        "body_system": ("body_system",),
-        "reasoning": ("reasoning",),
+        **_NOTES,
     },
     "qrels": {
         "query": sorted(QUERY_NAMES),
@@ -126,17 +124,7 @@ KNOWN: Mapping[str, Mapping[str, Sequence[str]]] = {
         "score": sorted(SCORE_NAMES),
     },
 }
-#: What --column may name: each field of a task, also by a usual name of its column.
-_FIELDS = {
-    f"{role}.{name}": (role, field)
-    for role, fields in KNOWN.items()
-    for field, names in fields.items()
-    for name in (field, *names)
-}
-_OPTIONAL = ("title", "answer", "body_system", "reasoning", "score")
-_SHOWN = 20
-#: Stands after the last line of a table; no text that was decoded can hold it.
-_END = "\udcff"
+_OPTIONAL = ("title", "score", *_NOTES)
 
 
 def import_tables(
@@ -152,68 +140,93 @@ def import_tables(
     """Write a task's folder from three tables; `columns` maps `corpus.text` to a column's name.
 
     A title is put before the text with a space, as BEIR's tools do. Judgements without a score
-    count as 1, and `tell` hears which columns were not read for one. Returns how many
-    documents, queries and judgements were written.
+    count as 1, and `tell` hears where no column has them. Returns how many documents, queries and
+    judgements were written.
     """
     if out.exists() and not force:
         raise UsageError(f"{out} exists, and nothing in it was touched. --force replaces it.")
-    for name in columns or {}:
-        if name not in _FIELDS:
-            raise UsageError(f"--column {name}: not a field of a task. {nearest(name, _FIELDS)}")
-    mapped = {_FIELDS[name]: column for name, column in (columns or {}).items()}
-    files = {"corpus": corpus, "queries": queries, "qrels": qrels}
-    tables = {role: _cells(path) for role, path in files.items()}
-    headers = {role: [name.strip() for name in next(tables[role])[1]] for role in files}
-    places = {role: _places(files[role], role, headers[role], mapped) for role in files}
-    missing = [
-        (role, name)
-        for role, wanted in KNOWN.items()
-        for name in wanted
-        if name not in places[role] and name not in _OPTIONAL
-    ]
-    if missing:
-        lines = [
-            f"{files[role]} has no column for {role}.{name}: it has {', '.join(headers[role])}, "
-            f"expected one of {', '.join(KNOWN[role][name])}."
-            for role, name in missing
-        ]
-        options = " ".join(f"--column {role}.{name}=NAME" for role, name in missing)
-        raise UsageError("\n".join([*lines, f"Say which they are: {options}"]))
-    if "score" not in places["qrels"]:
-        used = places["qrels"].values()
-        unread = [name for place, name in enumerate(headers["qrels"]) if place not in used]
-        tell(
-            f"{qrels} has no column for qrels.score: every judgement counts as 1. "
-            f"Not read: {', '.join(unread) or 'none'}; --column qrels.score=NAME maps one."
-        )
-    problems: list[str] = []
-    documents, asked, judged = (
-        [*_rows(files[role], tables[role], headers[role], places[role], problems)] for role in files
+    known = [f"{table}.{name}" for table, names in FIELDS.items() for name in names]
+    mapped = columns or {}
+    for name in mapped:
+        if name not in known:
+            raise UsageError(f"--column {name}: not a field of a task. {nearest(name, known)}")
+    documents = (
+        {"id": row["id"], "text": " ".join(filter(None, (row.get("title"), row["text"])))}
+        for row in _rows("corpus", corpus, mapped, tell)
     )
-    if problems:
-        more = f"\nand {len(problems) - _SHOWN:,} more." if len(problems) > _SHOWN else ""
-        raise DataError("\n".join(problems[:_SHOWN]) + more)
-    for row in documents:
-        row["text"] = " ".join(row.pop(name) for name in ("title", "text") if name in row)
-    pairs = (
-        {"q_id": row["query"], "p_id": row["document"], "score": score_of(row.get("score", "1"))}
-        for row in judged
+    judged = (
+        {"q_id": row["query"], "p_id": row["document"], "score": score_of(row.get("score") or "1")}
+        for row in _rows("qrels", qrels, mapped, tell)
     )
     with atomic_folder(out) as draft:
-        write_jsonl(draft / "corpus.jsonl", documents)
-        write_jsonl(draft / "query.jsonl", ({"id": "", "text": "", **row} for row in asked))
-        write_jsonl(draft / "qrels.jsonl", pairs)
-    return len(documents), len(asked), len(judged)
+        return (
+            write_jsonl(draft / "corpus.jsonl", documents),
+            write_jsonl(draft / "query.jsonl", _rows("queries", queries, mapped, tell)),
+            write_jsonl(draft / "qrels.jsonl", judged),
+        )
+
+
+def _rows(
+    table: str, path: Path, mapped: Mapping[str, str], tell: Callable[[str], None]
+) -> Iterator[dict[str, str]]:
+    """The fields of a table, row by row; what is wrong is an error that names the line."""
+    cells = _cells(path)
+    header = [name.strip() for name in next(cells)[1]]
+    places = _places(table, path, header, mapped)
+    if table == "qrels" and "score" not in places:
+        tell(
+            f"{path} has no column for qrels.score: every judgement counts as 1. It has "
+            f"{', '.join(header)}; --column qrels.score=NAME maps one."
+        )
+    for line, row in cells:
+        where = f"{path}, line {line}"
+        if not any(row):
+            continue
+        if len(row) != len(header):
+            raise DataError(f"{where}: {plural(len(row), 'cell')}, expected {len(header)}.")
+        values = {name: row[place] for name, place in places.items()}
+        for name in ("id", "query", "document"):
+            if values.get(name) == "":
+                raise DataError(f'{where}: column "{header[places[name]]}" is empty.')
+        score = values.get("score") or "1"
+        if score_of(score) is None:
+            raise DataError(f"{where}: the score is {score!r}, expected {NUMBER_WORDS}.")
+        yield values
+
+
+def _places(
+    table: str, path: Path, header: Sequence[str], mapped: Mapping[str, str]
+) -> dict[str, int]:
+    """Where the column of each field stands, by its mapping or a usual name."""
+    lowered = [name.lower() for name in header]
+    places: dict[str, int] = {}
+    for name, usual in FIELDS[table].items():
+        chosen = mapped.get(f"{table}.{name}")
+        if chosen is not None and chosen not in header:
+            raise UsageError(
+                f"{path} has no column {chosen!r} ({table}.{name}). {nearest(chosen, header)}"
+            )
+        candidates = [lowered.index(each) for each in usual if each in lowered]
+        if chosen is not None or candidates:
+            places[name] = candidates[0] if chosen is None else header.index(chosen)
+    if missing := [name for name in FIELDS[table] if name not in (*places, *_OPTIONAL)]:
+        usual_names = "; ".join(", ".join(FIELDS[table][name]) for name in missing)
+        options = " ".join(f"--column {table}.{name}=NAME" for name in missing)
+        raise UsageError(
+            f"{path} has the columns {', '.join(header)}, expected one of {usual_names}.\n"
+            f"Say which it is: {options}"
+        )
+    return places
 
 
 def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file, each with the line it begins in; a quote that stays open is refused.
+    """The rows of a file, each with the line it begins in.
 
     The name says what separates cells: .csv or .tsv, gzipped or not; in a .csv a header with ';'
     alone says so.
     """
-    names = [suffix.lower() for suffix in path.suffixes]
-    if not {".csv", ".tsv", ".tab"} & {*names}:
+    names = {suffix.lower() for suffix in path.suffixes}
+    if not {".csv", ".tsv"} & names:
         raise UsageError(f"{path}: expected a file whose name ends in .csv or .tsv (or .gz).")
     lines = _lines(path)
     first = next(lines, "")
@@ -221,15 +234,11 @@ def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise DataError(f"{path} is empty, expected a line of column names and rows.")
     separator = ";" if ";" in first and "," not in first else ","
     csv.field_size_limit(limit(MAX_LINE))
-    delimiter = "\t" if {".tsv", ".tab"} & {*names} else separator
-    reader = csv.reader(chain([first], lines, [_END]), delimiter=delimiter)
+    delimiter = "\t" if ".tsv" in names else separator
+    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
     line = 1
     try:
         for row in reader:
-            if row == [_END]:
-                return
-            if row and row[-1].endswith(_END):
-                raise csv.Error("a quote is opened in this row and never closed")
             yield line, row
             line = reader.line_num + 1
     except csv.Error as problem:
@@ -245,51 +254,3 @@ def _lines(path: Path) -> Iterator[str]:
         for line in block.removesuffix(b"\n").split(b"\n"):
             number += 1
             yield decoded(line, f"{path}, line {number}") + "\n"
-
-
-def _places(
-    path: Path, role: str, header: Sequence[str], mapped: Mapping[tuple[str, str], str]
-) -> dict[str, int]:
-    """Where each known column stands, by its mapping or a usual name."""
-    lowered = [name.lower() for name in header]
-    places: dict[str, int] = {}
-    for name, usual in KNOWN[role].items():
-        chosen = mapped.get((role, name))
-        candidates = [lowered.index(each) for each in usual if each in lowered]
-        if chosen is not None and chosen not in header:
-            raise UsageError(
-                f"{path} has no column {chosen!r} ({role}.{name}). {nearest(chosen, header)}"
-            )
-        if chosen is not None or candidates:
-            places[name] = candidates[0] if chosen is None else header.index(chosen)
-    return places
-
-
-def _rows(
-    path: Path,
-    cells: Iterable[tuple[int, list[str]]],
-    header: Sequence[str],
-    places: Mapping[str, int],
-    problems: list[str],
-) -> Iterator[dict[str, str]]:
-    """The wanted columns of a file, row by row; what is wrong is noted among the problems."""
-    for line, row in cells:
-        if not any(row):
-            continue
-        if len(row) != len(header):
-            problems.append(
-                f"{path}, line {line}: {plural(len(row), 'cell')}, expected {len(header)}."
-            )
-            continue
-        values = {name: row[place] for name, place in places.items() if row[place]}
-        yield values
-        problems.extend(
-            f'{path}, line {line}: column "{header[places[name]]}" is empty.'
-            for name in places
-            if name not in values and name not in _OPTIONAL and name != "text"
-        )
-        if score_of(values.get("score", "1")) is None:
-            score = values["score"]
-            problems.append(
-                f"{path}, line {line}: the score is {score!r}, expected {NUMBER_WORDS}."
-            )

@@ -102,11 +102,9 @@ def _checked(source: Source, documents: Rows, queries: Rows, judgements: Rows) -
         *_stray(judgements, "query", strange, "dropped"),
         *_stray(judgements, "document", missing, kept_why),
     )
-    repaired = documents.repaired + queries.repaired
     left_out = " in this split, left out of the task" if only_judged else ", left out of all means"
     notices = (
         *_told_of_texts(corpus),
-        *_told(repaired, "text", "with half a surrogate pair, replaced by U+FFFD."),
         *_told(_count_empty(asked.texts), "query", "without text."),
         *_told(known.false_count, "query", f"without judgements{left_out}."),
         *strays,

@@ -59,14 +59,10 @@ def stop(error: DataError, where: Where, id: object) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What a file holds, as columns, with `where` to name the line or row a value came from.
-
-    `repaired` counts texts in which half a surrogate pair had to be replaced by U+FFFD.
-    """
+    """What a file holds, as columns, with `where` to name the line or row a value came from."""
 
     columns: Mapping[str, pa.Array]
     where: Callable[[int], Where]
-    repaired: int = 0
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))

@@ -30,7 +30,6 @@ from r2med.tasks.reading.lines import blocks, lines
 
 _PARSE_BYTES = 1 << 20
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_jsonl(path: Path, fields: Sequence[Field], complain: Complain = stop) -> Rows:
@@ -106,7 +105,6 @@ def read_exactly(path: Path, fields: Sequence[Field], complain: Complain = stop)
     """The same columns as the fast way; what is wrong is complained of, line by line."""
     rows: list[list[str | int | None]] = []
     numbers: list[int] = []
-    repaired = 0
     for number, line in lines(path):
         where = Where(path, number)
         try:
@@ -118,12 +116,8 @@ def read_exactly(path: Path, fields: Sequence[Field], complain: Complain = stop)
         for field in fields:
             try:
                 value = field_value(record, field, str(where), fields)
-                if isinstance(value, str) and _LONE_SURROGATE.search(value):
-                    if field.kind == "id":
-                        broken = "half a surrogate pair, which no other file could refer to"
-                        raise DataError(f'{where}: field "{field.name}" holds {broken}.')
+                if isinstance(value, str):
                     value = _LONE_SURROGATE.sub("\ufffd", value)
-                    repaired += 1
                 row.append(value)
             except DataError as error:
                 complain(error, where, record.get(fields[0].name))
@@ -134,14 +128,15 @@ def read_exactly(path: Path, fields: Sequence[Field], complain: Complain = stop)
         field.column: pa.array([row[at] for row in rows], field.type)
         for at, field in enumerate(fields)
     }
-    return Rows(columns, lambda row: Where(path, numbers[row]), repaired)
+    return Rows(columns, lambda row: Where(path, numbers[row]))
 
 
-def write_jsonl(path: Path, records: Iterable[Mapping[str, object]]) -> None:
-    """Write a file of JSON lines, and the folders above it."""
+def write_jsonl(path: Path, records: Iterable[Mapping[str, object]]) -> int:
+    """Write a file of JSON lines, and the folders above it; returns how many."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        texts = (json.dumps(record, ensure_ascii=False) for record in records)
+        return sum(1 for text in texts if file.write(f"{text}\n"))
 
 
 def decoded(line: bytes, where: str) -> str:
@@ -149,11 +144,8 @@ def decoded(line: bytes, where: str) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        byte = line[error.start]
-        raise DataError(
-            f"{where}: byte {error.start + 1} of the line (0x{byte:02x}) is not UTF-8.\n"
-            f"{_encoding_advice(line)}"
-        ) from None
+        byte = f"byte {error.start + 1} of the line (0x{line[error.start]:02x})"
+        raise DataError(f"{where}: {byte} is not UTF-8.\nSave the file as UTF-8.") from None
 
 
 def json_object(line: bytes, where: str, hint: str) -> dict[str, object]:
@@ -162,9 +154,6 @@ def json_object(line: bytes, where: str, hint: str) -> dict[str, object]:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if b"\0" in line:
-            advice = _encoding_advice(_UTF16_MARKS[0])
-            raise DataError(f"{where}: the line holds NUL bytes.\n{advice}") from None
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         if isinstance(error, json.JSONDecodeError):
             what = error.msg.removesuffix(" at").removesuffix(" starting")
@@ -177,15 +166,12 @@ def json_object(line: bytes, where: str, hint: str) -> dict[str, object]:
 
 def described(value: object) -> str:
     """What a JSON value is, in the words of an error."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return f"the number {value}" if len(str(value)) < 30 else "a very long number"
-    if isinstance(value, str):
-        return f"the string {json.dumps(value)}" if len(value) < 30 else "a string"
-    return "a list" if isinstance(value, list) else "an object"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    kind, text = ("string", json.dumps(value)) if isinstance(value, str) else ("number", str(value))
+    return f"the {kind} {text}" if len(text) < 30 else f"a long {kind}"
 
 
 def whole_number(value: object) -> int | None:
@@ -193,12 +179,6 @@ def whole_number(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if abs(value) <= LARGEST_SCORE and value == int(value) else None
-
-
-def _encoding_advice(line: bytes) -> str:
-    if line.startswith(_UTF16_MARKS):
-        return "The file looks like UTF-16; save it as UTF-8."
-    return "Save the file as UTF-8 (it may be Latin-1 or Windows-1252)."
 
 
 def field_value(
