@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from r2med.errors import DataError, MissingError, UsageError
@@ -16,8 +16,6 @@ from r2med.tasks.reading.source import Source, find_source, split_selection
 from r2med.tasks.registry import TaskEntry, find_task, known_task, resolve, suites
 from r2med.tasks.task import Task
 from r2med.tasks.verify import compared
-
-_DIFFERENCES_SHOWN = 5
 
 
 def load_task(
@@ -80,56 +78,50 @@ def task_names(
 ) -> list[str]:
     """What each of several tasks is called in results and tables; no two share a name.
 
-    A folder gives its name, and `FOLDER#SPLIT` that; folders of one name take their parents'
-    names before it, as many as it takes. `own` are folders that have their names already.
+    A folder gives its name, and `FOLDER#SPLIT` that; where another has that name, the names of its
+    parents stand before it, as many as it takes. `own` are folders that have their names already.
     """
     places = [_place(task) for task in tasks]
-    taken = {name: replace(_place(folder), own_name=name) for name, folder in (own or {}).items()}
-    known = {(place.folder, place.split): name for name, place in taken.items()}
-    parents = [0] * len(places)
-    while True:
-        names = []
-        for place, above in zip(places, parents, strict=True):
-            unchosen = place.own_name == _own_name(place.folder, place.split)
-            name = known.get((place.folder, place.split)) if unchosen else None
-            names.append(name or "/".join([*place.folder.parts[-1 - above : -1], place.own_name]))
-        holders = {name: {place} for name, place in taken.items()}
-        for name, place in zip(names, places, strict=True):
-            same = replace(place, own_name=name, hash=None) if name in taken else place
-            holders.setdefault(name, set()).add(same)
-        shared = [row for row, name in enumerate(names) if len(holders[name]) > 1]
-        if not shared:
-            return names
-        rows = [row for row in shared if parents[row] < len(places[row].folder.parts) - 2]
-        if not rows:
+    holders: dict[str, tuple[_Place, str | None]] = {
+        name: (_place(folder)[1], None) for name, folder in (own or {}).items()
+    }
+    stored = {place: name for name, (place, _) in holders.items()}
+    holders |= {name: (place, data) for name, place, data in places if place == _NOWHERE}
+    names = []
+    for own_name, place, data in places:
+        parents = place[0].parts[1:-1]
+        longer = ["/".join([*parents[n:], own_name]) for n in range(len(parents), -1, -1)]
+        if own_name == _own_name(*place):
+            longer.insert(0, stored.get(place, own_name))
+        free = (name for name in longer if holders.setdefault(name, (place, data))[0] == place)
+        name = next(free, own_name)
+        holder, held = holders[name]
+        if holder != place or (data and held and data != held):
             raise UsageError(
-                f"Two different tasks are named {names[shared[0]]!r}, so results of one would "
-                "hide those of the other.\nGive one a name: load_task(folder, name=...)."
+                f"Two different tasks are named {name!r}, so results of one would hide those of "
+                "the other.\nGive one a name: load_task(folder, name=...)."
             )
-        for row in rows:
-            parents[row] += 1
+        names.append(name)
+    return names
 
 
-@dataclass(frozen=True)
-class _Place:
-    """What tells tasks of one name apart: the folder, its split, and the data if it is loaded."""
-
-    own_name: str
-    folder: Path = Path()
-    split: str | None = None
-    hash: str | None = None
+#: The folder and split of data of the user's own.
+_Place = tuple[Path, str | None]
+#: Stands for the folder of a registered task, which its name identifies.
+_NOWHERE: _Place = (Path(), None)
 
 
-def _place(task: TaskEntry | Task | Path | str) -> _Place:
-    if isinstance(task, TaskEntry):
-        return _Place(task.name)
+def _place(task: TaskEntry | Task | Path | str) -> tuple[str, _Place, str | None]:
+    """What a task calls itself, where it lies, and the hash of its data if that is loaded."""
     if isinstance(task, Task):
-        folder = Path() if task.entry else task.source.resolve()
-        return _Place(task.name, folder, task.split, task.hash)
+        place = _NOWHERE if task.entry else (task.source.resolve(), task.split)
+        return task.name, place, task.hash
+    if isinstance(task, TaskEntry):
+        return task.name, _NOWHERE, None
     if entry := _registered(task):
-        return _Place(entry.name)
+        return entry.name, _NOWHERE, None
     folder, split = split_selection(task)
-    return _Place(_own_name(folder, split), folder.resolve(), split)
+    return _own_name(folder, split), (folder.resolve(), split), None
 
 
 def _own_name(folder: Path, split: str | None) -> str:
@@ -143,9 +135,9 @@ def _registered(name_or_path: str | Path) -> TaskEntry | None:
     head, separator, _ = name_or_path.partition(os.sep)
     # data/mine is a path, but demo/bio a mistyped task
     path_like = separator and head.lower() not in {suite.name for suite in suites()}
-    if not path_like and not (name_or_path.strip() and split_selection(name_or_path)[0].exists()):
-        return find_task(name_or_path)
-    return known_task(name_or_path)
+    if path_like or (name_or_path.strip() and split_selection(name_or_path)[0].exists()):
+        return known_task(name_or_path)
+    return find_task(name_or_path)
 
 
 def _fetched(entry: TaskEntry) -> Source:
@@ -163,14 +155,12 @@ def _source_under(root: Path, entry: TaskEntry) -> Source:
     """The task's own folder; for a task that is a split, also the folder of all its siblings."""
     if not root.is_dir():
         raise MissingError(f"There is no folder {root} (given as data root).")
-    places: list[tuple[Path, str | None]] = [(root / entry.name, None)]
+    if (root / entry.name).is_dir():
+        return find_source(root / entry.name)
     if entry.split is not None and entry.hub is not None:
-        places.append((root / entry.hub.repo.rpartition("/")[2], entry.split))
-    if entry.split is not None and (root / "corpus").is_dir():
-        places.append((root, entry.split))
-    for folder, split in places:
-        if folder.is_dir():
-            return find_source(folder, split)
+        for folder in (root / entry.hub.repo.rpartition("/")[2], root):
+            if (folder / "corpus").is_dir():
+                return find_source(folder, entry.split)
     names = ", ".join(sorted(child.name for child in root.iterdir() if child.is_dir())[:20])
     raise MissingError(
         f"{root} has no folder {entry.name} with the data of that task.\n"
@@ -187,10 +177,8 @@ def _with_differences(task: Task, entry: TaskEntry, *, texts: bool) -> Task:
     ]
     if not differing:
         return task
-    more = len(differing) - _DIFFERENCES_SHOWN
     notice = (
-        f"The data differs from the manifest of {entry.name}: "
-        f"{'; '.join(differing[:_DIFFERENCES_SHOWN])}{f' and {more} more' if more > 0 else ''}. "
+        f"The data differs from the manifest of {entry.name}: {'; '.join(differing)}. "
         "Scores may not compare with published ones."
     )
     return replace(task, notices=(*task.notices, notice), differences=tuple(differing))

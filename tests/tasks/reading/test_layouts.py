@@ -189,7 +189,7 @@ def test_of_several_splits_one_must_be_chosen(tmp_path: Path) -> None:
     write_nano(tmp_path, split="NanoOne")
     write_nano(tmp_path, Written(documents=(("x", "only"),)), split="NanoTwo")
 
-    with pytest.raises(UsageError, match=r"2 tasks as splits.*#NanoOne(.|\n)*NanoOne, NanoTwo"):
+    with pytest.raises(UsageError, match=r"2 tasks as splits.*#SPLIT(.|\n)*NanoOne, NanoTwo"):
         load_task(tmp_path)
     with pytest.raises(UsageError, match=r"no split 'NanoTow'\. Did you mean .*'NanoTwo'"):
         load_task(f"{tmp_path}#NanoTow")
@@ -217,7 +217,9 @@ def test_an_unknown_layout_lists_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(MissingError) as caught:
         load_task(tmp_path)
 
-    assert f"{tmp_path} does not hold a task: none of the files" in str(caught.value)
+    assert f"{tmp_path} does not hold a task: none of the known layouts is there" in str(
+        caught.value
+    )
     for name in ("corpus.jsonl", "query.jsonl", "qrels.jsonl", "qrels/test.tsv", "<split>.parquet"):
         assert name in str(caught.value)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -72,27 +72,29 @@ def find_source(folder: Path, split: str | None = None) -> Source:
     whole = next((name for name, parts in layouts.items() if all(parts)), None)
     if whole is None:
         names = ("corpus.jsonl", "query.jsonl", "qrels.jsonl")
-        there = [any(files) for files in zip(*layouts.values(), strict=True)]
-        lacking = [name for name, here in zip(names, there, strict=True) if not here]
+        there = zip(*layouts.values(), strict=True)
+        lacking = [name for name, files in zip(names, there, strict=True) if not any(files)]
         problem = f"there is no {' and no '.join(lacking)}"
-        if not any(there):
-            problem = "none of the files of a known layout is there"
-        elif not lacking:
-            problem = "its files belong to different layouts"
+        if len(lacking) in (0, len(names)):
+            problem = "none of the known layouts is there"
         raise MissingError(f"{folder} does not hold a task: {problem}.\n{_EXPECTED}")
-    parts = layouts[whole]
-    if split is None and all(len(part) == 1 for part in parts):
-        only = {name: next(iter(part.values())) for name, part in zip(PARTS, parts, strict=True)}
-        return Source(folder, whole, only, next(iter(parts[0])) or None)
+    parts = dict(zip(PARTS, layouts[whole], strict=True))
+    if split is None and all(len(splits) == 1 for splits in parts.values()):
+        only = {part: next(iter(splits.values())) for part, splits in parts.items()}
+        return Source(folder, whole, only, next(iter(parts["corpus"])) or None)
     if whole == "r2med":
         raise UsageError(f"{folder} has no splits, so #{split} cannot be chosen; leave it out.")
-    shared = sorted(set(parts[0]).intersection(*parts[1:]))
+    shared = sorted(set.intersection(*map(set, parts.values())))
+    if split is None and (len(shared) == 1 or (whole == "beir" and "test" in shared)):
+        split = "test" if "test" in shared else shared[0]
     if split is None:
-        split = "test" if whole == "beir" and "test" in shared else _only(folder, shared)
+        raise UsageError(
+            f"{folder} holds {len(shared)} tasks as splits; choose one, e.g. '{folder}#SPLIT'.\n"
+            f"Splits: {', '.join(shared) or 'none that corpus, queries and qrels share'}."
+        )
     if split not in shared:
         raise UsageError(f"{folder} has no split {split!r}. {nearest(split, shared)}")
-    chosen = {name: part[split] for name, part in zip(PARTS, parts, strict=True)}
-    return Source(folder, whole, chosen, split)
+    return Source(folder, whole, {part: parts[part][split] for part in PARTS}, split)
 
 
 def task_folders(folder: Path) -> list[Path]:
@@ -158,14 +160,3 @@ def split_of_shard(stem: str) -> str:
     head, of, total = stem.rpartition("-of-")
     split, dash, shard = head.rpartition("-")
     return split if of and dash and shard.isdecimal() and total.isdecimal() else stem
-
-
-def _only(folder: Path, splits: Sequence[str]) -> str:
-    if len(splits) == 1:
-        return splits[0]
-    if not splits:
-        raise MissingError(f"{folder}: corpus, queries and qrels have no split in common.")
-    raise UsageError(
-        f"{folder} holds {len(splits)} tasks as splits; choose one, "
-        f"e.g. '{folder}#{splits[0]}'.\nSplits: {', '.join(splits)}."
-    )
