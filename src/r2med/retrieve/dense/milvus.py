@@ -1,9 +1,9 @@
 """Vectors in Milvus: a file with the embedded engine, or a cluster, through the same client.
 
 A collection is named by the digest of its vectors and of the index over them. So a repeated run
-inserts only what is missing, and other vectors or another kind of index never meet it. What the
-engine says it built is read back and recorded; where that is not what was asked for, the search is
-refused. Scores are inner products of the vectors that exact search uses.
+inserts nothing, and other vectors or another kind of index never meet it; one that is not whole is
+built anew. What the engine says it built is read back and recorded; where that is not what was asked
+for, the search is refused. Scores are inner products of the vectors that exact search uses.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from r2med.models.checkpoint import need
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.topk import Matrix, spread_over
 
-Kind = Literal["flat", "hnsw", "ivf_flat"]
+IndexKind = Literal["flat", "hnsw", "ivf_flat"]
 TOKEN = "R2MED_MILVUS_TOKEN"
 #: The settings of an entry that say where and how vectors are indexed.
 SETTINGS = ("index", "index_kind", "m", "ef_construction", "ef", "nlist", "nprobe")
 #: By kind: its parameters, with their values where none is given. An `ef` of 0 is as many documents
 #: as are asked for, which is the least that the engine takes.
-_PARAMETERS: Mapping[Kind, Mapping[str, int]] = {
+_PARAMETERS: Mapping[IndexKind, Mapping[str, int]] = {
     "flat": {},
     "hnsw": {"m": 16, "ef_construction": 200, "ef": 0},
     "ivf_flat": {"nlist": 128, "nprobe": 16},
@@ -44,9 +44,7 @@ _PARAMETERS: Mapping[Kind, Mapping[str, int]] = {
 _SEARCHING = ("ef", "nprobe")
 #: Names of parameters where the engine's differ.
 _NAMES = {"m": "M", "ef_construction": "efConstruction"}
-_KEY, _VECTOR, _MARK = "row", "vector", "r2med"
-#: Rows that are read back before a collection of an earlier run is trusted.
-_CHECKED = 1024
+_KEY, _VECTOR = "row", "vector"
 _BLOCK_BYTES = 8 * 1024**2
 _MOST_ROWS = 4096
 _QUERIES = 64
@@ -57,7 +55,7 @@ class Milvus:
     """Where vectors are indexed, how, and how that index is searched."""
 
     address: str
-    kind: Kind = "flat"
+    kind: IndexKind = "flat"
     building: Mapping[str, int] = field(default_factory=dict)
     searching: Mapping[str, int] = field(default_factory=dict)
 
@@ -65,21 +63,20 @@ class Milvus:
     def of(cls, settings: Any) -> Milvus | None:
         """As an entry's settings say; None where they leave exact search to this program."""
         options = {name: value for name in SETTINGS[2:] if (value := getattr(settings, name))}
-        kind: Kind = settings.index_kind
-        if not settings.index:
-            unused = options if kind == "flat" else {**options, "index_kind": kind}
-            for name, value in unused.items():
-                raise UsageError(
-                    f"{name}={value} has no effect without an index, as in "
-                    f"[index=milvus:./vectors.db,{name}={value}]."
-                )
-            return None
-        for name in options.keys() - _PARAMETERS[kind].keys():
+        kind: IndexKind = settings.index_kind
+        for name in options.keys() - (_PARAMETERS[kind].keys() if settings.index else ()):
             owner = next(one for one, known in _PARAMETERS.items() if name in known)
             raise UsageError(
-                f"{name}={options[name]} has no effect on index_kind={kind}; it is a parameter of "
-                f"index_kind={owner}."
+                f"{name}={options[name]} has no effect without an index of index_kind={owner}, as "
+                f"in [index=milvus:./vectors.db,index_kind={owner},{name}={options[name]}]."
             )
+        if not settings.index:
+            if kind != "flat":
+                raise UsageError(
+                    f"index_kind={kind} has no effect without an index, as in "
+                    f"[index=milvus:./vectors.db,index_kind={kind}]."
+                )
+            return None
         chosen = {**_PARAMETERS[kind], **options}
         if kind == "ivf_flat" and chosen["nprobe"] > chosen["nlist"]:
             if "nprobe" in options:
@@ -182,18 +179,13 @@ class MilvusIndex:
         return spread_over(self.distinct, texts, scores, depth)
 
     @cached_property
-    def _fingerprint(self) -> str:
-        """The digest of all vectors, in their order."""
-        digest = hashlib.sha256(f"{self.count} x {self._width}\0".encode())
+    def _name(self) -> str:
+        """By the digest of all vectors, in their order, and of the index over them."""
+        index = {"kind": self.milvus.kind, **self.milvus.building}
+        digest = hashlib.sha256(json.dumps([self.count, self._width, index]).encode())
         for start, stop in self._blocks():
             digest.update(np.ascontiguousarray(self.rows(start, stop), dtype="<f4").tobytes())
-        return digest.hexdigest()
-
-    @cached_property
-    def _name(self) -> str:
-        index = {"kind": self.milvus.kind, **self.milvus.building}
-        content = json.dumps([self._fingerprint, index], sort_keys=True)
-        return f"r2med_{hashlib.sha256(content.encode()).hexdigest()[:32]}"
+        return f"r2med_{digest.hexdigest()[:32]}"
 
     def _blocks(self) -> Iterator[tuple[int, int]]:
         size = int(np.clip(_BLOCK_BYTES // (4 * max(1, self._width)), 1, _MOST_ROWS))
@@ -201,37 +193,24 @@ class MilvusIndex:
             yield start, min(start + size, self.count)
 
     def _complete(self, client: Any) -> int:
-        """Insert what the collection lacks, and return how many vectors that were."""
+        """Make the collection where it is not there whole; return how many vectors were inserted."""
         if client.has_collection(self._name):
             self._load(client)
-            if problem := self._changed(client):
-                self.conditions.tell(
-                    f"{self.milvus.address}: collection {self._name} was changed from outside: "
-                    f"{problem}. It is built anew."
-                )
-                client.drop_collection(self._name)
-        if not client.has_collection(self._name):
-            self._create(client)
-        held = self._held(client)
-        if held == self.count:
-            return 0
-        inserted, began = 0, time.perf_counter()
+            if self._held(client) == self.count:
+                return 0
+            client.drop_collection(self._name)
+        self._create(client)
+        began = time.perf_counter()
         for start, stop in self._blocks():
-            within = f"{_KEY} >= {start} and {_KEY} < {stop}"
-            present = {row[_KEY] for row in self._query(client, within, _KEY)} if held else set()
-            rows = [row for row in range(start, stop) if row not in present]
-            vectors = self.rows(start, stop)
-            if rows:
-                data = [{_KEY: row, _VECTOR: vectors[row - start]} for row in rows]
-                client.insert(self._name, data)
-            inserted += len(rows)
+            rows = zip(range(start, stop), self.rows(start, stop), strict=True)
+            client.insert(self._name, [{_KEY: row, _VECTOR: vector} for row, vector in rows])
             self.conditions.progress("indexing", stop, self.count, time.perf_counter() - began)
         if (held := self._held(client)) != self.count:
             raise DataError(
                 f"{self.milvus.address}: collection {self._name} holds {held:,} vectors after "
                 f"{self.count:,} were inserted. Is another program writing to it?"
             )
-        return inserted
+        return self.count
 
     def _load(self, client: Any) -> None:
         """Load the collection; the embedded engine may still be writing its index meanwhile."""
@@ -262,7 +241,6 @@ class MilvusIndex:
             self._name,
             schema=schema,
             index_params=index,
-            properties={_MARK: self._fingerprint},
             consistency_level="Strong",
         )
 
@@ -270,33 +248,11 @@ class MilvusIndex:
     def _asked(self) -> dict[str, int]:
         return {_NAMES.get(name, name): value for name, value in self.milvus.building.items()}
 
-    def _changed(self, client: Any) -> str | None:
-        """Why a collection of this name cannot be an earlier run's, whole or unfinished."""
-        described = client.describe_collection(self._name)
-        if described.get("properties", {}).get(_MARK) != self._fingerprint:
-            raise DataError(
-                f"{self.milvus.address}: collection {self._name} bears a name of r2med but not "
-                "its fingerprint. Rename or drop it, or give another address."
-            )
-        within = self._held(client, f"{_KEY} >= 0 and {_KEY} < {self.count}")
-        foreign = self._held(client) - within
-        if foreign:
-            return f"it holds {foreign:,} vectors of other rows"
-        chosen = np.unique(np.linspace(0, self.count - 1, _CHECKED).astype(np.int64))
-        for rows in np.array_split(chosen, max(1, len(chosen) * self._width * 4 // _BLOCK_BYTES)):
-            for row in client.get(self._name, ids=rows.tolist(), output_fields=[_VECTOR]):
-                own = self.rows(row[_KEY], row[_KEY] + 1)[0]
-                if not np.array_equal(np.asarray(row[_VECTOR], dtype=np.float32), own):
-                    return f"the vector of row {row[_KEY]} is another one"
-        return None
-
-    def _held(self, client: Any, condition: str = "") -> int:
-        return int(self._query(client, condition, "count(*)")[0]["count(*)"])
-
-    def _query(self, client: Any, condition: str, wanted: str) -> Any:
-        return client.query(
-            self._name, filter=condition, output_fields=[wanted], consistency_level="Strong"
+    def _held(self, client: Any) -> int:
+        counted = client.query(
+            self._name, filter="", output_fields=["count(*)"], consistency_level="Strong"
         )
+        return int(counted[0]["count(*)"])
 
     def _built(self, client: Any) -> dict[str, object]:
         """What the engine says of its index; a UsageError where that is not what was asked for."""
@@ -314,10 +270,8 @@ class MilvusIndex:
                     f"its index with {name}={parameters.get(name, 'a value of its own')}. Choose "
                     "what it builds, or another engine."
                 )
-        # The embedded engine calls every row indexed, whether it is or not.
-        counts = ["total"] if self.milvus.embedded else ["total", "indexed"]
-        rows = {f"{name}_rows": described.get(f"{name}_rows") for name in counts}
-        return {"built": {name: parameters[name] for name in wanted} | rows}
+        built = {name: parameters[name] for name in wanted}
+        return {"built": built | {"total_rows": described.get("total_rows")}}
 
     @contextmanager
     def _calling(self) -> Iterator[Any]:
