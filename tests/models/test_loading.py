@@ -60,8 +60,8 @@ def test_weights_that_were_cut_off_are_told_with_their_folder(bert: Path) -> Non
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:77", "meta"])
-def test_a_device_that_is_not_there_is_told_with_those_that_are(device: str) -> None:
-    with pytest.raises(UsageError, match=f"--device {device}: not a device .* which has cpu"):
+def test_a_device_that_is_not_there_is_told(device: str) -> None:
+    with pytest.raises(UsageError, match=f"--device {device}: not a device of this machine"):
         chosen_device(device)
 
 

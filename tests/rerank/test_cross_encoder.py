@@ -159,7 +159,7 @@ def test_a_model_with_many_labels_asks_which_one(tmp_path: Path) -> None:
 def test_a_published_logit_that_a_checkpoint_lacks_is_named(tmp_path: Path) -> None:
     folder = tiny.save_bert(tmp_path / "bert", labels=1)
 
-    with pytest.raises(DataError, match="no logit 1"):
+    with pytest.raises(UsageError, match=r"gives 1 logits per pair\. Say which"):
         reranker("monobert", checkpoint=str(folder), max_length="48").scores(lists())
 
 
@@ -174,14 +174,14 @@ def test_running_out_of_memory_halves_the_batch(
     folder, told = tiny.save_bert(tmp_path / "bert"), list[str]()
     entry = entries()["ce"].overridden({"checkpoint": str(folder)})
     made = build("ce", read(CrossEncoderSettings, entry.fields), Conditions(tell=told.append))
-    forward = made.scorer.forward  # type: ignore[attr-defined]
+    encode = made.scorer.encode  # type: ignore[attr-defined]
 
     def cramped(inputs: Any, rows: Any) -> Any:
         if len(rows) > 4:
             raise RuntimeError("CUDA out of memory")
-        return forward(inputs, rows)
+        return encode(inputs, rows)
 
-    monkeypatch.setattr(made.scorer, "forward", cramped)
+    monkeypatch.setattr(made.scorer, "encode", cramped)
 
     scored = made.scores(lists())
 

@@ -220,15 +220,15 @@ def test_a_model_of_one_function_says_once_that_nothing_is_kept() -> None:
     assert sum("no `identity`" in note for note in notes_of(letters)) == 1
 
 
-@pytest.mark.parametrize(("value", "word"), [(0.0, "zero"), (1.0, "equal")])
-def test_documents_that_nothing_tells_apart_are_noted(value: float, word: str) -> None:
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_documents_that_nothing_tells_apart_are_noted(value: float) -> None:
     class Constant(OfDicts):
         def encode_corpus(self, corpus: Any, **kw: object) -> NDArray[np.float64]:
             return np.full((len(corpus), 26), value)
 
-    noted = f"own: all document vectors of mine are {word}: the ranking is the corpus order."
+    noted = "own: mine gives every document the same vector; such a ranking says nothing."
     assert noted in notes_of(Constant())
-    assert not any("vectors are" in note for note in notes_of(OfDicts()))
+    assert not any("same vector" in note for note in notes_of(OfDicts()))
 
 
 def test_queries_that_nothing_tells_apart_are_noted() -> None:
@@ -236,7 +236,7 @@ def test_queries_that_nothing_tells_apart_are_noted() -> None:
         def encode_queries(self, queries: list[str], **kw: object) -> NDArray[np.float64]:
             return np.ones((len(queries), 26))
 
-    noted = "own: all query vectors of mine are equal: the ranking is the same for every query."
+    noted = "own: mine gives every query the same vector; such a ranking says nothing."
     assert noted in notes_of(Constant())
 
 

@@ -32,12 +32,14 @@ def filled(shelf: Shelf) -> int:
                 part = np.arange(start, min(start + 3, len(rows)))
                 yield rows, Computed(part, VECTORS[rows[part]], part, part > 1)
 
-    return fill(
-        shelf,
-        ADDRESSES,
-        np.ones(len(TEXTS), dtype=np.int64),
-        compute,
-        progress=lambda done, total, seconds: None,
+    return len(
+        fill(
+            shelf,
+            ADDRESSES,
+            np.ones(len(TEXTS), dtype=np.int64),
+            compute,
+            progress=lambda done, total, seconds: None,
+        )
     )
 
 

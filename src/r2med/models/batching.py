@@ -71,63 +71,28 @@ def out_of_memory(problem: BaseException) -> bool:
     )
 
 
-@dataclass(frozen=True, eq=False)
 class TokenInputs:
     """Texts as ragged columns of token ids and segment numbers."""
 
-    ids: NDArray[np.int32]
-    segments: NDArray[np.int32] | None
-    offsets: NDArray[np.int64]
-    truncated: NDArray[np.bool_]
-    tokenizer: Any
-    instruction_tokens: int = 0
-    texts: Sequence[str] | None = None
-    """What to show in place of the decoded tokens."""
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         tokenizer: Any,
-        encoded: Any,
+        rows: Sequence[Sequence[int]],
+        truncated: Sequence[bool],
         *,
-        limit: int,
-        end: Sequence[int] = (),
+        segments: Sequence[Sequence[int]] | None = None,
         instruction_tokens: int = 0,
-        truncated: NDArray[np.bool_] | None = None,
         texts: Sequence[str] | None = None,
-    ) -> TokenInputs:
-        """What a tokeniser gave under a limit (0 is none), with `end` after each text's tokens.
-
-        `truncated` says which texts lost tokens, where the caller cut them; of a tokeniser that
-        cannot tell, those that fill the limit count as cut.
-        """
-        rows: list[list[int]] = encoded["input_ids"]
-        segments: list[list[int]] | None = encoded.get("token_type_ids")
-        if truncated is None:
-            encodings = getattr(encoded, "encodings", None)
-            lost = (
-                [bool(item.overflowing) for item in encodings]
-                if encodings
-                else [0 < limit <= len(ids) for ids in rows]
-            )
-            truncated = np.array(lost, dtype=np.bool_)
-        if end:
-            rows = [[*ids, *end] for ids in rows]
-            segments = [[*row, *(0 for _ in end)] for row in segments] if segments else None
-        return cls(
-            ids=_flat(rows),
-            segments=_flat(segments) if segments else None,
-            offsets=offsets_of([len(ids) for ids in rows]),
-            truncated=truncated,
-            tokenizer=tokenizer,
-            instruction_tokens=instruction_tokens,
-            texts=texts,
-        )
-
-    @property
-    def tokens(self) -> NDArray[np.int64]:
-        """Tokens of each text."""
-        return np.diff(self.offsets)
+    ) -> None:
+        """`texts` are shown in place of the decoded tokens."""
+        self.tokenizer = tokenizer
+        self.ids = _flat(rows)
+        self.segments = _flat(segments) if segments else None
+        self.offsets = offsets_of([len(row) for row in rows])
+        self.tokens = np.diff(self.offsets)
+        self.truncated = np.array(truncated, dtype=np.bool_)
+        self.instruction_tokens = instruction_tokens
+        self.texts = texts
 
     def seen(self, row: int) -> str:
         """The tokens as text again, special ones included."""
@@ -153,6 +118,13 @@ class TokenInputs:
             features["token_type_ids"] = np.zeros(shape, dtype=np.int64)
             features["token_type_ids"][inside] = self.segments[chosen]
         return features
+
+
+def truncations(encoded: Any, limit: int) -> list[bool]:
+    """Which texts lost tokens; of a tokeniser that cannot tell, those that fill the limit."""
+    if encodings := getattr(encoded, "encodings", None):
+        return [bool(item.overflowing) for item in encodings]
+    return [0 < limit <= len(ids) for ids in encoded["input_ids"]]
 
 
 def _flat(rows: Sequence[Sequence[int]]) -> NDArray[np.int32]:

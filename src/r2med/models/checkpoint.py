@@ -33,6 +33,8 @@ _IGNORED_ON_HUB = [f"*{suffix}" for suffix in sorted(_OTHER_SUFFIXES)] + [
 ]
 #: Vocabularies that transformers reads in place of the one that a tokeniser's class names.
 _OTHER_VOCABULARIES = ("tokenizer.*", "tekken.json", "*tiktoken*")
+#: A tokeniser without a limit says so with a huge number.
+_NO_LIMIT = 1_000_000
 #: Weights of a head that hidden states do not pass; many encoders are saved without it.
 _UNUSED = ("pooler.",)
 #: Keys of a checkpoint's JSON files whose values sentence-transformers imports.
@@ -137,12 +139,6 @@ def read_json(path: Path) -> Any:
 def _packages() -> Mapping[str, Any]:
     text = (files("r2med.models") / "packaged.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
-
-
-def extra_of(name: str, usual: str) -> str:
-    """The extra that brings a model with its weights, where there is one."""
-    install = str(_packages().get(name, {}).get("install", ""))
-    return install.removeprefix("r2med[").removesuffix("]") or usual
 
 
 def _packaged(name: str) -> Checkpoint | None:
@@ -260,14 +256,15 @@ class LocalModel:
         return model
 
     @cached_property
-    def positions(self) -> int | None:
-        """Tokens that the model has learned positions for; None where these are not a table."""
+    def longest(self) -> int:
+        """The tokeniser's limit within the model's learned positions; 0 where neither has one."""
+        limits = [int(self.tokenizer.model_max_length)]
         for name, part in self.model.named_modules():
             if name.rpartition(".")[2] in _POSITION_TABLES and hasattr(part, "num_embeddings"):
                 # RoBERTa's positions begin after that of padding.
                 unused = 0 if part.padding_idx is None else part.padding_idx + 1
-                return int(part.num_embeddings) - unused
-        return None
+                limits.append(int(part.num_embeddings) - unused)
+        return min(limits) if min(limits) < _NO_LIMIT else 0
 
     def run(self, features: Features, **options: Any) -> Any:
         """What the model gives for a batch; errors but those of memory name the checkpoint."""
@@ -301,16 +298,14 @@ def chosen_device(device: str | None) -> str:
     """The device asked for, after a trial with one number; None takes cuda, mps or cpu."""
     import torch
 
-    devices = ["cpu", *(f"cuda:{place}" for place in range(torch.cuda.device_count()))]
-    if torch.backends.mps.is_available():
-        devices.append("mps")
     if device is None:
-        return "cuda" if torch.cuda.is_available() else devices[-1]
+        other = "mps" if torch.backends.mps.is_available() else "cpu"
+        return "cuda" if torch.cuda.is_available() else other
     try:
         torch.zeros(1, device=device).tolist()
     except (RuntimeError, AssertionError):
         raise UsageError(
-            f"--device {device}: not a device of this machine, which has {', '.join(devices)}."
+            f"--device {device}: not a device of this machine. Every machine has cpu."
         ) from None
     return device
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -34,10 +35,6 @@ Rows = NDArray[np.int64]
 _MODEL_FILE = "model.json"
 _SCHEMA = 2
 _ABSENT = -1
-#: How often texts are computed anew whose vectors were damaged meanwhile.
-_ROUNDS = 4
-#: After so many texts the store is asked again what others have added meanwhile.
-_WINDOW = 8192
 #: The most that is handed to a model at a time: enough for even batches, soon done and kept.
 _PIECE_TEXTS, _PIECE_CHARACTERS = 512, 1 << 18
 
@@ -51,8 +48,6 @@ class Computed:
     """None of them where they are on their shelf already."""
     tokens: NDArray[np.int64]
     truncated: NDArray[np.bool_]
-    model_seconds: float = 0.0
-    tokeniser_seconds: float = 0.0
     seen: str | None = None
     """One of the texts as the model saw it."""
     facts: Mapping[str, object] = field(default_factory=dict)
@@ -69,20 +64,17 @@ class Depot:
     def leave(self, addresses: Addresses, computed: Computed) -> Computed:
         """Write a batch to this process's shard; the answer holds no vectors any more."""
         block = _block(addresses[computed.rows], computed, np.dtype(self.storage))
-        self._file().append(packed(block))
+        _shard(self).append(packed(block))
         return replace(computed, vectors=computed.vectors[:0])
 
     def sync(self) -> None:
         """Bring what was left to the disk itself."""
-        self._file().sync()
-
-    def _file(self) -> AppendFile:
-        if self not in _SHARDS:
-            _SHARDS[self] = AppendFile(self.folder, SUFFIX, what=self.what)
-        return _SHARDS[self]
+        _shard(self).sync()
 
 
-_SHARDS: dict[Depot, AppendFile] = {}
+@cache
+def _shard(depot: Depot) -> AppendFile:
+    return AppendFile(depot.folder, SUFFIX, what=depot.what)
 
 
 @dataclass(eq=False)
@@ -238,47 +230,37 @@ def fill(
     *,
     progress: Callable[[int, int, float], None],
     cut: bool = True,
-) -> int:
-    """Compute what a shelf lacks of some distinct texts, and return how many that were.
+) -> Rows:
+    """Compute what a shelf lacks of some distinct texts, and return which rows that were.
 
     The longest come first, by `sizes` in characters, so that a batch that does not fit memory shows
     at once. `compute` takes pieces, which are rows of `addresses`, as fast as it likes, and yields
     batches as they finish, each with its piece and numbered within it; each is kept at once.
-    `progress` hears done, total and seconds. Without `cut` a piece is as large as a window.
+    `progress` hears done, total and seconds. Without `cut` all rows are one piece.
     """
-    count = 0
-    for _ in range(_ROUNDS):
-        missing = np.flatnonzero(shelf.find(addresses) < 0)
-        if not len(missing):
-            return count
-        queue = missing[np.argsort(-sizes[missing], kind="stable")]
-        start, asked, done, others = time.perf_counter(), 0, 0, 0
-
-        def pieces(queue: Rows = queue) -> Iterator[Rows]:
-            nonlocal asked, others
-            for window in np.split(queue, np.arange(_WINDOW, len(queue), _WINDOW)):
-                shelf.refresh()
-                lacking = window[shelf.find(addresses[window]) < 0]
-                asked += len(lacking)
-                others += len(window) - len(lacking)
-                yield from _pieces(lacking, sizes) if cut else filter(len, [lacking])
-
-        try:
-            for rows, computed in compute(pieces()):
-                if len(computed.vectors):
-                    shelf.add(addresses[rows[computed.rows]], computed)
-                done += len(computed.rows)
-                progress(done + others, len(queue), time.perf_counter() - start)
-            if done < asked:
-                raise DataError(
-                    f"the model gave an output for {done:,} of {asked:,} texts, expected one for "
-                    "each."
-                )
-        finally:
-            shelf.close()
-            shelf.refresh()
-        count += done
-    raise DamagedError(f"{shelf.folder or 'memory'}: what is written there cannot be read again.")
+    missing = np.flatnonzero(shelf.find(addresses) < 0)
+    queue = missing[np.argsort(-sizes[missing], kind="stable")]
+    if not len(queue):
+        return queue
+    start, done = time.perf_counter(), 0
+    try:
+        for rows, computed in compute(_pieces(queue, sizes) if cut else iter([queue])):
+            if len(computed.vectors):
+                shelf.add(addresses[rows[computed.rows]], computed)
+            done += len(computed.rows)
+            progress(done, len(queue), time.perf_counter() - start)
+    finally:
+        shelf.close()
+        shelf.refresh()
+    if done < len(queue):
+        raise DataError(
+            f"the model gave an output for {done:,} of {len(queue):,} texts, expected one for each."
+        )
+    if (shelf.find(addresses) < 0).any():
+        raise DamagedError(
+            f"{shelf.folder or 'memory'}: what was just written there cannot be read again."
+        )
+    return queue
 
 
 def _pieces(rows: Rows, sizes: NDArray[np.int64]) -> Iterator[Rows]:

@@ -5,7 +5,6 @@ Scores are raw logits, never probabilities: the order is the same, and none satu
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError
 from r2med.expand.prompts import filled
-from r2med.models.batching import Features, Rows, TokenInputs
+from r2med.models.batching import Features, Rows, TokenInputs, truncations
 from r2med.models.checkpoint import Checkpoint, LocalModel, locate, named_failures, need
 from r2med.rerank.scores import Pair, PairReranker
 from r2med.retrieve.conditions import Conditions
@@ -75,11 +74,11 @@ def build(
     return PairReranker(name, CrossEncoder(settings, conditions), conditions)
 
 
-class PairModel(LocalModel, ABC):
-    """A model and its tokeniser, as a scorer of pairs.
+class PairModel(LocalModel):
+    """A model and its tokeniser; a subclass makes an encoder of pairs of it.
 
-    A subclass says which class of transformers loads it, which tokens it reads for a pair, and
-    which number of its output is the score.
+    It says which class of transformers loads it, which tokens it reads for a pair, and which number
+    of its output is the score.
     """
 
     kind: ClassVar[str]
@@ -93,18 +92,6 @@ class PairModel(LocalModel, ABC):
         self.settings = settings
         self.dtype = settings.dtype
         self.conditions = conditions
-
-    @abstractmethod
-    def inputs(self, texts: Sequence[Pair], form: Form) -> TokenInputs:
-        """What the model reads for each pair."""
-
-    @abstractmethod
-    def forward(self, inputs: TokenInputs, rows: Rows) -> NDArray[np.float32]:
-        """The scores of some inputs, computed as one batch."""
-
-    def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
-        """The scores as vectors of one number."""
-        return self.forward(cast("TokenInputs", inputs), rows)[:, None]
 
     @cached_property
     def checkpoint(self) -> Checkpoint:  # type: ignore[override]
@@ -169,9 +156,8 @@ class PairModel(LocalModel, ABC):
         """Tokens per pair: as set, else the tokeniser's own limit within the model's positions."""
         if self.settings.max_length:
             return int(self.settings.max_length)
-        positions = getattr(self.model.config, "max_position_embeddings", None) or 512
-        learned = self.positions or positions
-        return min(int(self.tokenizer.model_max_length), int(positions), int(learned))
+        positions = int(getattr(self.model.config, "max_position_embeddings", None) or 512)
+        return min(self.longest or positions, positions)
 
     def logits(self, features: Features, **options: Any) -> Any:
         """What the model gives for a batch, in float32 on the processor."""
@@ -195,24 +181,21 @@ class CrossEncoder(PairModel):
             max_length=self.limit,
             return_attention_mask=False,
         )
-        return TokenInputs.of(self.tokenizer, encoded, limit=self.limit)
+        rows, segments = encoded["input_ids"], encoded.get("token_type_ids")
+        lost = truncations(encoded, self.limit)
+        return TokenInputs(self.tokenizer, rows, lost, segments=segments)
 
-    def forward(self, inputs: TokenInputs, rows: Rows) -> NDArray[np.float32]:
+    def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
         """The one logit, the second of two, or the one that `logit` names."""
-        logits = self.logits(inputs.features(rows))
+        logits = self.logits(cast("TokenInputs", inputs).features(rows))
         wanted, width = self.settings.logit, logits.shape[1]
-        if wanted == "auto" and width > 2:
+        column = width - 1 if wanted == "auto" else int(wanted)
+        if column >= width or (wanted == "auto" and width > 2):
             raise UsageError(
                 f"{self.checkpoint.name} gives {width} logits per pair. Say which one is the score "
                 f"with [logit=N], N from 0 to {width - 1}."
             )
-        column = width - 1 if wanted == "auto" else int(wanted)
-        if column >= width:
-            raise DataError(
-                f"{self.checkpoint.name} gives {width} logits per pair, so there is no logit "
-                f"{column}. Is it a cross-encoder of another kind?"
-            )
-        chosen: NDArray[np.float32] = np.ascontiguousarray(logits[:, column])
+        chosen: NDArray[np.float32] = logits[:, [column]]
         return chosen
 
 
@@ -255,19 +238,16 @@ class YesNo(PairModel):
             kept = [*head[:most], *second[: room - len(head[:most])]]
             rows.append([*prefix, *kept, *suffix])
             truncated.append(len(kept) < len(head) + len(second))
-        return TokenInputs.of(
-            self.tokenizer, {"input_ids": rows}, limit=0, truncated=np.array(truncated)
-        )
+        return TokenInputs(self.tokenizer, rows, truncated)
 
-    def forward(self, inputs: TokenInputs, rows: Rows) -> NDArray[np.float32]:
+    def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
         """Padded on the left, so that the last position of every row is the one that answers."""
-        features = inputs.features(rows, left=True)
+        features = cast("TokenInputs", inputs).features(rows, left=True)
         features["position_ids"] = np.maximum(features["attention_mask"].cumsum(axis=1) - 1, 0)
         logits = self.logits(features, logits_to_keep=1)[:, -1]
-        scores: NDArray[np.float32] = logits[:, self._answers[0]]
-        for token in self._answers[1:]:
-            scores = scores - logits[:, token]
-        return scores
+        yes, *no = self._answers
+        scores: NDArray[np.float32] = logits[:, [yes]]
+        return scores - logits[:, no] if no else scores
 
     @cached_property
     def _answers(self) -> Tokens:

@@ -218,16 +218,10 @@ class LlmReranker:
         ask = partial(self.chat.complete, show=self.conditions.progress)
         for start in range(0, len(lists), _LISTS):
             scores += self._ranked(lists[start : start + _LISTS], ask, tally, rows)
-        counted = f"of {tally.answers:,} answers"
         if tally.malformed:
             self.conditions.tell(
-                f"{self.name}: {tally.malformed:,} {counted} could not be read; "
+                f"{self.name}: {tally.malformed:,} of {tally.answers:,} answers could not be read; "
                 f"{self.style.otherwise}."
-            )
-        if tally.partial:
-            self.conditions.tell(
-                f"{self.name}: {tally.partial:,} {counted} left passages out; those follow in the "
-                "order they had."
             )
         self._facts = {
             "texts": sum(len(one.documents) for one in lists),

@@ -61,6 +61,7 @@ def build(
         return reranker_of(name, load_target(settings.target), conditions)
     if not conditions.trust_remote_code:
         raise UsageError(foreign_code(f"{name}: {settings.checkpoint}"))
+    need("torch", "transformers", extra="rerank")
     model = OwnCode(locate(settings.checkpoint), settings.dtype, conditions)
     identity = {"checkpoint": model.checkpoint.fingerprint(), **identity_of(settings)}
     return ListReranker(name, model, identity, conditions)
@@ -106,15 +107,11 @@ class _Predictor:
         try:
             scores = np.asarray(output, dtype=np.float32)
         except (TypeError, ValueError):
-            raise DataError(
-                f"{self.name}: predict gave no numbers ({output!r:.80}).\n{_FORM}"
-            ) from None
+            scores = np.zeros(0, dtype=np.float32)
         if scores.shape != (len(pairs),):
-            flat = scores.ndim == 1
-            shape = f"{len(scores)} scores" if flat else f"an array of shape {scores.shape}"
             raise DataError(
-                f"{self.name}: predict gave {shape} for {len(pairs)} pairs, expected "
-                f"one score for each pair.\nThe first pair's query is {pairs[0][0][:80]!r}."
+                f"{self.name}: predict gave {output!r:.80} (shape {scores.shape}) for {len(pairs)} "
+                f"pairs.\n{_FORM}"
             )
         return scores[:, None]
 
@@ -123,20 +120,21 @@ class _Predictor:
         return {"identified": self.identity is not None}
 
 
+@dataclass(eq=False)
 class ListReranker:
     """rank(query, documents): the object sees a whole list and gives its order.
 
     Scores of one list say nothing about another, so they are not kept by pair.
     """
 
-    def __init__(
-        self, name: str, thing: Any, identity: Mapping[str, object] | None, conditions: Conditions
-    ) -> None:
-        self.name = name
-        self.own = thing
-        self.identity: Mapping[str, object] = identity or unidentified(thing)
-        self.conditions = conditions
-        self._facts: dict[str, object] = {"identified": identity is not None}
+    name: str
+    own: Any
+    known: Mapping[str, object] | None
+    conditions: Conditions
+
+    def __post_init__(self) -> None:
+        self.identity: Mapping[str, object] = self.known or unidentified(self.own)
+        self._facts: dict[str, object] = {"identified": self.known is not None}
 
     def scores(self, lists: Sequence[Candidates]) -> list[ListScores]:
         """The first place scores the length of the list, the last one 1."""
@@ -158,21 +156,15 @@ class ListReranker:
             return []
         with running(f"{self.name}: rank"):
             output = list(self.own.rank(one.query, list(one.documents)))
-        order = []
-        for item in output:
+        try:
             # A position, or what sentence-transformers gives: {"corpus_id": 3, "score": ...}.
-            position = item.get("corpus_id") if isinstance(item, Mapping) else item
-            try:
-                order.append(int(position))  # type: ignore[arg-type]
-            except (TypeError, ValueError):
-                raise DataError(
-                    f"{self.name}: rank gave {item!r:.80}, expected positions.\n{_FORM}"
-                ) from None
+            order = [int(row["corpus_id"] if isinstance(row, Mapping) else row) for row in output]
+        except (KeyError, TypeError, ValueError):
+            order = []
         if sorted(order) != list(range(count)):
             raise DataError(
-                f"{self.name}: rank gave {len(order)} positions ({len(set(order))} distinct) for "
-                f"the {count} documents of query {one.query_id!r}, expected each of 0 to "
-                f"{count - 1} once."
+                f"{self.name}: rank gave {output!r:.80} for the {count} documents of query "
+                f"{one.query_id!r}, expected each position from 0 to {count - 1} once.\n{_FORM}"
             )
         return order
 
@@ -183,21 +175,5 @@ class OwnCode(LocalModel):
     def rank(self, query: str, documents: Sequence[str]) -> list[int]:
         """Positions, best first, by the `index` of each row that the model gives."""
         rows = self.model.rerank(query, list(documents))
-        try:
-            ordered = sorted(rows, key=lambda row: -float(row["relevance_score"]))
-            return [int(row["index"]) for row in ordered]
-        except (TypeError, KeyError, ValueError):
-            raise DataError(
-                f"{self.checkpoint.name}: rerank gave {rows!r:.80}, expected rows with an index "
-                "and a relevance_score."
-            ) from None
-
-    def load(self) -> Any:
-        """The model, which must have a method that ranks."""
-        need("torch", "transformers", extra="rerank")
-        model = super().load()
-        if not callable(getattr(model, "rerank", None)):
-            raise DataError(
-                f"{self.checkpoint.name}: {type(model).__name__} has no rerank(query, documents)."
-            )
-        return model
+        ordered = sorted(rows, key=lambda row: -float(row["relevance_score"]))
+        return [int(row["index"]) for row in ordered]

@@ -280,17 +280,15 @@ class ApiEncoder:
         self, failures: Sequence[tuple[Rows, Failure]], inputs: TextInputs, requests: int
     ) -> Exception:
         batch, first = failures[0]
-        where = f"{self.settings.model} at {self.server.url}"
+        what = f"{len(failures):,} of {requests:,} requests failed. The first: {first.why}"
+        advice = first.advice(unknown=_UNKNOWN)
         if first.status in _UNFIT:
-            begins = inputs.texts[batch[0]][:80]
-            return DataError(
-                f"{where} does not take a text: {first.why}.\nThe text begins {begins!r}. "
-                "Every vector that arrived is kept."
-            )
-        return MissingError(
-            f"{where}: {len(failures):,} of {requests:,} requests failed. "
-            f"The first: {first.why}.\nEvery vector that arrived is kept; "
-            + first.advice(unknown=_UNKNOWN)
+            what = f"the server does not take a text: {first.why}"
+            advice = f"the text begins {inputs.texts[batch[0]][:80]!r}."
+        kind = DataError if first.status in _UNFIT else MissingError
+        return kind(
+            f"{self.settings.model} at {self.server.url}: {what}.\nEvery vector that arrived is "
+            f"kept; {advice}"
         )
 
 
@@ -340,8 +338,7 @@ def put(texts: Sequence[str], form: Form, *, quoted: bool, tokenizer: str) -> Te
 @cache
 def load_cut(tokenizer: str) -> Cut:
     """The function that counts and cuts; its vocabulary is fetched once by its own library."""
-    kind, _, short = tokenizer.rpartition(":")
-    library, name = ("tiktoken", short) if kind == "tiktoken" else ("tokenizers", tokenizer)
+    kind, _, name = tokenizer.rpartition(":")
     try:
         if kind == "tiktoken":
             import tiktoken
@@ -350,15 +347,13 @@ def load_cut(tokenizer: str) -> Cut:
         else:
             from tokenizers import Tokenizer  # type: ignore[import-untyped, unused-ignore]
 
-            own = Path(name).is_file()
-            encoding = Tokenizer.from_file(name) if own else Tokenizer.from_pretrained(name)
+            own = Path(tokenizer).is_file()
+            encoding = (Tokenizer.from_file if own else Tokenizer.from_pretrained)(tokenizer)
             encoding.no_truncation()
     except Exception as problem:
-        why = f"{library} cannot load {name} ({type(problem).__name__}); it is fetched once, online"
-        if isinstance(problem, ImportError):
-            why = f"{library} is not installed: pip install 'r2med[api]'"
         raise MissingError(
-            f"a text may be longer than the encoder takes, and {why}.\n"
+            f"a text may be longer than the encoder takes, and {tokenizer} cannot be loaded to cut "
+            f"it ({type(problem).__name__}): pip install 'r2med[api]', and be online once.\n"
             "[max_length=0] sends texts whole and leaves it to the server."
         ) from None
 

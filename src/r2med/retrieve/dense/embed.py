@@ -6,7 +6,6 @@ A reranker that scores pairs is an encoder too: its texts are pairs, its vectors
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -24,9 +23,6 @@ from r2med.tasks.task import Task
 
 Side = Literal["query", "document"]
 SIDES: tuple[Side, Side] = ("query", "document")
-
-#: Vectors compared at a time.
-_WINDOW = 8192
 
 
 @dataclass(frozen=True)
@@ -131,16 +127,6 @@ class Encoded:
         """The vectors of the distinct texts, or of a range of them."""
         return self.shelf.gather(self.places[start:stop])
 
-    def sameness(self) -> Literal["zero", "equal"] | None:
-        """Whether all of several texts have one vector, so that nothing tells them apart."""
-        if len(self.places) < 2:
-            return None
-        first = self.matrix(0, 1)
-        starts = range(0, len(self.places), _WINDOW)
-        if not all((self.matrix(start, start + _WINDOW) == first).all() for start in starts):
-            return None
-        return "equal" if first.any() else "zero"
-
 
 def document_texts(task: Task) -> list[str]:
     """One text for every document id: that of its last row."""
@@ -198,34 +184,21 @@ class Embedding:
 
     def run(self, piece: Piece) -> Iterator[Computed]:
         """The vectors of a piece, batch by batch."""
-        encoder, began = self.encoder, time.perf_counter()
+        encoder = self.encoder
         inputs = encoder.inputs(piece.texts, piece.form)
-        tokenised = time.perf_counter() - began
         seen = None if piece.shown is None else inputs.seen(piece.shown)
         if isinstance(encoder, StreamingEncoder):
             outputs = encoder.stream(inputs)
         else:
-            outputs = self.batches.run(
-                np.maximum(inputs.tokens, 1),
-                partial(cast("BatchEncoder", encoder).encode, inputs),
-                piece.names.__getitem__,
-            )
-        began = time.perf_counter()
+            encode = partial(cast("BatchEncoder", encoder).encode, inputs)
+            lengths = np.maximum(inputs.tokens, 1)
+            outputs = self.batches.run(lengths, encode, piece.names.__getitem__)
         for rows, vectors in outputs:
-            spent = time.perf_counter() - began
             piece.check(vectors, rows)
-            computed = Computed(
-                rows=rows,
-                vectors=vectors,
-                tokens=inputs.tokens[rows],
-                truncated=inputs.truncated[rows],
-                model_seconds=spent,
-                tokeniser_seconds=tokenised,
-                seen=seen,
-                facts=encoder.facts(),
-            )
+            tokens, truncated = inputs.tokens[rows], inputs.truncated[rows]
+            computed = Computed(rows, vectors, tokens, truncated, seen, encoder.facts())
             yield piece.depot.leave(piece.addresses, computed) if piece.depot else computed
-            tokenised, seen, began = 0.0, None, time.perf_counter()
+            seen = None
         if piece.depot:
             piece.depot.sync()
 
@@ -253,18 +226,15 @@ class Encoding:
     ragged: bool = False
     """Whether rows may differ in width from batch to batch, as those of token vectors do."""
     width: int | None = None
-    tokens: int = 0
-    model_seconds: float = 0.0
-    tokeniser_seconds: float = 0.0
     ran: dict[str, object] = field(default_factory=dict)
+    """Of workers: which, and on what device and in what precision they ran."""
 
     def run(self) -> Encoded:
         """Make sure the shelf holds every text, and say where."""
         self.addresses, self.firsts, inside = distinct(self.form.addresses(self.texts))
         firsts = [self.texts[row] for row in self.firsts]
         sizes = [len(text) if isinstance(text, str) else sum(map(len, text)) for text in firsts]
-        start = time.perf_counter()
-        count = fill(
+        computed = fill(
             self.shelf,
             self.addresses,
             np.array(sizes, dtype=np.int64),
@@ -272,9 +242,8 @@ class Encoding:
             progress=partial(self.conditions.progress, self.doing),
             cut=not isinstance(self.encoder, StreamingEncoder),
         )
-        seconds = time.perf_counter() - start
         places = self.shelf.find(self.addresses)
-        return Encoded(self.shelf, places, inside, self._facts(places, count, seconds))
+        return Encoded(self.shelf, places, inside, self._facts(places, computed))
 
     def _computed(self, parts: Iterator[Rows]) -> Iterator[tuple[Rows, Computed]]:
         """The vectors of some distinct texts, batch by batch: on workers where there are any."""
@@ -287,11 +256,9 @@ class Encoding:
             )
         else:
             opener = partial(_embedding, self.part, conditions.batch_tokens)
-            outcomes = workers.each(
-                replace(model, part=self.part, opener=opener, identity=encoder.identity),
-                Embedding.run,
-                ((chosen, self._piece(chosen, self.shelf.depot)) for chosen in parts),
-            )
+            source = replace(model, part=self.part, opener=opener, identity=encoder.identity)
+            pieces = ((chosen, self._piece(chosen, self.shelf.depot)) for chosen in parts)
+            outcomes = workers.each(source, Embedding.run, pieces)
             self.ran["engine"] = workers.name
         for chosen, batch in outcomes:
             width = batch.vectors.shape[1]
@@ -302,12 +269,9 @@ class Encoding:
                     f"The batch began with {first}."
                 )
             self.width = width
-            self.tokens += int(batch.tokens.sum())
-            self.model_seconds += batch.model_seconds
-            self.tokeniser_seconds += batch.tokeniser_seconds
             if batch.seen is not None:
                 self.shelf.remember(self.addresses[0].tobytes(), batch.seen)
-            if "engine" in self.ran:
+            if self.ran:
                 known = {"device", "dtype"} & batch.facts.keys()
                 self.ran |= {key: batch.facts[key] for key in sorted(known)}
             yield chosen, batch
@@ -323,28 +287,21 @@ class Encoding:
             shown=rows.index(0) if 0 in rows else None,
         )
 
-    def _facts(self, places: Rows, count: int, seconds: float) -> dict[str, object]:
-        """For the record, once everything is on the shelf: `count` texts took so many seconds."""
+    def _facts(self, places: Rows, computed: Rows) -> dict[str, object]:
+        """For the record, once everything is on the shelf; `computed` were not there before."""
         tokens, truncated = self.shelf.tokens(places)
         facts: dict[str, object] = {
             "texts": len(self.texts),
             "distinct": len(places),
             "tokens": int(tokens.sum()) or None,
             "truncated": round(float(truncated.mean()), 6) if tokens.any() else None,
+            "reused": len(places) - len(computed),
+            "encoded_tokens": int(tokens[computed].sum()) or None,
+            **self.ran,
         }
         if len(places):
             seen = self.shelf.seen(self.addresses[0].tobytes())
             facts["first"] = seen or TextInputs.of(self.texts[:1], self.form).seen(0)
-        facts["reused"] = len(places) - count
-        if count:
-            facts |= {
-                "encoded_tokens": self.tokens or None,
-                "seconds": round(seconds, 3),
-                "model_seconds": round(self.model_seconds, 3),
-                "tokeniser_seconds": round(self.tokeniser_seconds, 3),
-                "texts_per_second": round(count / seconds, 1) if seconds else None,
-                **self.ran,
-            }
         if isinstance(self.encoder, StreamingEncoder):
             facts |= self.encoder.bill()
         return facts

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import DataError, MissingError, UsageError
+from r2med.errors import DataError, UsageError
 from r2med.models.batching import Rows
 from r2med.models.checkpoint import (
     Checkpoint,
     LocalModel,
     chosen_device,
-    extra_of,
     foreign_code,
     locate,
     named_failures,
@@ -56,21 +55,12 @@ class LibraryModel(LocalModel):
     @cached_property
     def model(self) -> Any:
         """The loaded model, all of whose weights come from the checkpoint."""
-        extra = extra_of(self.checkpoint.name, "dense")
-        need("torch", "transformers", "sentence_transformers", extra=extra)
-        import sentence_transformers
-
-        if not hasattr(sentence_transformers, self.kind):
-            raise MissingError(
-                f"this checkpoint needs sentence-transformers with {self.kind}: "
-                "pip install --upgrade sentence-transformers."
-            )
-        library_class = getattr(sentence_transformers, self.kind)
+        need("torch", "transformers", "sentence_transformers", extra="dense")
         # The library fills what a checkpoint lacks with random weights: where loading draws random
         # numbers, a second load with others tells whether any of them stayed.
-        model, drew = self._load(library_class, seed=0)
+        model, drew = self._load(seed=0)
         weights: dict[str, Any] = model.state_dict() if drew else {}
-        again = self._load(library_class, seed=1)[0].state_dict() if drew else {}
+        again = self._load(seed=1)[0].state_dict() if drew else {}
         drawn = [name for name, held in weights.items() if not held.equal(again[name])]
         if drawn:
             raise DataError(
@@ -87,15 +77,16 @@ class LibraryModel(LocalModel):
         limit: int | None = self.model.max_seq_length
         return limit
 
-    def _load(self, library_class: Any, *, seed: int) -> tuple[Any, bool]:
+    def _load(self, *, seed: int) -> tuple[Any, bool]:
         """A model, and whether loading it drew random numbers; the caller's are left alone."""
+        import sentence_transformers
         import torch
 
         folder, trust = self.folder, self.conditions.trust_remote_code
         refuse_foreign_code(folder, trust_remote_code=trust)
         with named_failures(folder), quiet_loading(), torch.random.fork_rng(devices=[]):
             before = torch.manual_seed(seed).get_state()
-            model = library_class(
+            model = getattr(sentence_transformers, self.kind)(
                 str(folder),
                 device=chosen_device(self.conditions.device),
                 trust_remote_code=trust,

@@ -1,9 +1,9 @@
 """Vectors in Milvus: a file with the embedded engine, or a cluster, through the same client.
 
 A collection is named by the digest of its vectors and of the index over them. So a repeated run
-inserts nothing, and other vectors or another kind of index never meet it; one that is not whole is
-built anew. What the engine says it built is read back and recorded; where that is not what was asked
-for, the search is refused. Scores are inner products of the vectors that exact search uses.
+inserts nothing, and other vectors or another kind of index never meet it; what is not whole is
+built anew. What the engine says it built is read back and recorded; where that is not what was
+asked for, the search is refused. Scores are inner products of the vectors that exact search uses.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class MilvusIndex:
             yield start, min(start + size, self.count)
 
     def _complete(self, client: Any) -> int:
-        """Make the collection where it is not there whole; return how many vectors were inserted."""
+        """Make the collection unless it is there whole, and return how many vectors it took."""
         if client.has_collection(self._name):
             self._load(client)
             if self._held(client) == self.count:

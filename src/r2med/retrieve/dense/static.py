@@ -59,16 +59,11 @@ class StaticEncoder:
 
     def inputs(self, texts: Sequence[str], form: Form) -> TokenInputs:
         """Token ids without special tokens; unknown tokens count, as in the original library."""
-        put = [form.instruction + text for text in texts]
+        put, limit = [form.instruction + text for text in texts], form.max_length
         encoded = [item.ids for item in self._tokenizer.encode_batch(put, add_special_tokens=False)]
-        limit = form.max_length or None
-        return TokenInputs.of(
-            self._tokenizer,
-            {"input_ids": [ids[:limit] for ids in encoded]},
-            limit=0,
-            truncated=np.array([0 < form.max_length < len(ids) for ids in encoded], dtype=np.bool_),
-            texts=put,
-        )
+        truncated = [0 < limit < len(ids) for ids in encoded]
+        rows = [ids[: limit or None] for ids in encoded]
+        return TokenInputs(self._tokenizer, rows, truncated, texts=put)
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
         """Means of token vectors; a text without tokens is the zero vector."""

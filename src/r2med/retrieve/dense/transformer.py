@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.errors import MissingError
-from r2med.models.batching import Features, Rows, TokenInputs
+from r2med.models.batching import Features, Rows, TokenInputs, truncations
 from r2med.models.checkpoint import (
     Checkpoint,
     LocalModel,
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 Pooling = Literal["cls", "mean", "last"]
 
-#: A tokeniser without a limit says so with a huge number.
-_NO_LIMIT = 1_000_000
 #: What sentence-transformers calls the poolings that run here, by name and by the older flags.
 _POOLINGS: Mapping[str, Pooling] = {
     "cls": "cls",
@@ -121,7 +119,7 @@ class TransformerEncoder(LocalModel):
             self.tokenizer,
             texts,
             form,
-            limit=form.max_length or self.recipe.max_length or self._longest,
+            limit=form.max_length or self.recipe.max_length or self.longest,
             append_eos=self.recipe.append_eos,
         )
 
@@ -151,12 +149,6 @@ class TransformerEncoder(LocalModel):
     def folder(self) -> Path:
         """That of the transformer among the checkpoint's modules."""
         return self.checkpoint.folder / self.recipe.backbone
-
-    @cached_property
-    def _longest(self) -> int:
-        """The tokeniser's limit within the model's learned positions; 0 where neither has one."""
-        limits = (int(self.tokenizer.model_max_length), self.positions or _NO_LIMIT)
-        return min(limits) if min(limits) < _NO_LIMIT else 0
 
     def hidden(self, features: Features) -> torch.Tensor:
         """The last hidden states of one batch, (texts, tokens, width), in float32."""
@@ -205,16 +197,16 @@ def tokenise(
     cut: dict[str, Any] = {"truncation": bool(limit)} | ({"max_length": limit} if limit else {})
     pair = [[""] * len(put), put] if form.pair else [put]
     encoded = tokenizer(*pair, return_attention_mask=False, **cut) if put else {"input_ids": []}
+    rows, segments = encoded["input_ids"], encoded.get("token_type_ids")
+    truncated = truncations(encoded, limit)
+    if append_eos:
+        rows = [[*ids, tokenizer.eos_token_id] for ids in rows]
+        segments = [[*row, 0] for row in segments] if segments else None
     # The instruction's tokens at the start of an input, the opening special one included.
     opening = tokenizer(form.instruction)["input_ids"] if form.instruction else []
     closing = {tokenizer.eos_token_id, tokenizer.sep_token_id} - {None}
-    return TokenInputs.of(
-        tokenizer,
-        encoded,
-        limit=limit,
-        end=[tokenizer.eos_token_id] if append_eos else [],
-        instruction_tokens=len(opening) - (opening[-1] in closing if opening else 0),
-    )
+    skipped = len(opening) - (opening[-1] in closing if opening else 0)
+    return TokenInputs(tokenizer, rows, truncated, segments=segments, instruction_tokens=skipped)
 
 
 def _pooled(
