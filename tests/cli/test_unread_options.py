@@ -34,7 +34,6 @@ from tests.cli.running import run
         ("tasks verify demo --json", "--all", "on JSON"),
         ("tasks fetch --from x.zip", "--offline", "with --from"),
         ("nano build demo/biology --out o", "--seed 7", "with --fill source"),
-        ("nano build demo/biology --out o --fill random", "--hard-from bm25", "--fill random"),
         ("audit train.jsonl --self demo", "--against corpus", "with --self"),
         ("audit train.jsonl --exclusions list.jsonl", "--ngram 9", "with --exclusions"),
         ("audit train.jsonl --task demo", "--threshold 0.5", "without --neighbours"),

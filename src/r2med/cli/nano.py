@@ -38,12 +38,6 @@ def build(
         str, typer.Option(help="Unjudged documents: source (as published), random or hard.")
     ] = "source",
     seed: Annotated[int, typer.Option(help="Decides the random fill.")] = 20260524,
-    hard_from: Annotated[
-        str, typer.Option(help="The retriever whose rankings give the hard fill.")
-    ] = "bm25-nano",
-    positives_cap: Annotated[
-        int | None, typer.Option(help="The most positives of a query; no limit as published.")
-    ] = None,
     data_root: options.DataRoot = None,
     strict: options.Strict = False,
     force: options.Force = False,
@@ -54,34 +48,21 @@ def build(
     The same input gives the same bytes.
     """
     from r2med.nano.folder import build as build_folder
-    from r2med.nano.folder import check_free, task_group
+    from r2med.nano.folder import task_group
     from r2med.nano.pool import FILLS, Recipe
 
-    for of_fill, option in (("random", "seed"), ("hard", "hard_from")):
-        if fill != of_fill:
-            refuse_unread(context, f"with --fill {fill}", option)
-    recipe = Recipe(
-        queries, documents, chosen(fill, FILLS, "--fill"), seed, hard_from, positives_cap
-    )
-    check_free(out, force=force)
-    tasks = list(task_group(names, data_root)[1])
+    if fill != "random":
+        refuse_unread(context, f"with --fill {fill}", "seed")
+    recipe = Recipe(queries, documents, chosen(fill, FILLS, "--fill"), seed)
+    _, tasks = task_group(names, data_root)
     built = build_folder(tasks, out, recipe, force=force, strict=strict, tell=notice)
     facts, lines = [], []
     for split, one in built.items():
-        report = one.report
-        facts.append(
-            {
-                "split": split,
-                "folder": str(out),
-                "source": one.source,
-                "report": asdict(report),
-                "notices": list(one.notices),
-            }
-        )
+        facts.append({"split": split, "folder": str(out), **asdict(one)})
         lines.append(
-            f"{split}: {report.queries:,} queries, {report.documents:,} documents "
-            f"({report.positive_documents:,} positive, {report.judged_negative_documents:,} judged "
-            f"non-positive, {report.fill_documents:,} fill), {report.positives:,} positives"
+            "{}: {queries:,} queries, {documents:,} documents ({positive_documents:,} positive, "
+            "{judged_negative_documents:,} judged non-positive, {fill_documents:,} fill), "
+            "{positives:,} positives".format(split, **one.report)
         )
     lines.append(f"written to {out}; next: r2med nano candidates {out}")
     answer(facts, *lines, as_json=as_json)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
@@ -29,7 +29,7 @@ from r2med.nano.candidates import (
     make_candidates,
     retrieved,
 )
-from r2med.nano.pool import Pool, PoolReport, Recipe, make_pool
+from r2med.nano.pool import Pool, Recipe, make_pool
 from r2med.retrieve.conditions import Conditions, Tell
 from r2med.retrieve.fusion import NANO_K
 from r2med.runs import Run
@@ -45,21 +45,6 @@ SCHEMA = 1
 R2MED_PART = "r2med"
 _ROWS_PER_GROUP = 10_000
 _LEAST_HARD_DEPTH = 100
-_CONFIGS = {
-    "corpus": "`{_id, text}`: the documents",
-    "queries": "`{_id, text}`",
-    "qrels": "`{query-id, corpus-id}`: every row is a positive",
-    "bm25": "`{query-id, corpus-ids}`: candidates of BM25, best first, 500 per query",
-    "reranking_hybrid": "`{query-id, corpus-ids}`: reciprocal rank fusion of the two others, cut "
-    "at 100; a positive stands at rank 101 where those hold none",
-}
-_DENSE = "`{query-id, corpus-ids}`: candidates of an encoder, best first, 500 per query"
-_FILLS = {
-    "source": "the corpus in source order, as published",
-    "random": "documents by a seeded hash of their ids",
-    "hard": "what a retriever ranks highest for the queries",
-}
-_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"))
 
 
 @dataclass(frozen=True)
@@ -70,8 +55,9 @@ class BuiltTask:
     """The name of the task it was built from."""
     suite: str | None
     hash: str
-    recipe: Recipe
-    report: PoolReport
+    recipe: Mapping[str, Any]
+    report: Mapping[str, int]
+    """Counts, as in `Pool`."""
     notices: tuple[str, ...]
 
 
@@ -85,7 +71,7 @@ class NanoRecord:
 
 
 def build(
-    tasks: Task | Sequence[Task],
+    tasks: Task | Iterable[Task],
     out: str | Path,
     recipe: Recipe | None = None,
     *,
@@ -99,7 +85,7 @@ def build(
     they are recorded.
     """
     recipe, target = recipe or Recipe(), Path(out)
-    check_free(target, force=force)
+    _check_free(target, force=force)
     records = {}
     with replaced(target) as draft:
         for split, task in _splits([tasks] if isinstance(tasks, Task) else tasks).items():
@@ -107,19 +93,19 @@ def build(
             if recipe.fill == "hard":  # deep enough that the lists, which overlap, fill the pool
                 share = 4 * recipe.documents // max(min(recipe.queries, len(task.queries)), 1)
                 depth = min(len(task.corpus), max(_LEAST_HARD_DEPTH, share))
-                hard = retrieved(recipe.hard_from, task, depth=depth)
+                hard = retrieved(BM25, task, depth=depth)
             pool = make_pool(task, recipe, hard=hard)
-            notices = tuple(pool.report.notices(recipe.documents))
-            if strict and (lost := pool.report.positives_lost):
+            notices = tuple(pool.notices(recipe.documents))
+            if strict and (lost := pool.positives_lost):
                 raise DataError(
-                    f"{task.name}: {lost:,} of {lost + pool.report.positives:,} positives would be "
+                    f"{task.name}: {lost:,} of {lost + len(pool.judgements):,} positives would be "
                     f"lost, and --strict forbids it. {' '.join(notices)}\nNothing was written."
                 )
             for notice in notices:
                 tell(f"{split}: {notice}")
             _write_task(pool, draft, split)
             source = (task.name, task.suite, task.hash)
-            records[split] = BuiltTask(*source, recipe, pool.report, notices)
+            records[split] = BuiltTask(*source, asdict(recipe), pool.report, notices)
         _finish(draft, records, {})
     return records
 
@@ -168,7 +154,7 @@ def split_name(task: Task) -> str:
     return f"NanoR2MED{joined}" if task.suite == "full" else f"Nano{joined}"
 
 
-def _splits(tasks: Sequence[Task]) -> dict[str, Task]:
+def _splits(tasks: Iterable[Task]) -> dict[str, Task]:
     splits: dict[str, Task] = {}
     for task in tasks:
         other = splits.setdefault(split_name(task), task)
@@ -177,8 +163,6 @@ def _splits(tasks: Sequence[Task]) -> dict[str, Task]:
                 f"{other.name} and {task.name} would both become {split_name(task)}; "
                 "build them into folders of their own."
             )
-    if not splits:
-        raise UsageError("No task was named to build a Nano task from.")
     return splits
 
 
@@ -191,24 +175,19 @@ def task_group(
     already, as in stored results.
     """
     wanted: list[str | Path] = []
-    items = resolve(",".join(names), own)
-    for item in items:
+    for item in resolve(",".join(names), own):
         if isinstance(item, TaskEntry):
             wanted.append(item.name)
         elif (item / RECORD).is_file():
             wanted += [f"{item.resolve()}#{split}" for split in sorted(read_record(item).tasks)]
         else:
             wanted.append(item)
-    title = ",".join(names)
-    for suite in suites():
-        if {entry.name for entry in suite.entries} == {*wanted}:
-            title = suite.title
-    if len(items) == 1 and isinstance(items[0], Path):
-        title = items[0].resolve().name
+    titles = {suite.name: suite.title for suite in suites()}
+    title = ", ".join(titles.get(name, name) for name in names)
     return title, load_tasks(wanted, root=root, own=own)
 
 
-def check_free(target: Path, *, force: bool) -> None:
+def _check_free(target: Path, *, force: bool) -> None:
     """Refuse a folder that cannot be replaced, or that holds something and is not to be."""
     if target.exists() and not target.is_dir():
         raise UsageError(f"--out {target} is a file, expected a folder to write.")
@@ -291,8 +270,7 @@ def read_record(folder: Path) -> NanoRecord:
             split: BuiltTask(
                 **{
                     **row,
-                    "recipe": Recipe(**row["recipe"]),
-                    "report": PoolReport(**{n: int(c) for n, c in row["report"].items()}),
+                    "report": {name: int(count) for name, count in row["report"].items()},
                     "notices": tuple(map(str, row["notices"])),
                 }
             )
@@ -340,36 +318,24 @@ def _finish(
 
 def _readme(configs: Sequence[str], tasks: Mapping[str, BuiltTask]) -> Iterator[str]:
     """The dataset card: front matter that the hub reads, and the facts that a reader needs."""
-    documents = sum(task.report.documents for task in tasks.values())
-    size = next((name for limit, name in _SIZES if documents < limit), "100K<n<1M")
-    yield from ("---", "task_categories:", "- text-retrieval", "tags:", "- medical", "- retrieval")
-    yield from ("size_categories:", f"- {size}", "configs:")
+    yield from ("---", "task_categories:", "- text-retrieval", "tags:", "- medical", "configs:")
     for config in configs:
         yield from (f"- config_name: {config}", "  data_files:")
         for split in sorted(tasks):
             yield from (f"  - split: {split}", f"    path: {_shard(config, split)}")
-    yield from ("---", "")
-    yield from (f"# {next(iter(tasks)) if len(tasks) == 1 else 'NanoR2MED tasks'}", "")
+    yield from ("---", "", "# " + ", ".join(sorted(tasks)), "")
     yield (
         "Compact retrieval tasks by the recipe of NanoR2MED, made with `r2med nano build`. "
-        "Judgements are binary. A research instrument, never a clinical decision system.\n"
+        "Judgements are binary. A research instrument, never a clinical decision system. "
+        "`nano.json` holds every count, the recipe and the sha256 of each file.\n"
     )
-    yield from ("| split | queries | documents | positives | source |", "|---|---:|---:|---:|---|")
+    yield from ("| split | source | queries | documents | positives |", "|---|---|---:|---:|---:|")
     for split, task in sorted(tasks.items()):
-        report = task.report
-        counts = f"{report.queries:,} | {report.documents:,} | {report.positives:,}"
-        yield f"| {split} | {counts} | {task.source} |"
-    yield from ("", "| config | what it holds |", "|---|---|")
-    yield from (f"| {config} | {_CONFIGS.get(config, _DENSE)} |" for config in configs)
+        counts = (f"{task.report.get(name, 0):,}" for name in ("queries", "documents", "positives"))
+        yield f"| {split} | {task.source} | {' | '.join(counts)} |"
+    for split, task in sorted(tasks.items()):
+        yield " ".join([f"\n**{split}**:", *(task.notices or ["nothing was dropped."])])
     yield ""
-    for split, task in sorted(tasks.items()):
-        report, notices = task.report, "".join(f" {notice}" for notice in task.notices)
-        yield (
-            f"**{split}**: {report.positive_documents:,} positive documents, "
-            f"{report.judged_negative_documents:,} judged non-positives, "
-            f"{report.fill_documents:,} to fill ({_FILLS[task.recipe.fill]}).{notices}\n"
-        )
-    yield "`nano.json` holds every count, the recipe and the sha256 of each file.\n"
 
 
 def _write(path: Path, columns: Mapping[str, pa.Array]) -> None:
