@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow.csv import write_csv
 
-from r2med.audit.files import pieces, training_files
+from r2med.audit.files import chunks, training_files
 from r2med.audit.reading import Reading, Row, rows
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.tasks.reading import lines
@@ -25,7 +25,7 @@ RECORDS = [
 def read(path: Path, *fields: str) -> tuple[list[Row], Reading]:
     reading = Reading()
     (file,) = training_files([str(path)])
-    return [row for piece in pieces(file) for row in rows(piece, reading, fields)], reading
+    return [row for chunk in chunks(file) for row in rows(chunk, reading, fields)], reading
 
 
 def write(folder: Path, form: str) -> Path:
@@ -54,29 +54,29 @@ def write(folder: Path, form: str) -> Path:
 @pytest.mark.parametrize(
     "form", ["jsonl", "jsonl.gz", "jsonl.zst", "json", "csv", "parquet", "arrow"]
 )
-def test_every_form_gives_the_same_texts_and_roles_however_it_is_cut(
+def test_every_form_gives_the_same_texts_however_it_is_cut(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines, "BLOCK_BYTES", 100)
 
     read_rows, reading = read(write(tmp_path, form))
 
-    texts = [{text.role: text.text for text in row.texts} for row in read_rows]
+    texts = [dict(row.texts) for row in read_rows]
     assert texts == RECORDS
     assert (reading.rows, reading.texts, reading.unreadable) == (40, 120, 0)
 
 
-def test_tables_without_a_header_are_triples(tmp_path: Path) -> None:
+def test_tables_without_a_header_are_read_by_column(tmp_path: Path) -> None:
     path = tmp_path / "triples.tsv"
     path.write_text('what is "this" about\ta long text about it\tanother long text\n' * 2)
 
     (row, _), _ = read(path)
 
-    assert [(text.role, text.text) for text in row.texts] == [
-        ("query", 'what is "this" about'),
-        ("positive", "a long text about it"),
-        ("negative", "another long text"),
-    ]
+    assert row.texts == (
+        ("column 1", 'what is "this" about'),
+        ("column 2", "a long text about it"),
+        ("column 3", "another long text"),
+    )
 
 
 def test_plain_text_is_read_by_paragraph_or_by_line(tmp_path: Path) -> None:
@@ -86,14 +86,14 @@ def test_plain_text_is_read_by_paragraph_or_by_line(tmp_path: Path) -> None:
     paragraphs, _ = read(tmp_path / "a.txt")
     each_line, _ = read(tmp_path / "b.txt")
 
-    assert [(row.number, row.texts[0].text) for row in paragraphs] == [
+    assert [(row.number, row.texts[0][1]) for row in paragraphs] == [
         (1, "one\ntwo"),
         (5, "three"),
     ]
     assert [row.number for row in each_line] == [1, 2, 3]
 
 
-def test_chats_and_nested_passages_say_who_speaks(tmp_path: Path) -> None:
+def test_chats_and_nested_passages_are_read_by_the_path_of_their_fields(tmp_path: Path) -> None:
     path = tmp_path / "chat.jsonl"
     records = [
         {
@@ -110,29 +110,24 @@ def test_chats_and_nested_passages_say_who_speaks(tmp_path: Path) -> None:
 
     chat, nested, pair, bare = read(path)[0]
 
-    assert [(text.role, text.text) for text in chat.texts] == [
-        ("query", "asked"),
-        ("positive", "said"),
-    ]
-    assert [(t.role, t.field) for t in nested.texts[1:]] == [
-        ("positive", "positive_passages.text"),
-        ("positive", "positive_passages.title"),
-    ]
+    assert chat.texts == (("messages.content", "asked"), ("messages.content", "said"))
+    assert nested.texts[1:] == (("positive_passages.text", "p"), ("positive_passages.title", "t"))
     assert nested.marks == ("PMC7_1", "t")
-    assert [text.role for text in pair.texts] == ["query", "positive"]
-    assert bare.texts[0].role == "text"
+    assert pair.texts == (("column 1", "first"), ("column 2", "second"))
+    assert bare.texts == (("text", "bare"),)
 
 
-def test_fields_can_be_chosen_and_given_a_role(tmp_path: Path) -> None:
-    path = write(tmp_path, "jsonl")
+def test_fields_can_be_chosen(tmp_path: Path) -> None:
+    chosen, reading = read(write(tmp_path, "jsonl"), "negative")
 
-    chosen, _ = read(path, "query=negative")
+    assert {field for row in chosen for field, _ in row.texts} == {"negative"}
+    assert list(reading.fields) == ["query", "positive", "negative"] and reading.texts == 40
 
-    assert {(text.role, text.field) for row in chosen for text in row.texts} == {
-        ("query", "negative")
-    }
-    with pytest.raises(UsageError, match="'asked' is not a role"):
-        read(path, "asked=negative")
+
+def test_a_file_of_json_lines_may_end_in_json(tmp_path: Path) -> None:
+    path = write(tmp_path, "jsonl").rename(tmp_path / "train.json")
+
+    assert [dict(row.texts) for row in read(path)[0]] == RECORDS
 
 
 def test_rows_that_cannot_be_read_are_named_and_counted(tmp_path: Path) -> None:
@@ -144,7 +139,7 @@ def test_rows_that_cannot_be_read_are_named_and_counted(tmp_path: Path) -> None:
     read_rows, reading = read(path)
 
     assert [row.number for row in read_rows] == [1, 6]
-    assert (reading.rows, reading.unreadable, reading.textless) == (6, 3, 1)
+    assert (reading.rows, reading.unreadable, reading.texts) == (6, 3, 2)
     assert "line 2" in reading.problems[0] and "not UTF-8" in reading.problems[1]
     assert "the number 17" in reading.problems[2]
     assert "number" in reading.fields
@@ -179,8 +174,8 @@ def test_files_folders_globs_and_datasets_of_the_hub_are_found(
         f"{tmp_path.name}/hub/datasets--me--set/snapshots/abc/train.parquet",
         f"{tmp_path.name}/train.jsonl",
     ]
-    for nowhere in ("nowhere/set", "me/s**t", "me/s*"):
-        with pytest.raises(MissingError, match="no such file"):
+    for nowhere in ("nowhere/set", "me/s**t", "me/s*", str(snapshot / "README.md"), "no/**"):
+        with pytest.raises(MissingError, match="no such file.* which ends in .jsonl"):
             names(nowhere)
-    with pytest.raises(UsageError, match="does not say its form"):
-        names(str(snapshot / "README.md"))
+    with pytest.raises(UsageError, match="No training data"):
+        names()

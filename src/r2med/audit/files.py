@@ -1,32 +1,28 @@
-"""Training data of any common form as pieces of bounded size, so that no file is held whole."""
+"""Training data of any common form as chunks of bounded size, so that no file is held whole."""
 
 from __future__ import annotations
 
-import codecs
 import csv
 import glob
 import json
 import os
-import re
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r2med.errors import DataError, MissingError, R2MedError, UsageError
+from r2med.errors import DataError, MissingError, UsageError
 from r2med.home import user_path
 from r2med.tasks.reading.lines import MAX_LINE, arrow_errors, blocks, content, file_errors, limit
-from r2med.tasks.reading.source import find_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Form = Literal["jsonl", "json", "csv", "tsv", "text", "parquet", "arrow"]
-ENDINGS: dict[str, Form] = {
+#: How a file is read, by the end of its name.
+ENDINGS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "json",
@@ -38,9 +34,8 @@ ENDINGS: dict[str, Form] = {
 }
 PACKED = (".gz", ".zst")
 _EXPECTED = f"{', '.join(ENDINGS)} (lines also with {' or '.join(PACKED)})"
-#: Elements of a JSON array, and rows of a table, in a piece.
+#: Elements of a JSON array, and rows of a table, in a chunk.
 _RECORDS, _ROWS = 2000, 10_000
-_SEPARATORS = re.compile(r"[\s,]*")
 
 
 @dataclass(frozen=True)
@@ -48,12 +43,12 @@ class TrainingFile:
     """One file, how it is read, and what to call it."""
 
     path: Path
-    form: Form
+    form: str
     name: str
 
 
 @dataclass(frozen=True)
-class Piece:
+class Chunk:
     """A part of a file that is read on its own: lines, records, or rows of a table."""
 
     file: TrainingFile
@@ -62,43 +57,42 @@ class Piece:
     """The number of its first line or row, from 1."""
     content: bytes | list[Any] | pa.RecordBatch
     done: float
-    """The share of the file that is read with this piece."""
+    """The share of the file that is read with this chunk."""
     header: tuple[str, ...] = ()
 
     @property
     def records(self) -> list[Any]:
-        """The values of a piece that is not made of lines."""
+        """The values of a chunk that is not made of lines."""
         content: Any = self.content
         records: list[Any] = content if isinstance(content, list) else content.to_pylist()
         return records
 
 
 def training_files(names: Sequence[str]) -> list[TrainingFile]:
-    """The files that paths, folders, globs and datasets of the hub's cache name, in order.
-
-    Of a folder that holds a task, its corpus and queries; of any other, every file of a known form.
-    """
+    """The files of a known form that paths, folders, globs and datasets of the hub's cache name."""
+    if not names:
+        raise UsageError("No training data is named. Give files, folders or globs to audit.")
     files: dict[Path, TrainingFile] = {}
     taken: set[str] = set()
     for name in names:
-        for path, shown in _paths(name):
-            shown = str(path) if shown in taken else shown
-            taken.add(shown)
-            form = ENDINGS.get(_plain_suffix(path))
-            if form is None:
-                raise UsageError(
-                    f"{path}: its name does not say its form; expected one of {_EXPECTED}."
-                )
-            files.setdefault(path.resolve(), TrainingFile(path, form, shown))
-    if not files:
-        raise UsageError("No training data is named. Give files, folders or globs to audit.")
+        known = [(file, shown) for file, shown in _paths(name) if _plain_suffix(file) in ENDINGS]
+        if not known:
+            raise MissingError(
+                f"{name}: there is no such file, folder, glob or dataset in the hub's cache that "
+                f"has a file which ends in {_EXPECTED}."
+            )
+        for file, shown in known:
+            called = str(file) if shown in taken else shown
+            taken.add(called)
+            form = ENDINGS[_plain_suffix(file)]
+            files.setdefault(file.resolve(), TrainingFile(file, form, called))
     return list(files.values())
 
 
-def pieces(file: TrainingFile) -> Iterator[Piece]:
-    """A file in pieces of bounded size, always cut at the same places."""
-    readers = {"parquet": _batches, "arrow": _batches, "json": _elements}
-    return readers.get(file.form, _line_pieces)(file)
+def chunks(file: TrainingFile) -> Iterator[Chunk]:
+    """A file in chunks of bounded size, always cut at the same places."""
+    readers = {"parquet": _batches, "arrow": _batches, "json": _array}
+    return readers.get(file.form, _line_chunks)(file)
 
 
 def _paths(name: str) -> Iterator[tuple[Path, str]]:
@@ -110,28 +104,12 @@ def _paths(name: str) -> Iterator[tuple[Path, str]]:
         cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
         snapshots = cache / f"datasets--{name.replace('/', '--')}" / "snapshots"
         matches = sorted(snapshots.glob("*"), key=lambda entry: entry.stat().st_mtime)[-1:]
-    if not matches:
-        raise MissingError(
-            f"{name}: there is no such file, folder or glob, nor a dataset of this name in the "
-            "hub's cache."
-        )
     for match in matches:
-        if match.is_dir():
-            yield from _in_folder(match)
-        elif match == path or _plain_suffix(match) in ENDINGS:
+        if not match.is_dir():
             yield match, match.name
-
-
-def _in_folder(folder: Path) -> Iterator[tuple[Path, str]]:
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    with suppress(R2MedError):  # it holds no task
-        source = find_source(folder)
-        files = [*source.parts["corpus"], *source.parts["queries"]]
-    known = [file for file in files if _plain_suffix(file) in ENDINGS]
-    if not known:
-        raise MissingError(f"{folder} holds no file that ends in {_EXPECTED}.")
-    for file in known:
-        yield file, f"{folder.resolve().name}/{file.relative_to(folder)}"
+        for file in sorted(match.rglob("*")):
+            if file.is_file():
+                yield file, f"{match.resolve().name}/{file.relative_to(match)}"
 
 
 def _plain_suffix(path: Path) -> str:
@@ -141,7 +119,7 @@ def _plain_suffix(path: Path) -> str:
     return Path(name).suffix
 
 
-def _line_pieces(file: TrainingFile) -> Iterator[Piece]:
+def _line_chunks(file: TrainingFile) -> Iterator[Chunk]:
     size, read, line = float(max(file.path.stat().st_size, 1)), 0, 1
     header: tuple[str, ...] = ()
     for number, block in enumerate(_whole_records(file)):
@@ -150,7 +128,7 @@ def _line_pieces(file: TrainingFile) -> Iterator[Piece]:
             if file.path.suffix in PACKED:  # as large as it would be, packed like its beginning
                 size *= len(block) / len(zlib.compress(block))
         read += len(block)
-        yield Piece(file, number, line, block, min(read / size, 1.0), header)
+        yield Chunk(file, number, line, block, min(read / size, 1.0), header)
         line += block.count(b"\n")
 
 
@@ -196,7 +174,7 @@ def table_reader(lines: Sequence[str], form: str) -> Any:
     return csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
-def _batches(file: TrainingFile) -> Iterator[Piece]:
+def _batches(file: TrainingFile) -> Iterator[Chunk]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -210,37 +188,21 @@ def _batches(file: TrainingFile) -> Iterator[Piece]:
         for number, batch in enumerate(batches):
             rows = first + len(batch) - 1
             done = rows / size if file.form == "parquet" else source.tell() / size
-            yield Piece(file, number, first, batch, done)
+            yield Chunk(file, number, first, batch, done)
             first = rows + 1
 
 
-def _elements(file: TrainingFile) -> Iterator[Piece]:
-    """The elements of a JSON array, or values one after the other, decoded as they come."""
-    decode, size = json.JSONDecoder().raw_decode, max(file.path.stat().st_size, 1)
-    characters = codecs.getincrementaldecoder("utf-8-sig")("replace")
-    text, batch, first, read, number = "", [], 1, 0, 0
+def _array(file: TrainingFile) -> Iterator[Chunk]:
+    """The elements of a JSON array, which is read whole; values one after the other are lines."""
     with file_errors(file.path):
-        for block in content(file.path):
-            text = (text + characters.decode(block)).lstrip()
-            if not read:
-                text = text.removeprefix("[")
-            read += len(block)
-            place = 0
-            while True:
-                place = _SEPARATORS.match(text, place).end()  # type: ignore[union-attr]
-                try:
-                    record, place = decode(text, place)
-                except (ValueError, RecursionError):
-                    break
-                batch.append(record)
-                if len(batch) == _RECORDS:
-                    yield Piece(file, number, first, batch, min(read / size, 1.0))
-                    first, number, batch = first + len(batch), number + 1, []
-            text = text[place:]
-            if len(text) > limit(MAX_LINE):
-                break
-    if batch:
-        yield Piece(file, number, first, batch, 1.0)
-    if text.strip() not in ("]", ""):
-        row = first + len(batch) - 1
-        raise DataError(f"{file.path}: not valid JSON after row {row:,}, at {text.strip()[:40]!r}.")
+        if not next(content(file.path), b"").removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
+            yield from _line_chunks(replace(file, form="jsonl"))
+            return
+        text = b"".join(content(file.path)).decode("utf-8-sig", "replace")
+    try:
+        records = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise DataError(f"{file.path}: not valid JSON ({problem}).") from None
+    for number, start in enumerate(range(0, len(records), _RECORDS)):
+        batch = records[start : start + _RECORDS]
+        yield Chunk(file, number, start + 1, batch, (start + len(batch)) / len(records))

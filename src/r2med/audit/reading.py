@@ -1,48 +1,31 @@
-"""The texts of training rows, and what each of them is there.
+"""The texts of training rows.
 
-Every text of a row is looked at, however deep it is nested; the name of its field says whether it
-is a query, a positive or a negative. So no field has to be declared, and rows of different shapes
-may stand in one file. `fields` (the option `--field`) narrows it to some.
+Every text of a row is looked at, however deep it is nested. So no field has to be declared, and
+rows of different shapes may stand in one file. `fields` (the option `--field`) narrows it to some.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any
 
-from r2med.audit.files import Piece, table_reader
-from r2med.errors import UsageError
+from r2med.audit.files import Chunk, table_reader
 from r2med.tasks.reading.jsonl import described
 
-RowRole = Literal["query", "positive", "negative", "text"]
-#: Names of fields, in lower case, that say what a text is; others take the role around them.
-_NAMES: dict[RowRole, str] = {
-    "query": "query queries question anchor prompt instruction input sentence1 q",
-    "positive": "positive positives pos positive_passages positive_ctxs answer answers output "
-    "response completion sentence2 chosen",
-    "negative": "negative negatives neg negative_passages negative_ctxs hard_negative "
-    "hard_negatives hard_negative_ctxs rejected",
-}
-_ROLE_OF = {name: role for role, names in _NAMES.items() for name in names.split()}
-_BY_PLACE: tuple[RowRole, ...] = ("query", "positive", "negative")
 #: Fields that say where a text comes from.
 _MARKS = {"id", "_id", "docid", "doc_id", "pid", "qid", "query_id", "corpus_id", "pmid", "pmcid"}
 _MARKS |= {"source", "url", "title"}
-_SPEAKERS = {"user": "query", "human": "query", "system": "text"}
+#: Fields that say who speaks in a chat.
+_SPEAKERS = {"role", "from"}
+_APART = _MARKS | _SPEAKERS
 _PROBLEMS = 3
 
-
-@dataclass(frozen=True)
-class Text:
-    """A text of a row: the path of its field and what it is there."""
-
-    field: str
-    role: RowRole
-    text: str
+Text = tuple[str, str]
+"""The path of a field, and a text that stands there."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +46,6 @@ class Reading:
     rows: int = 0
     texts: int = 0
     unreadable: int = 0
-    textless: int = 0
     problems: list[str] = field(default_factory=list)
     fields: dict[str, int] = field(default_factory=dict)
     """Every field met, with its number of texts (0 where it holds none)."""
@@ -73,49 +55,40 @@ class Reading:
         self.rows += other.rows
         self.texts += other.texts
         self.unreadable += other.unreadable
-        self.textless += other.textless
         self.problems = [*self.problems, *other.problems][:_PROBLEMS]
         for name, count in other.fields.items():
             self.fields[name] = self.fields.get(name, 0) + count
 
     def problem(self, message: str) -> None:
         """Count a row that cannot be read."""
-        self.rows += 1
-        self.unreadable += 1
-        if len(self.problems) < _PROBLEMS:
-            self.problems.append(message)
+        self.add(Reading(rows=1, unreadable=1, problems=[message]))
 
 
-def rows(piece: Piece, reading: Reading, fields: Sequence[str] = ()) -> Iterator[Row]:
-    """The rows of a piece that hold text; all else is counted in `reading`."""
-    wanted = _wanted(fields)
+def rows(chunk: Chunk, reading: Reading, fields: Sequence[str] = ()) -> Iterator[Row]:
+    """The rows of a chunk that hold text; all else is counted in `reading`."""
     readers = {"jsonl": _json_lines, "text": _paragraphs, "csv": _table_rows, "tsv": _table_rows}
-    if isinstance(piece.content, bytes):
-        records = readers[piece.file.form](piece, piece.content, reading)
+    if isinstance(chunk.content, bytes):
+        records = readers[chunk.file.form](chunk, chunk.content, reading)
     else:
-        records = ((number, 1, record) for number, record in enumerate(piece.records, piece.first))
+        records = ((number, 1, record) for number, record in enumerate(chunk.records, chunk.first))
     for number, span, record in records:
-        reading.rows += 1
         texts: list[Text] = []
         marks: list[str] = []
-        _collect(record, "", "text", texts, marks, reading.fields)
-        if wanted:
-            texts = [chosen for text in texts if (chosen := _chosen(text, wanted))]
-        for text in texts:
-            reading.fields[text.field] = reading.fields.get(text.field, 0) + 1
+        _collect(record, "", texts, marks, reading.fields)
+        if fields:
+            texts = [each for each in texts if {each[0], each[0].rpartition(".")[2]} & {*fields}]
+        reading.rows += 1
         reading.texts += len(texts)
         if texts:
             yield Row(number, tuple(texts), tuple(marks), span)
-        else:
-            reading.textless += 1
 
 
 _Record = tuple[int, int, Any]
 """The number of a record, the lines that it spans, and its value."""
 
 
-def _json_lines(piece: Piece, block: bytes, reading: Reading) -> Iterator[_Record]:
-    for number, line in enumerate(block.split(b"\n"), start=piece.first):
+def _json_lines(chunk: Chunk, block: bytes, reading: Reading) -> Iterator[_Record]:
+    for number, line in enumerate(block.split(b"\n"), start=chunk.first):
         if not line or line.isspace():
             continue
         try:
@@ -124,16 +97,16 @@ def _json_lines(piece: Piece, block: bytes, reading: Reading) -> Iterator[_Recor
                 raise ValueError(f"the line is {described(record)}, expected an object")
         except (ValueError, RecursionError) as error:
             what = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-            reading.problem(f"{piece.file.path}, line {number}: not a JSON object ({what}).")
+            reading.problem(f"{chunk.file.path}, line {number}: not a JSON object ({what}).")
             continue
         yield number, 1, record
 
 
-def _paragraphs(piece: Piece, block: bytes, _: Reading) -> Iterator[_Record]:
+def _paragraphs(chunk: Chunk, block: bytes, _: Reading) -> Iterator[_Record]:
     """Paragraphs where blank lines part them; else every line is a text."""
     lines = block.decode("utf-8", "replace").split("\n")
     parted = not all(line.strip() for line in lines[:-1])
-    number = piece.first
+    number = chunk.first
     for filled, group in groupby(lines, key=lambda line: bool(line.strip())):
         part = list(group)
         if filled and parted:
@@ -143,82 +116,48 @@ def _paragraphs(piece: Piece, block: bytes, _: Reading) -> Iterator[_Record]:
         number += len(part)
 
 
-def _table_rows(piece: Piece, block: bytes, reading: Reading) -> Iterator[_Record]:
+def _table_rows(chunk: Chunk, block: bytes, reading: Reading) -> Iterator[_Record]:
     lines = block.decode("utf-8", "replace").split("\n")
-    table = table_reader([f"{line}\n" for line in lines], piece.file.form)
+    table = table_reader([f"{line}\n" for line in lines], chunk.file.form)
     before = 0
     while True:
+        number = chunk.first + before
         try:
             cells = next(table, None)
         except csv.Error as error:
-            reading.problem(f"{piece.file.path}, line {piece.first + before}: {error}.")
+            reading.problem(f"{chunk.file.path}, line {number}: {error}.")
             cells = []
         if cells is None:
             return
-        number, span, before = piece.first + before, table.line_num - before, table.line_num
-        if not any(cells) or (number == 1 and tuple(cells) == piece.header):
+        span, before = table.line_num - before, table.line_num
+        if not any(cells) or (number == 1 and tuple(cells) == chunk.header):
             continue
-        if piece.header and len(cells) != len(piece.header):
-            reading.problem(
-                f"{piece.file.path}, line {number}: {len(cells)} columns, "
-                f"expected {len(piece.header)}."
-            )
+        if chunk.header and len(cells) != len(chunk.header):
+            what = f"{len(cells)} columns, expected {len(chunk.header)}"
+            reading.problem(f"{chunk.file.path}, line {number}: {what}.")
             continue
-        yield number, span, dict(zip(piece.header, cells, strict=True)) if piece.header else cells
+        yield number, span, dict(zip(chunk.header, cells, strict=True)) if chunk.header else cells
 
 
 def _collect(
-    value: Any, path: str, role: RowRole, texts: list[Text], marks: list[str], seen: dict[str, int]
+    value: Any, path: str, texts: list[Text], marks: list[str], seen: dict[str, int]
 ) -> None:
-    """Every string in a record, with the role that the names on its way give it."""
-    if isinstance(value, str):
-        if value and not value.isspace():
-            texts.append(Text(path or "text", role, value))
-    elif isinstance(value, dict):
-        speaker = value.get("role", value.get("from"))
-        said = "content" if "content" in value else "value"
+    """Every string in a record; every field with a value is noted in `seen`."""
+    if isinstance(value, dict):
         for name, part in value.items():
-            if isinstance(speaker, str) and said in value and name in ("role", "from"):
-                continue
-            below = f"{path}.{name}" if path else str(name)
-            plain = str(name).lower()
-            if plain in _MARKS and isinstance(part, str | int):
-                marks.append(str(part))
+            below, plain = f"{path}.{name}" if path else str(name), str(name).lower()
+            if plain in _APART and isinstance(part, str | int):
                 seen.setdefault(below, 0)
+                marks += [str(part)] if plain not in _SPEAKERS else []
                 if plain != "title":
                     continue
-            own: RowRole = _ROLE_OF.get(plain, role)
-            if isinstance(speaker, str) and name == said:
-                own = _SPEAKERS.get(speaker, "positive")  # type: ignore[assignment]
-            _collect(part, below, own, texts, marks, seen)
+            _collect(part, below, texts, marks, seen)
     elif isinstance(value, list):
-        bare = not path and 1 < len(value) <= len(_BY_PLACE)
-        for place, part in enumerate(value):
-            below = path or f"column {place + 1}"
-            _collect(part, below, _BY_PLACE[place] if bare else role, texts, marks, seen)
+        for place, part in enumerate(value, start=1):
+            _collect(part, path or f"column {place}", texts, marks, seen)
     else:
-        seen.setdefault(path, 0)
-
-
-def _chosen(text: Text, wanted: Mapping[str, RowRole | None]) -> Text | None:
-    for name in (text.field, text.field.rpartition(".")[2]):
-        if name in wanted:
-            return replace(text, role=wanted[name] or text.role)
-    return None
-
-
-def _wanted(fields: Sequence[str]) -> dict[str, RowRole | None]:
-    """Fields by name; `query=prompt` also says what the texts of the field are."""
-    wanted: dict[str, RowRole | None] = {}
-    for text in fields:
-        role, equals, name = text.partition("=")
-        if not equals:
-            wanted[text] = None
-        elif role in (*_BY_PLACE, "text"):
-            wanted[name] = role
-        else:
-            raise UsageError(
-                f"--field {text!r}: {role!r} is not a role; "
-                "expected query, positive, negative or text."
-            )
-    return wanted
+        path = path or "text"
+        filled = isinstance(value, str) and bool(value) and not value.isspace()
+        seen[path] = seen.get(path, 0) + filled
+        if filled:
+            texts.append((path, value))

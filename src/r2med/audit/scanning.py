@@ -1,7 +1,7 @@
-"""Training data against evaluation texts: piece by piece, on all cores, and never twice.
+"""Training data against evaluation texts: chunk by chunk, on all cores, and never twice.
 
-Each finished piece is appended to a log beside the results. A scan that was killed reads the log
-and goes on with the pieces that are missing; files, settings or evaluation texts that changed give
+Each finished chunk is appended to a log beside the results. A scan that was killed reads the log
+and goes on with the chunks that are missing; files, settings or evaluation texts that changed give
 another log.
 """
 
@@ -26,7 +26,7 @@ from typing import Any
 
 from r2med.atomic import AppendFile, seal, unseal
 from r2med.audit.evaluation import Matcher
-from r2med.audit.files import Piece, TrainingFile, pieces
+from r2med.audit.files import Chunk, TrainingFile, chunks
 from r2med.audit.matching import SHORTEST, WORDS, Match, words
 from r2med.audit.reading import Reading, Row, Text, rows
 from r2med.errors import DamagedError, DataError
@@ -40,10 +40,10 @@ EVIDENCE = 3
 #: Characters of a training text that are kept, and words before the shared ones.
 _SHOWN, _BEFORE = 2000, 5
 _WAITING = 2
-#: Raise when the same pieces would give other hits.
-_VERSION = 3
+#: Raise when the same chunks would give other hits.
+_VERSION = 4
 
-_Work = Callable[[Piece], dict[str, Any]]
+_Work = Callable[[Chunk], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,6 @@ class Evidence:
     file: str
     row: int
     column: str
-    role: str
     text: str
     """From where it matches, cut; empty where enough others are kept."""
     measures: Mapping[str, float]
@@ -104,45 +103,45 @@ def scan(
         processes = os.cpu_count() or 1 if sum(sizes.values()) > _WORTH_PROCESSES else 1
     started = time.monotonic()
     texts: Counter[tuple[int, str]] = Counter()
-    todo = readable_pieces(files, found.failed, strict=strict)
+    todo = readable_chunks(files, found.failed, strict=strict)
     log /= _key(files, matcher, fields)
     with closing(_outcomes(todo, log, fresh, work, processes)) as outcomes:
-        for piece, outcome in outcomes:
+        for chunk, outcome in outcomes:
             reading = Reading(**outcome["reading"])
             if strict and reading.problems:
                 raise DataError(f"{reading.problems[0]}\nWithout --strict it is only counted.")
-            found.read[piece.file.name].add(reading)
+            found.read[chunk.file.name].add(reading)
             found.hits.extend(_few_texts((Hit(**hit) for hit in outcome["hits"]), texts))
-            shares[piece.file.name] = piece.done
+            shares[chunk.file.name] = chunk.done
             done = sum(shares[name] * size for name, size in sizes.items())
             seconds = time.monotonic() - started
             megabytes = round(done / 1e6), round(sum(sizes.values()) / 1e6)
-            progress(f"MB of {piece.file.name}", *megabytes, seconds)
+            progress(f"MB of {chunk.file.name}", *megabytes, seconds)
     order = {file.name: place for place, file in enumerate(files)}
     found.hits.sort(key=lambda hit: (order[hit.file], hit.row, hit.column, hit.entry))
     return found
 
 
-def _outcome(matcher: Matcher, fields: Sequence[str], piece: Piece) -> dict[str, Any]:
-    """The hits of a piece and what was read, as JSON holds them."""
+def _outcome(matcher: Matcher, fields: Sequence[str], chunk: Chunk) -> dict[str, Any]:
+    """The hits of a chunk and what was read, as JSON holds them."""
     reading = Reading()
     hits: list[Hit] = []
     texts: Counter[tuple[int, str]] = Counter()
-    stream = rows(piece, reading, fields)
+    stream = rows(chunk, reading, fields)
     while batch := list(islice(stream, _TEXTS)):
-        hits += _few_texts(_hits(matcher, piece.file.name, batch), texts)
+        hits += _few_texts(_hits(matcher, chunk.file.name, batch), texts)
     return {"reading": asdict(reading), "hits": [asdict(hit) for hit in hits]}
 
 
 def _hits(matcher: Matcher, file: str, batch: Sequence[Row]) -> Iterator[Hit]:
-    distinct = list(dict.fromkeys(text.text for row in batch for text in row.texts))
+    distinct = list(dict.fromkeys(text for row in batch for _, text in row.texts))
     by_text: dict[str, list[Match]] = {}
     for match in matcher.matches(distinct):
         by_text.setdefault(distinct[match.text], []).append(match)
     for row in batch:
         matched = set()
         for text in row.texts:
-            for match in by_text.get(text.text, ()):
+            for match in by_text.get(text[1], ()):
                 matched.add(match.entry)
                 yield hit_of(file, row.number, text, match)
         named = matcher.evaluation.named(row.marks) if row.marks else []
@@ -161,13 +160,13 @@ def _few_texts(hits: Iterable[Hit], kept: Counter[tuple[int, str]]) -> Iterator[
         yield hit if kept[hit.entry, hit.kind] <= EVIDENCE else replace(hit, text="")
 
 
-def readable_pieces(
+def readable_chunks(
     files: Iterable[TrainingFile], failed: dict[str, str], *, strict: bool = False
-) -> Iterator[Piece]:
-    """The pieces of all files; those that cannot be read to their end are noted in `failed`."""
+) -> Iterator[Chunk]:
+    """The chunks of all files; those that cannot be read to their end are noted in `failed`."""
     for file in files:
         try:
-            yield from pieces(file)
+            yield from chunks(file)
         except DataError as problem:
             if strict:
                 raise
@@ -175,39 +174,39 @@ def readable_pieces(
 
 
 def _outcomes(
-    todo: Iterable[Piece], log: Path, fresh: bool, work: _Work, processes: int
-) -> Generator[tuple[Piece, dict[str, Any]], None, None]:
-    """Every piece with its outcome, known from the log or new; few pieces are held at a time."""
+    todo: Iterable[Chunk], log: Path, fresh: bool, work: _Work, processes: int
+) -> Generator[tuple[Chunk, dict[str, Any]], None, None]:
+    """Every chunk with its outcome, known from the log or new; few chunks are held at a time."""
     known = {}
     for path in () if fresh else sorted(log.glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
-            with suppress(DamagedError):  # half a line of a killed process; the piece is done again
+            with suppress(DamagedError):  # half a line of a killed process; the chunk is done again
                 record = unseal(line, path)
-                known[record["file"], record["piece"]] = record["outcome"]
+                known[record["file"], record["chunk"]] = record["outcome"]
     kept = AppendFile(log, ".jsonl", what="progress of the audit", elsewhere="point --results")
     pool, most = None, 0
     if processes > 1:
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(work,))
         most = _WAITING * processes
-    waiting: deque[tuple[Piece, Callable[[], dict[str, Any]]]] = deque()
+    waiting: deque[tuple[Chunk, Callable[[], dict[str, Any]]]] = deque()
 
-    def finished() -> tuple[Piece, dict[str, Any]]:
-        piece, ask = waiting.popleft()
-        name, number = piece.file.name, piece.number
+    def finished() -> tuple[Chunk, dict[str, Any]]:
+        chunk, ask = waiting.popleft()
+        name, number = chunk.file.name, chunk.number
         if (name, number) in known:
-            return piece, known[name, number]
+            return chunk, known[name, number]
         outcome = ask()
-        record = {"file": name, "piece": number, "outcome": outcome}
+        record = {"file": name, "chunk": number, "outcome": outcome}
         kept.append(seal(record, indent=None).encode())
-        return piece, outcome
+        return chunk, outcome
 
     try:
-        for piece in todo:
-            ask = partial(work, piece)
-            if pool is not None and (piece.file.name, piece.number) not in known:
-                ask = pool.submit(_ask, piece).result  # type: ignore[assignment]
-            waiting.append((piece, ask))
+        for chunk in todo:
+            ask = partial(work, chunk)
+            if pool is not None and (chunk.file.name, chunk.number) not in known:
+                ask = pool.submit(_ask, chunk).result  # type: ignore[assignment]
+            waiting.append((chunk, ask))
             while len(waiting) > most:
                 yield finished()
         while waiting:
@@ -236,9 +235,9 @@ def _begin(work: _Work) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def _ask(piece: Piece) -> dict[str, Any]:
+def _ask(chunk: Chunk) -> dict[str, Any]:
     assert _work is not None
-    return _work(piece)
+    return _work(chunk)
 
 
 def _key(files: Sequence[TrainingFile], matcher: Matcher, fields: Sequence[str]) -> str:
@@ -252,12 +251,12 @@ def _key(files: Sequence[TrainingFile], matcher: Matcher, fields: Sequence[str])
 
 def hit_of(file: str, row: int, text: Text, match: Match) -> Hit:
     """A match as evidence: as much of the text as is kept, from shortly before what it shares."""
-    shown = text.text
+    column, shown = text
     if match.at > _BEFORE:
         starts = (word.start() for word in WORDS.finditer(shown))
         shown = f"… {shown[next(islice(starts, match.at - _BEFORE, None), 0) :]}"
     if len(shown) > _SHOWN:
         shown = shown[:_SHOWN].rsplit(" ", 1)[0] + " …"
-    short = match.kind == "exact" and len(words(text.text)) < SHORTEST
-    where = file, row, text.field, text.role, shown, match.measures
+    short = match.kind == "exact" and len(words(text[1])) < SHORTEST
+    where = file, row, column, shown, match.measures
     return Hit(*where, match.entry, match.kind, match.boilerplate, short)

@@ -24,11 +24,11 @@ from r2med.audit.evaluation import (
     TextMatcher,
     evaluation,
 )
-from r2med.audit.files import PACKED, TrainingFile, pieces, training_files
+from r2med.audit.files import PACKED, TrainingFile, chunks, training_files
 from r2med.audit.findings import TaskAudit, task_audits
 from r2med.audit.matching import SHORTEST, Match, words
 from r2med.audit.reading import Reading, Text, rows
-from r2med.audit.scanning import Hit, Scan, hit_of, readable_pieces, scan
+from r2med.audit.scanning import Hit, Scan, hit_of, readable_chunks, scan
 from r2med.errors import DataError, UsageError
 from r2med.measure.intervals import DIFFERENCES, Interval, pooled_interval
 from r2med.results.lookup import newest_by_system, stored_results
@@ -178,9 +178,9 @@ def audit_training(
         _tell_problems(found, tell)
         if neighbours is not None and group:
             texts = (
-                (piece.file.name, row.number, text)
-                for piece in readable_pieces(files, {})
-                for row in rows(piece, Reading(), fields)
+                (chunk.file.name, row.number, text)
+                for chunk in readable_chunks(files, {})
+                for row in rows(chunk, Reading(), fields)
                 for text in row.texts
             )
             conditions = Conditions(progress=progress, tell=tell)
@@ -229,12 +229,12 @@ def _neighbours(
         raise UsageError(f"--neighbours {encoder!r} is not an encoder; try minilm or wordllama.")
     entries = [n for n, text in enumerate(wanted.texts) if len(words(text)) >= SHORTEST]
     encode, own = stage.retriever.encode, None
-    stream = (each for each in texts if len(words(each[2].text)) >= SHORTEST)
+    stream = (each for each in texts if len(words(each[2][1])) >= SHORTEST)
     while entries and (batch := list(islice(stream, _BATCH))):
         if own is None:
             asked = [wanted.texts[entry] for entry in entries]
             own = unit(encode(task, "document", asked, instructed=False).matrix())
-        near = [text.text for _, _, text in batch]
+        near = [text for _, _, (_, text) in batch]
         cosines = unit(encode(task, "document", near, instructed=False).matrix()) @ own.T
         for place, column in zip(*np.nonzero(cosines >= threshold), strict=True):
             cosine = {"cosine": round(float(cosines[place, column]), 4)}
@@ -353,23 +353,23 @@ def _write_kept(
 
     if file.form == "parquet":
         with pq.ParquetWriter(target, pq.read_schema(file.path)) as writer:
-            for piece in pieces(file):
-                batch: Any = piece.content
-                kept = [piece.first + place not in removed for place in range(len(batch))]
+            for chunk in chunks(file):
+                batch: Any = chunk.content
+                kept = [chunk.first + place not in removed for place in range(len(batch))]
                 writer.write_batch(batch.filter(kept))
         return
     packing = {".gz": "gzip", ".zst": "zstd"}.get(ending)
     with pa.output_stream(str(target), packing) as out:
-        for piece in pieces(file):
-            if isinstance(piece.content, bytes):
-                lines = piece.content.split(b"\n")
-                gone = [row for row in rows(piece, Reading(), fields) if row.number in removed]
+        for chunk in chunks(file):
+            if isinstance(chunk.content, bytes):
+                lines = chunk.content.split(b"\n")
+                gone = [row for row in rows(chunk, Reading(), fields) if row.number in removed]
                 for row in reversed(gone):
-                    start = row.number - piece.first
+                    start = row.number - chunk.first
                     del lines[start : start + row.lines]
                 out.write(b"\n".join(lines))
                 continue
-            for number, record in enumerate(piece.records, start=piece.first):
+            for number, record in enumerate(chunk.records, start=chunk.first):
                 if number not in removed:
                     text = json.dumps(record, ensure_ascii=False, default=str)
                     out.write(f"{text}\n".encode())

@@ -47,9 +47,7 @@ def audit(
     ] = None,
     fields: Annotated[
         list[str] | None,
-        typer.Option(
-            "--field", help="Only this field; role=field says what it holds. May be repeated."
-        ),
+        typer.Option("--field", help="Only this field; may be repeated."),
     ] = None,
     ngram: Annotated[
         int, typer.Option(min=8, max=13, help="Words in a run that counts as copied.")
