@@ -60,7 +60,7 @@ def test_queries_positives_and_passages_of_the_same_source_are_named() -> None:
         {"q": {"PMC1_0": 1, "PMC2_0": 0}},
     )
 
-    found = {(one.kind, one.id) for one in exclusions(task)}
+    found = {(one["kind"], one["id"]) for one in exclusions(task)}
 
     assert found == {
         ("query", "q"),
@@ -77,7 +77,7 @@ def test_every_text_of_an_id_that_repeats_is_named_and_looked_for() -> None:
         {"q": {"a": 1}},
     )
 
-    named = [(one.kind, one.id, one.sha256) for one in exclusions(task)]
+    named = [(one["kind"], one["id"], one["sha256"]) for one in exclusions(task)]
 
     first, second = text_hash("first row"), text_hash("second row")
     assert named[1:] == [
@@ -91,7 +91,7 @@ def test_every_text_of_an_id_that_repeats_is_named_and_looked_for() -> None:
 
 
 def test_numbered_ids_of_a_whole_corpus_say_nothing_of_a_source() -> None:
-    kinds = [one.kind for one in exclusions(load_task("demo/biology"))]
+    kinds = [one["kind"] for one in exclusions(load_task("demo/biology"))]
 
     assert "same-source" not in kinds
 
@@ -105,7 +105,7 @@ def test_the_file_names_every_text_and_holds_none(tmp_path: Path) -> None:
     content = (tmp_path / "out.jsonl").read_text()
     header, *rows = map(json.loads, content.splitlines())
     assert header["tasks"] == {"demo/biology": task.hash}
-    assert [row["id"] for row in rows] == [excluded.id for excluded in exclusions(task)]
+    assert [row["id"] for row in rows] == [excluded["id"] for excluded in exclusions(task)]
     assert counts["query"] == 16
     assert task.query("1")[:30] not in content
     assert gzip.decompress((tmp_path / "out.jsonl.gz").read_bytes()).decode() == content

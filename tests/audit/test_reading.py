@@ -175,7 +175,7 @@ def test_files_folders_globs_and_datasets_of_the_hub_are_found(
         f"{tmp_path.name}/train.jsonl",
     ]
     for nowhere in ("nowhere/set", "me/s**t", "me/s*", str(snapshot / "README.md"), "no/**"):
-        with pytest.raises(MissingError, match="no such file.* which ends in .jsonl"):
+        with pytest.raises(MissingError, match=r"no such file.* which ends in \.jsonl"):
             names(nowhere)
     with pytest.raises(UsageError, match="No training data"):
         names()

@@ -17,9 +17,9 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from r2med.atomic import atomic_file
 from r2med.audit.matching import NGRAM, Match, TextIndex, words
@@ -31,7 +31,6 @@ from r2med.tasks.task import Task, passage_stems, positives_of, sources_of
 Role = Literal["query", "positive", "document"]
 AGAINST: dict[str, Role] = {"queries": "query", "positives": "positive", "corpus": "document"}
 SEED = 20260524
-Kind = Literal["query", "positive", "same-source"]
 FORMAT = "r2med-exclusions"
 VERSION = 1
 #: Words in an n-gram, and neighbouring n-grams of which one is kept.
@@ -42,14 +41,15 @@ GUARANTEE = GRAM + WINDOW - 1
 _HASH_BYTES = 8
 #: Share of a listed text's fingerprints that a training text must have, and the fewest of them.
 SHARED, FEWEST = 0.5, 2
-_LISTED: dict[Kind, Role] = {"query": "query", "positive": "positive", "same-source": "document"}
+#: Kinds of entries of a list, and what they are in a task.
+_LISTED: dict[str, Role] = {"query": "query", "positive": "positive", "same-source": "document"}
 #: A number alone, or a letter or two, names no source.
 _TELLING = re.compile(r"[^\W\d_]{3}")
 _PMC = re.compile(r"PMC\d{4,}", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Place:
+class Holder:
     """A query, a positive, or another document of a task."""
 
     task: str
@@ -59,10 +59,10 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Texts that are distinct in their words; `places[i]` is where text `i` stands."""
+    """Texts that are distinct in their words; `holders[i]` have text `i`."""
 
     texts: list[str] = field(default_factory=list)
-    places: list[list[Place]] = field(default_factory=list)
+    holders: list[list[Holder]] = field(default_factory=list)
     entries: dict[str, int] = field(default_factory=dict)
     """The place of each text by the hash of its words."""
     audited: Counter[tuple[str, Role]] = field(default_factory=Counter)
@@ -76,16 +76,16 @@ class Evaluation:
     sources: dict[str, list[int]] = field(default_factory=dict)
     """Texts of positives by the source that their ids name."""
 
-    def add(self, sha: str, text: str, place: Place, stem: str | None) -> bool:
-        """Note a text and where it stands, and say whether it is new; `stem` is its id's."""
+    def add(self, sha: str, text: str, holder: Holder, stem: str | None) -> bool:
+        """Note a text and who has it, and say whether it is new; `stem` is its id's."""
         new = sha not in self.entries
         entry = self.entries.setdefault(sha, len(self.texts))
         if new:
             self.texts.append(text)
-            self.places.append([])
-        self.places[entry].append(place)
-        if place.role == "positive":
-            for source in _source_names(place.id, stem):
+            self.holders.append([])
+        self.holders[entry].append(holder)
+        if holder.role == "positive":
+            for source in _source_names(holder.id, stem):
                 self.sources.setdefault(source, []).append(entry)
         return new
 
@@ -128,7 +128,7 @@ def evaluation(
             for name, own in chosen:
                 for text in own:
                     if (sha := text_hash(text)) != NO_WORDS:
-                        wanted.add(sha, text, Place(task.name, role, name), stems.get(name))
+                        wanted.add(sha, text, Holder(task.name, role, name), stems.get(name))
     return wanted
 
 
@@ -172,6 +172,8 @@ class TextMatcher(TextIndex):
 class ExclusionMatcher:
     """Finds texts by the hashes of a file that `r2med tasks exclusions` wrote, gzipped or not."""
 
+    ngram = GRAM
+
     def __init__(self, path: Path) -> None:
         digest = hashlib.sha256()
         rows: list[dict[str, Any]] = []
@@ -190,17 +192,17 @@ class ExclusionMatcher:
             wanted.hashes.update(header["tasks"])
             stems = passage_stems([str(row["id"]) for row in rows[1:]])
             for row in rows[1:]:
-                place = Place(str(row["task"]), _LISTED[row["kind"]], str(row["id"]))
+                holder = Holder(str(row["task"]), _LISTED[row["kind"]], str(row["id"]))
                 sha, marks = str(row["sha256"]), row["fingerprints"]
                 shown = f"(not held; sha256 {sha[:16]})"
-                if wanted.add(sha, shown, place, stems.get(place.id)):
+                if wanted.add(sha, shown, holder, stems.get(holder.id)):
                     self._sizes.append(len(marks))
                     for mark in marks:
                         self._holders.setdefault(mark, []).append(wanted.entries[sha])
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise DataError(f"{path}: an entry lacks or misuses {problem}.\n{hint}") from None
-        places = dict.fromkeys(place for own in wanted.places for place in own)
-        wanted.total.update((place.task, place.role) for place in places)
+        holders = dict.fromkeys(holder for own in wanted.holders for holder in own)
+        wanted.total.update((holder.task, holder.role) for holder in holders)
         wanted.audited.update(wanted.total)
 
     def matches(self, texts: Sequence[str]) -> list[Match]:
@@ -227,19 +229,8 @@ Matcher = TextMatcher | ExclusionMatcher
 """What compares training texts with evaluation texts; it is sent to every process."""
 
 
-@dataclass(frozen=True)
-class Exclusion:
-    """One text to leave out."""
-
-    task: str
-    kind: Kind
-    id: str
-    sha256: str
-    fingerprints: tuple[str, ...]
-
-
-def exclusions(task: Task) -> Iterator[Exclusion]:
-    """Queries, their positives, and documents of the same source as a positive.
+def exclusions(task: Task) -> Iterator[dict[str, Any]]:
+    """Entries for queries, their positives, and documents of the same source as a positive.
 
     Same source: an equal text under another id, or an id that differs from a positive's in the
     number of its passage only. An id that repeats is listed with each of its texts.
@@ -254,7 +245,8 @@ def exclusions(task: Task) -> Iterator[Exclusion]:
             for text in texts:
                 sha = text_hash(text)
                 if kind != "same-source" or same_source or sha in hashes:
-                    yield Exclusion(task.name, kind, name, sha, tuple(fingerprints(text)))
+                    entry = {"task": task.name, "kind": kind, "id": name, "sha256": sha}
+                    yield {**entry, "fingerprints": fingerprints(text)}
 
 
 def write_exclusions(tasks: Sequence[Task], out: Path, *, force: bool = False) -> dict[str, int]:
@@ -270,13 +262,14 @@ def write_exclusions(tasks: Sequence[Task], out: Path, *, force: bool = False) -
         f"{GUARANTEE} equal words in a row always share one",
         "tasks": {task.name: task.hash for task in tasks},
     }
-    rows = [asdict(excluded) for task in tasks for excluded in exclusions(task)]
-    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in (header, *rows)]
-    content = "".join(lines).encode()
+    rows = [row for task in tasks for row in exclusions(task)]
+    content = "".join(
+        json.dumps(row, ensure_ascii=False) + "\n" for row in (header, *rows)
+    ).encode()
     with atomic_file(out) as draft:
         draft.write_bytes(gzip.compress(content, mtime=0) if out.suffix == ".gz" else content)
     counts = Counter(row["kind"] for row in rows)
-    return {kind: counts[kind] for kind in get_args(Kind)}
+    return {kind: counts[kind] for kind in _LISTED}
 
 
 def text_hash(text: str) -> str:

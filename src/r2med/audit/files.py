@@ -195,7 +195,7 @@ def _batches(file: TrainingFile) -> Iterator[Chunk]:
 def _array(file: TrainingFile) -> Iterator[Chunk]:
     """The elements of a JSON array, which is read whole; values one after the other are lines."""
     with file_errors(file.path):
-        if not next(content(file.path), b"").removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
+        if next(content(file.path), b"").removeprefix(b"\xef\xbb\xbf").lstrip()[:1] != b"[":
             yield from _line_chunks(replace(file, form="jsonl"))
             return
         text = b"".join(content(file.path)).decode("utf-8-sig", "replace")

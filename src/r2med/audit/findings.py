@@ -24,7 +24,7 @@ from typing import Literal
 
 import numpy as np
 
-from r2med.audit.evaluation import Evaluation, Place, Role
+from r2med.audit.evaluation import Evaluation, Holder, Role
 from r2med.audit.scanning import EVIDENCE, Evidence, Hit, Scan
 from r2med.measure.intervals import Interval, mean_interval
 
@@ -84,27 +84,27 @@ class TaskAudit:
 
 def task_audits(wanted: Evaluation, scan: Scan) -> list[TaskAudit]:
     """The outcome for every task."""
-    strongest: dict[Place, Finding] = {}
+    strongest: dict[Holder, Finding] = {}
     for pair, rows in _pairs(wanted, scan.hits).items():
-        for place, other, hit in zip(pair, pair[::-1], rows[0], strict=True):
-            if place not in strongest:
+        for holder, other, hit in zip(pair, pair[::-1], rows[0], strict=True):
+            if holder not in strongest:
                 text, evidence = wanted.texts[hit.entry], [positive for _, positive in rows]
-                strongest[place] = _finding("pair", place, text, evidence, other.id)
-    hits: dict[tuple[Place, str, str], list[Hit]] = {}
+                strongest[holder] = _finding("pair", holder, text, evidence, other.id)
+    hits: dict[tuple[Holder, str, str], list[Hit]] = {}
     for hit in scan.hits:
         group = "boilerplate" if hit.boilerplate else "short" if hit.short else ""
-        for place in wanted.places[hit.entry]:
-            hits.setdefault((place, hit.kind, group), []).append(hit)
+        for holder in wanted.holders[hit.entry]:
+            hits.setdefault((holder, hit.kind, group), []).append(hit)
     apart: dict[tuple[str, str], list[Finding]] = {}
-    for (place, kind, group), own in hits.items():
-        finding = _finding(kind, place, wanted.texts[own[0].entry], own)
+    for (holder, kind, group), own in hits.items():
+        finding = _finding(kind, holder, wanted.texts[own[0].entry], own)
         if group:
-            apart.setdefault((place.task, group), []).append(finding)
-        elif place not in strongest or KINDS.index(kind) < KINDS.index(strongest[place].kind):
-            strongest[place] = finding
+            apart.setdefault((holder.task, group), []).append(finding)
+        elif holder not in strongest or KINDS.index(kind) < KINDS.index(strongest[holder].kind):
+            strongest[holder] = finding
     audits = []
     for task, data in wanted.hashes.items():
-        findings = [finding for place, finding in strongest.items() if place.task == task]
+        findings = [finding for holder, finding in strongest.items() if holder.task == task]
         strong = {(each.role, each.id) for each in findings if each.kind in STRONG}
         shares = tuple(_shares(task, wanted, findings))
         verdict, reason = _verdict(shares)
@@ -132,24 +132,24 @@ def task_audits(wanted: Evaluation, scan: Scan) -> list[TaskAudit]:
 
 def _pairs(
     wanted: Evaluation, hits: Sequence[Hit]
-) -> dict[tuple[Place, Place], list[tuple[Hit, Hit]]]:
+) -> dict[tuple[Holder, Holder], list[tuple[Hit, Hit]]]:
     """Hits of rows that hold a query and one of its positives, by query and positive."""
-    pairs: dict[tuple[Place, Place], list[tuple[Hit, Hit]]] = {}
+    pairs: dict[tuple[Holder, Holder], list[tuple[Hit, Hit]]] = {}
     for _, row in groupby(hits, key=lambda hit: (hit.file, hit.row)):
         strong = [hit for hit in row if hit.kind in STRONG and not hit.boilerplate]
         if len({hit.entry for hit in strong}) < 2:
             continue
-        held = {place: hit for hit in strong for place in wanted.places[hit.entry]}
+        held = {holder: hit for hit in strong for holder in wanted.holders[hit.entry]}
         for query in held:
             for name in wanted.positives.get((query.task, query.id), ()):
-                positive = Place(query.task, "positive", name)
+                positive = Holder(query.task, "positive", name)
                 if query.role == "query" and positive in held:
                     pairs.setdefault((query, positive), []).append((held[query], held[positive]))
     return pairs
 
 
 def _finding(
-    kind: str, place: Place, text: str, hits: Sequence[Hit], with_id: str | None = None
+    kind: str, holder: Holder, text: str, hits: Sequence[Hit], with_id: str | None = None
 ) -> Finding:
     shown = [hit for hit in hits if hit.text][:EVIDENCE] or hits[:1]
     evidence = tuple(
@@ -157,7 +157,7 @@ def _finding(
         for hit in shown
     )
     rows = len({(hit.file, hit.row) for hit in hits})
-    return Finding(kind, place.role, place.id, text, rows, evidence, with_id)
+    return Finding(kind, holder.role, holder.id, text, rows, evidence, with_id)
 
 
 def _shares(task: str, wanted: Evaluation, findings: Sequence[Finding]) -> Iterator[Share]:
@@ -175,19 +175,16 @@ def _shares(task: str, wanted: Evaluation, findings: Sequence[Finding]) -> Itera
 
 
 def _verdict(shares: Sequence[Share]) -> tuple[Verdict, str]:
-    strong = {share.role: share for share in shares if share.kind == "any strong"}
-    for role, least in CONTAMINATED.items():
-        share = strong.get(role)
-        if share and share.of and share.affected / share.of >= least:
-            return "contaminated", f"strong findings for {_counted(share)}"
-    some = [share for share in shares if share.affected]
-    if not some:
+    strong = [share for share in shares if share.affected and share.kind == "any strong"]
+    weak = [share for share in shares if share.affected and share.kind in KINDS]
+    if not weak:
         return "clean", "nothing was found"
-    if any(share.affected for share in strong.values()):
-        few = [_counted(share) for share in strong.values() if share.affected]
-        return "suspicious", f"strong findings, but few: {', '.join(few)}"
-    weak = [f"{share.kind} for {_counted(share)}" for share in some]
-    return "suspicious", f"weak findings only: {', '.join(weak)}"
+    many = any(each.affected / each.of >= CONTAMINATED.get(each.role, 2) for each in strong)
+    if strong:
+        reason = f"strong findings for {', '.join(map(_counted, strong))}"
+        return "contaminated" if many else "suspicious", reason
+    listed = ", ".join(f"{share.kind} for {_counted(share)}" for share in weak)
+    return "suspicious", f"weak findings only: {listed}"
 
 
 def _counted(share: Share) -> str:

@@ -16,19 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r2med.atomic import atomic_file
-from r2med.audit.evaluation import (
-    Evaluation,
-    ExclusionMatcher,
-    Matcher,
-    Role,
-    TextMatcher,
-    evaluation,
-)
-from r2med.audit.files import PACKED, TrainingFile, chunks, training_files
-from r2med.audit.findings import TaskAudit, task_audits
+from r2med.audit.evaluation import Evaluation, Matcher
+from r2med.audit.files import TrainingFile, chunks, training_files
+from r2med.audit.findings import Finding, TaskAudit, task_audits
 from r2med.audit.matching import SHORTEST, Match, words
 from r2med.audit.reading import Reading, Text, rows
-from r2med.audit.scanning import Hit, Scan, hit_of, readable_chunks, scan
+from r2med.audit.scanning import Evidence, Hit, Scan, hit_of, readable_chunks, scan
 from r2med.errors import DataError, UsageError
 from r2med.measure.intervals import DIFFERENCES, Interval, pooled_interval
 from r2med.results.lookup import newest_by_system, stored_results
@@ -40,7 +33,7 @@ from r2med.retrieve.dense.embed import unit
 from r2med.retrieve.dense.retriever import DenseRetriever
 from r2med.systems.build import System
 from r2med.systems.stages import Retrieval
-from r2med.tabular import Tabular, table_of
+from r2med.tabular import Tabular, fields_of, table_of
 from r2med.tasks.reading.jsonl import write_jsonl
 from r2med.tasks.task import Task
 
@@ -49,14 +42,7 @@ if TYPE_CHECKING:
 
 _BATCH = 4096
 _FIELDS_SHOWN = 20
-_COLUMNS: dict[str, type] = {
-    **dict.fromkeys(("task", "role", "id", "kind"), str),
-    "rows": int,
-    "file": str,
-    "row": int,
-    **dict.fromkeys(("column", "with_id", "text", "training_text"), str),
-    **dict.fromkeys(("covered", "aligned", "jaccard"), float),
-}
+_MEASURES = ("covered", "aligned", "jaccard")
 CAUTION = (
     "Affected queries may be easier or harder than the others anyway; the difference alone does "
     "not show that a model profited."
@@ -106,21 +92,15 @@ class Audit(Tabular):
 
     def to_arrow(self) -> pa.Table:
         """One row per finding that counts, with its first evidence."""
+        columns = {"task": str, **fields_of(Finding), **fields_of(Evidence), "training_text": str}
         rows = [
-            {
-                "task": task.task,
-                **asdict(finding),
-                **asdict(finding.evidence[0]),
-                **finding.evidence[0].measures,
-                "role": finding.role,
-                "text": finding.text,
-                "rows": finding.rows,
-                "training_text": finding.evidence[0].text,
-            }
+            {"task": task.task, **vars(first), **first.measures, **vars(finding)}
+            | {"training_text": first.text}
             for task in self.tasks
             for finding in task.findings
+            for first in finding.evidence[:1]
         ]
-        return table_of(_COLUMNS, rows)
+        return table_of({**columns, **dict.fromkeys(_MEASURES, float)}, rows)
 
     def to_json(self) -> dict[str, Any]:
         """All but the single hits."""
@@ -137,16 +117,11 @@ class Audit(Tabular):
 
 def audit_training(
     training: Sequence[str],
-    tasks: Iterable[Task],
+    matcher: Matcher,
     *,
     name: str | None,
-    against: Sequence[Role],
-    ngram: int,
-    sample: int | None,
     fields: Sequence[str],
-    exclusions: Path | None,
-    neighbours: str | None,
-    threshold: float,
+    neighbours: Neighbours | None,
     results: Path,
     metric: str,
     strict: bool,
@@ -156,19 +131,12 @@ def audit_training(
 ) -> Audit:
     """Say of every task whether its texts are in the training data, and store the outcomes.
 
-    With `exclusions`, the list alone says what to look for, and `tasks` are not read. `neighbours`
-    names an encoder that also looks for texts with a cosine of `threshold` or more. The scores of
-    stored results are split by affected and unaffected queries. The scan is logged under `results`,
-    so that it goes on where it was killed; `force` begins anew.
+    `neighbours` also looks for texts of similar meaning. The scores of stored results are split by
+    affected and unaffected queries. The scan is logged under `results`, so that it goes on where it
+    was killed; `force` begins anew.
     """
     stored = stored_results(results, tell)
     files = training_files(training)
-    group = [] if exclusions else list(tasks)
-    matcher: Matcher = (
-        ExclusionMatcher(exclusions)
-        if exclusions
-        else TextMatcher(evaluation(group, against, sample=sample), ngram=ngram)
-    )
     wanted = matcher.evaluation
     log = results / FOLDER / "progress"
     try:
@@ -176,16 +144,15 @@ def audit_training(
             files, matcher, log, fields=fields, strict=strict, fresh=force, progress=progress
         )
         _tell_problems(found, tell)
-        if neighbours is not None and group:
+        if neighbours is not None:
             texts = (
                 (chunk.file.name, row.number, text)
                 for chunk in readable_chunks(files, {})
                 for row in rows(chunk, Reading(), fields)
                 for text in row.texts
             )
-            conditions = Conditions(progress=progress, tell=tell)
-            hits = _neighbours(wanted, group[0], neighbours, threshold, texts, conditions)
             known = {(hit.file, hit.row, hit.entry) for hit in found.hits}
+            hits = _neighbours(wanted, texts, neighbours, Conditions(progress=progress, tell=tell))
             found.hits.extend(hit for hit in hits if (hit.file, hit.row, hit.entry) not in known)
     except KeyboardInterrupt as stop:
         stop.add_note(
@@ -195,8 +162,8 @@ def audit_training(
     audits = task_audits(wanted, found)
     audit = Audit(
         training=name or Path(training[0]).resolve().name,
-        against=("exclusion list",) if exclusions else tuple(against),
-        ngram=ngram,
+        against=tuple(dict.fromkeys(role for _, role in wanted.audited)),
+        ngram=matcher.ngram,
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         tasks=tuple(audits),
         effects=tuple(_effects(audits, stored, metric, tell)),
@@ -210,20 +177,24 @@ def audit_training(
     return audit
 
 
+Neighbours = tuple[Task, str, float]
+"""An encoder, the cosine from which texts mean the same, and a task that says how texts are put to
+the encoder, which comes first."""
+
+
 def _neighbours(
     wanted: Evaluation,
-    task: Task,
-    encoder: str,
-    threshold: float,
     texts: Iterable[tuple[str, int, Text]],
+    neighbours: Neighbours,
     conditions: Conditions,
 ) -> Iterator[Hit]:
     """Training texts that mean the same as an evaluation text in other words, for an encoder.
 
     `texts` come with file and row; those under eight words say nothing. Both sides are encoded as
     documents without instructions, so that equal texts have a cosine of 1. Vectors are kept, so an
-    interrupted run encodes nothing twice. `task` only says how texts are put to the encoder.
+    interrupted run encodes nothing twice.
     """
+    task, encoder, threshold = neighbours
     stage = System.from_spec(encoder, conditions).stage
     if not isinstance(stage, Retrieval) or not isinstance(stage.retriever, DenseRetriever):
         raise UsageError(f"--neighbours {encoder!r} is not an encoder; try minilm or wordllama.")
@@ -247,25 +218,17 @@ def _tell_problems(found: Scan, tell: Tell) -> None:
         tell(f"{problem} The rest of the file is left out.")
     for name, reading in found.read.items():
         if reading.unreadable:
-            tell(
-                f"{name}: {reading.unreadable:,} of {reading.rows:,} rows cannot be read, "
-                f"e.g. {reading.problems[0]}"
-            )
-        if not reading.rows and name not in found.failed:
+            count = f"{reading.unreadable:,} of {reading.rows:,} rows"
+            tell(f"{name}: {count} cannot be read, e.g. {reading.problems[0]}")
+        elif not reading.rows and name not in found.failed:
             tell(f"{name} is empty.")
-        elif reading.rows > reading.unreadable and not reading.texts:
-            tell(f"{name}: no text in it. Fields seen: {_listed(reading.fields)}.")
     if not any(reading.texts for reading in found.read.values()):
-        fields = dict.fromkeys(name for reading in found.read.values() for name in reading.fields)
+        names = [f'"{name}"' for reading in found.read.values() for name in reading.fields]
+        seen = ", ".join(list(dict.fromkeys(names))[:_FIELDS_SHOWN]) or "none"
         raise DataError(
-            f"No text was found in {', '.join(found.read)}. Fields seen: {_listed(fields)}.\n"
+            f"No text was found in {', '.join(found.read)}. Fields seen: {seen}.\n"
             "Name the fields that hold text with --field."
         )
-
-
-def _listed(fields: Iterable[str]) -> str:
-    names = [f'"{name}"' for name in fields if name]
-    return ", ".join(names[:_FIELDS_SHOWN]) or "none"
 
 
 def _effects(
@@ -319,10 +282,9 @@ def write_without(
     counts = {}
     for file in audit.sources:
         removed = len(offending[file.name])
-        target = out / file.name.lstrip("/").replace("..", "-")
-        if file.form in ("json", "arrow"):
-            plain = target.with_suffix("") if target.suffix in PACKED else target
-            target = plain.with_name(f"{plain.name}.jsonl")  # x.json may stand beside x.jsonl
+        # An array becomes x.json.jsonl: x.jsonl may stand beside x.json.
+        name = f"{file.name}.jsonl" if file.form in ("json", "arrow") else file.name
+        target = out / name.lstrip("/").replace("..", "-")
         with atomic_file(target) as draft:
             _write_kept(file, offending[file.name], draft, target.suffix, fields)
         counts[file.name] = removed, audit.scan.read[file.name].rows - removed
@@ -333,7 +295,7 @@ def write_without(
             "because": [
                 {"kind": hit.kind, "column": hit.column, "task": place.task, place.role: place.id}
                 for hit in hits
-                for place in audit.evaluation.places[hit.entry]
+                for place in audit.evaluation.holders[hit.entry]
             ],
         }
         for file, own in offending.items()

@@ -119,7 +119,7 @@ def _pairs(
         progress("comparing texts", done, len(index), time.monotonic() - started)
     held: list[list[_Held]] = [
         [(place.task, place.role, place.id, text) for place in places]
-        for text, places in zip(wanted.texts, wanted.places, strict=True)
+        for text, places in zip(wanted.texts, wanted.holders, strict=True)
     ]
     matching = [("exact", pair) for own in held for pair in combinations(own, 2)]
     for (entry, other), kind in sorted(kinds.items()):

@@ -77,7 +77,7 @@ def audit(
     Every match is verified word by word. Outcomes are stored with the results,
     where cards and leaderboards read them; an interrupted audit goes on.
     """
-    from r2med.audit.evaluation import AGAINST
+    from r2med.audit.evaluation import AGAINST, ExclusionMatcher, TextMatcher, evaluation
     from r2med.audit.training import audit_training, write_without
     from r2med.audit.within import audit_self
     from r2med.results.lookup import own_tasks
@@ -96,7 +96,7 @@ def audit(
     names = [chosen(each.strip(), tuple(AGAINST), "--against") for each in against.split(",")]
     roles = [AGAINST[each] for each in names]
     named, own = itself or task, own_tasks(results)
-    tasks = load_tasks(named, root=data_root, strict=strict, own=own) if named else iter(())
+    tasks = list(load_tasks(named, root=data_root, strict=strict, own=own)) if named else []
     value: Audit | SelfAudit
     with progress() as bar:
         if itself is not None:
@@ -104,15 +104,12 @@ def audit(
         else:
             value = audit_training(
                 training or [],
-                tasks,
+                ExclusionMatcher(exclusions)
+                if exclusions
+                else TextMatcher(evaluation(tasks, roles, sample=sample), ngram=ngram),
                 name=name,
-                against=roles,
-                ngram=ngram,
-                sample=sample,
                 fields=fields or [],
-                exclusions=exclusions,
-                neighbours=neighbours,
-                threshold=threshold,
+                neighbours=(tasks[0], neighbours, threshold) if neighbours else None,
                 results=results,
                 metric=metric,
                 strict=strict,
