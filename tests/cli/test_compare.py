@@ -33,10 +33,8 @@ def test_two_systems_are_compared_on_every_shared_task_and_pooled_twice() -> Non
 def test_tasks_stand_in_the_order_of_their_suite_everywhere() -> None:
     run("eval", "bm25", "bm25-nano", "--task", "demo/medqa-diag,demo/bioinformatics,demo/biology")
 
-    queries = run("compare", "bm25", "bm25-nano", "--queries").out
-
     scores = str(Evaluation(r2med.stored().results))
-    shown = (queries, run("compare", "bm25", "bm25-nano").out, scores)
+    shown = (run("compare", "bm25", "bm25-nano").out, scores)
     names = ["Biology", "Bioinformatics", "MedQA-Diag"]
     for text in shown:
         assert sorted(names, key=text.index) == names
@@ -80,7 +78,6 @@ def test_a_run_file_equals_the_result_it_was_exported_from() -> None:
     ("arguments", "code", "told"),
     [
         (["bm25"], 2, "two systems or more"),
-        (["bm25", "bm25"], 2, "given twice"),
         (["bm25", "bm25[k1=9]"], 1, "r2med eval 'bm25[k1=9]' --task"),
         (["bm25", "gone.trec"], 1, "gone.trec: no such run file"),
         (["bm25", "bm25-nano", "--metric", "ndcg@7"], 2, "--metrics ndcg@7"),
@@ -114,10 +111,8 @@ def test_the_queries_that_moved_most_are_listed_in_80_columns() -> None:
 
     assert shown.code == 0, shown.err
     assert shown.out.count("\nquery ") == 2
-    [row] = re.findall(r"MedQA-Diag +18 +(\d+) +(\d+) +(\d+)", shown.out)
-    won, tied, lost = map(int, row)
-    assert won + tied + lost == 18
-    assert f"{won + lost - 2} more queries moved" in shown.out
+    [moved] = re.findall(r"A minus B: (\d+) of 18 queries moved", shown.out)
+    assert f"{int(moved) - 2} more queries moved" in shown.out
     assert max(map(len, shown.out.splitlines())) <= 80
 
 

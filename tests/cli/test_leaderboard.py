@@ -64,12 +64,11 @@ def test_one_system_is_shown_with_what_differs_in_the_protocols_of_its_figures()
     assert "document max length 2048 unknown the model's own" in shown
 
 
-def test_figures_of_an_unknown_protocol_are_not_said_to_agree() -> None:
+def test_what_is_unknown_of_a_protocol_is_said_where_no_known_setting_differs() -> None:
     shown = " ".join(run("leaderboard", "--only", "diver").out.split())
 
-    why = "nothing but the checkpoint is known of GroupRank's protocol."
-    assert f"The figures cannot be compared: {why}" in shown
-    assert "No known setting differs" not in shown
+    assert "No known setting differs." in shown
+    assert "Unknown of GroupRank: everything but checkpoint." in shown
 
 
 def test_measured_rows_are_labelled_and_partial_ones_footnoted() -> None:

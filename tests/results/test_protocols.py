@@ -135,13 +135,6 @@ def test_what_a_work_does_not_say_is_unknown() -> None:
     assert "checkpoint" not in compared.unknown["ReasonRank"]
 
 
-def test_settings_that_could_not_be_verified_are_said_where_protocols_are_compared() -> None:
-    told = compare_figures("gte-qwen2-7b").unverified
-
-    assert len(told) == 1 and told[0].startswith("gte-qwen2-7b: bidirectional attention")
-    assert compare_protocols("e5", "rader").unverified[0].startswith("rader: its attention")
-
-
 def test_a_later_work_can_be_reproduced_by_its_preset() -> None:
     published = find_published("e5[protocol=mteb]", "full")
 

@@ -19,7 +19,6 @@ from r2med.report.table import (
     document_text,
     points,
     print_fitting,
-    signed,
     snippet,
     task_label,
 )
@@ -32,12 +31,10 @@ from r2med.tasks.registry import find_suite
 _LEFT_OUT = ((), ("t",), ("t", "n"), ("t", "n", "d"))
 _POSITIVES_SHOWN = 5
 _QUERIES_SHOWN = 10
-#: A line this long holds a query in one row of a table, and so much of its text.
-_WIDE, _TEXT = 200, 100
+#: A snippet ends here, however wide the page is.
+_WIDEST = 120
 #: Of a protocol of which no more is known, that is what is said.
 _FEW = 2
-#: Where only these fields are known, the protocol is not.
-_BARE = {"checkpoint"}
 #: Values of settings that nobody made; where all agree on them, they are not listed.
 _UNSET = ("none", "no", "0", "not pinned")
 
@@ -59,17 +56,12 @@ def _draw_pair(comparison: Comparison, out: Paper) -> None:
     (a, b), [pair] = comparison.systems, comparison.pairs
     out.print(f"A = {a}\nB = {b}", style="bold")
     out.print(_data(comparison))
-    layouts = (_pair_grid(pair, comparison.metric, left_out) for left_out in _LEFT_OUT)
-    grid = print_fitting(layouts, out)
-    shown = {str(column.title) for column in grid.columns}
+    print_fitting((_pair_grid(pair, comparison.metric, left_out) for left_out in _LEFT_OUT), out)
     many, p = len(pair.tasks) > 1, pair.by_task.p_randomisation
-    which = "Holm's p, of means p," if many else "p"
-    t_test = ", t: paired t-test" if "t" in shown else ""
-    corrected = "; Holm: p corrected over the tasks" if many else ""
-    effect = "d: effect size, mean difference / standard deviation. " if "d" in shown else ""
     out.print(
-        f"× 100. A-B: mean difference, *: {which} < {SIGNIFICANT}; 95 %: its t interval, wider "
-        f"for heavy tails. p: paired randomisation test{t_test}, two-sided{corrected}. {effect}"
+        f"× 100. A-B: mean difference, *: p < {SIGNIFICANT}, of tasks Holm's; 95 %: its t "
+        "interval, wider for heavy tails. p: paired randomisation test, two-sided; Holm: corrected "
+        "over the tasks; t: paired t-test. d: effect size, mean difference / standard deviation. "
         "w/t/l: queries A won, tied, lost.",
         style="dim",
     )
@@ -154,66 +146,40 @@ def _data(comparison: Comparison) -> str:
 
 
 def _draw_movement(movement: Movement, out: Paper, *, limit: int = _QUERIES_SHOWN) -> None:
-    """A count per task, and the first `limit` queries that moved at all, with snippets."""
-    tasks, several = movement.tasks, len(movement.tasks) > 1
+    """The first `limit` queries that moved at all, with snippets."""
+    moved = movement.moved
     out.print(f"A = {movement.a}\nB = {movement.b}", style="bold")
-    out.print(f"{movement.metric} × 100, A minus B")
-    counted = [(task_label(name), movement.counts(name)) for name in tasks]
-    counted += [("all", movement.counts(*tasks))] if several else []
-    rows: list[list[Cell]] = [[SystemName(name), *map(str, counts)] for name, counts in counted]
-    columns = columns_of("task", ">queries", ">A won", ">tied", ">A lost")
-    out.print(Grid(columns, rows, ends=frozenset([len(tasks) - 1])))
-    shown = movement.moved[:limit]
-    if out.width >= _WIDE:
-        rows = [
-            [
-                *([task_label(query.task.name)] if several else []),
-                query.query_id,
-                snippet(query.text, _TEXT),
-                points(query.score_a),
-                points(query.score_b),
-                signed(query.difference),
-            ]
-            for query in shown
-        ]
-        columns = columns_of(*(["task"] if several else []), "query", "asked", ">A", ">B", ">A-B")
-        out.print(Grid(columns, rows, title="The queries that moved most"))
-    else:
-        for query in shown:
-            out.print()
-            _draw_query(query, out, several=several)
-    left = len(movement.moved) - limit
-    if left > 0:
-        more = plural(left, "more query", "more queries")
+    counts = f"{len(moved)} of {plural(len(movement.queries), 'query', 'queries')} moved"
+    out.print(f"{movement.metric} × 100, A minus B: {counts}")
+    for query in moved[:limit]:
+        out.print()
+        _draw_query(query, out)
+    if len(moved) > limit:
+        more = plural(len(moved) - limit, "more query", "more queries")
         out.print(f"{more} moved; --limit shows more, --json all.", style="dim")
 
 
-def _draw_query(query: QueryMovement, out: Paper, *, several: bool) -> None:
-    task = query.task
-
-    def document(document_id: str) -> str:
-        return f"{document_id}: {document_text(task, document_id)}"
-
-    of = f" of {task_label(task.name)}" if several else ""
+def _draw_query(query: QueryMovement, out: Paper) -> None:
     head = (
-        f"query {snippet(query.query_id, 30)}{of}: A {100 * query.score_a:.2f}, "
-        f"B {100 * query.score_b:.2f} ({100 * query.difference:+.2f})"
+        f"query {snippet(query.query_id, 30)} of {task_label(query.task.name)}: "
+        f"A {100 * query.score_a:.2f}, B {100 * query.score_b:.2f} ({100 * query.difference:+.2f})"
     )
     out.print(Text(head, style="green" if query.difference > 0 else "red"))
+    documents = [
+        (f"wanted A {rank_a or '–'} | B {rank_b or '–'}", document)
+        for document, (rank_a, rank_b) in list(query.positives.items())[:_POSITIVES_SHOWN]
+    ]
+    for system, first in (("A", query.first_a), ("B", query.first_b)):
+        if first is not None and first not in query.positives:
+            documents.append((f"{system} first", first))
     lines = [("asked", query.text)]
-    for shift in query.positives[:_POSITIVES_SHOWN]:
-        ranks = f"wanted A {shift.rank_a or '–'} | B {shift.rank_b or '–'}"
-        lines.append((ranks, document(shift.document_id)))
-    left = len(query.positives) - _POSITIVES_SHOWN
-    if left > 0:
-        lines.append(("", f"and {plural(left, 'more positive')}"))
-    positives = {shift.document_id for shift in query.positives}
-    for name, first in (("A", query.first_a), ("B", query.first_b)):
-        if first is not None and first not in positives:
-            lines.append((f"{name} first", document(first)))
+    lines += [(what, f"{each}: {document_text(query.task, each)}") for what, each in documents]
     for label, text in lines:
         start = f"  {label:<18} "
-        out.print(start + snippet(text, out.width - len(start)))
+        out.print(start + snippet(text, min(out.width, _WIDEST) - len(start)))
+    left = len(query.positives) - _POSITIVES_SHOWN
+    if left > 0:
+        out.print(f"  and {plural(left, 'more positive')}")
 
 
 def draw_protocols(
@@ -230,7 +196,7 @@ def draw_protocols(
     if rows:
         out.print(Grid([Column("field", right=False), *names], rows))
     else:
-        out.print(_no_difference(compared))
+        out.print("No known setting differs.")
     equal = [
         f"{_field(field)}: {value}"
         for field, value in compared.equal.items()
@@ -244,25 +210,9 @@ def draw_protocols(
         what = some if len(known) > _FEW else f"everything but {', '.join(map(_field, known))}"
         if fields:
             out.print(f"Unknown of {name}: {what.removesuffix(' but ')}.")
-    for text in compared.unverified:
-        out.print(f"Not verified of {text}.")
     for name, works in zip(compared.names, compared.beside, strict=False):
         beside = "; ".join(works) or "no printed figure: none is known to have this protocol"
         out.print(f"{name} may be set beside {beside}.", style="dim")
-
-
-def _no_difference(compared: ProtocolComparison) -> str:
-    """What an empty table means: agreement, or that there was nothing to hold side by side."""
-    bare = [
-        name
-        for name, fields in compared.unknown.items()
-        if fields and {*compared.equal} - {*fields} == _BARE
-    ]
-    if not bare:
-        return "No known setting differs."
-    whose = ", ".join(f"{name}'s" for name in bare)
-    known = "nothing but the checkpoint is known of"
-    return f"The figures cannot be compared: {known} {whose} protocol."
 
 
 def _field(name: str) -> str:

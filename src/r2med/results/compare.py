@@ -7,13 +7,12 @@ makes a comparison a check for continuous integration.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import combinations, islice
+from itertools import islice
 from pathlib import Path
 from shlex import join, quote
 from statistics import fmean
@@ -24,28 +23,14 @@ import pyarrow as pa
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.measure import Scores, measure, parse_metric
-from r2med.measure.significance import (
-    SIGNIFICANT,
-    Difference,
-    Pair,
-    compare_systems,
-    p_equation,
-)
-from r2med.results.lookup import (
-    file_run,
-    find_named,
-    is_file,
-    own_tasks,
-    stored_results,
-    tell_versions,
-)
-from r2med.results.record import RUN_FILE, Result
+from r2med.measure.significance import SIGNIFICANT, Difference, Pair, compare_systems, p_equation
+from r2med.results.lookup import file_run, find_named, own_tasks, stored_results, tell_versions
+from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
 from r2med.tabular import Tabular, fields_of, table_of
 from r2med.tasks.load import load_tasks, task_names
 from r2med.tasks.registry import grouped, in_suite_order, resolve
-from r2med.tasks.task import Task
 
 _FORM = re.compile(r"(\S+) drops (?:by (\d+(?:\.\d+)?|\.\d+)(?: points?)?|(significantly))")
 #: Points that are only rounding.
@@ -72,18 +57,26 @@ def compare(
     name = str(parse_metric(metric))
     own, stored = own_tasks(results), stored_results(results, tell)
     folder = Path(results) if isinstance(results, str | Path) else Path("the results given")
-    with_file = any(not isinstance(each, Result) and is_file(each) for each in systems)
-    loaded = list(islice(load_tasks(task, root=root, own=own), 2)) if task and with_file else []
-    sides = [_side(each, stored, loaded, name, folder, tell) for each in systems]
+
+    def trial_of(file: Path) -> _FileTrial:
+        loaded = list(islice(load_tasks(task, root=root, own=own), 2)) if task else []
+        if len(loaded) != 1:
+            raise UsageError(
+                f"{file} is a run file, which does not say its task: give exactly one with --task."
+            )
+        scores = measure(file_run(file, loaded[0], tell), loaded[0].judgements, [name])
+        return _FileTrial(str(file), loaded[0].name, loaded[0].suite, loaded[0].hash, scores)
+
+    sides: list[_Side] = []
+    for each in systems:
+        if isinstance(each, Result):
+            sides.append((each.name, [each]))
+        else:
+            named = find_named(str(each), stored, folder)
+            sides.append((named.name, [trial_of(named.file)] if named.file else named.results))
     wanted = task_names(resolve(task, own), own) if task else _common_tasks(sides)
     by_task = {each: _same_data(sides, each) for each in in_suite_order(wanted)}
     chosen = list(zip(*by_task.values(), strict=True))
-    for one, other in combinations(range(len(sides)), 2):
-        if [_content(each) for each in chosen[one]] == [_content(each) for each in chosen[other]]:
-            raise UsageError(
-                f"compare: the same system is given twice: {systems[one]} and {systems[other]} "
-                f"are {chosen[one][0].key}."
-            )
     for (_, trials), taken in zip(sides, chosen, strict=True):
         kept = [each for each in trials if isinstance(each, Result)]
         groups = [[r for r in kept if (r.task, r.data) == (t.task, t.data)] for t in taken]
@@ -105,7 +98,7 @@ def compare(
         )
     count = Counter(side for side, _ in sides)
     names = tuple(
-        f"{side} ({trials[0].key})" if count[side] > 1 and len(trials) == 1 else side
+        f"{side} ({trials[0].key})" if count[side] > 1 and isinstance(trials[0], Result) else side
         for side, trials in sides
     )
     tasks = {each: query_scores(trials, name) for each, trials in by_task.items()}
@@ -230,7 +223,6 @@ class _FileTrial:
     """The scores of a run file, with what a `Result` says of itself."""
 
     name: str
-    key: str
     task: str
     suite: str | None
     data: str
@@ -239,35 +231,6 @@ class _FileTrial:
 
 _Side = tuple[str, Sequence[Result | _FileTrial]]
 """The name of a system and its trials, newest first."""
-
-
-def _side(
-    system: str | Path | Result,
-    stored: Sequence[Result],
-    loaded: Sequence[Task],
-    metric: str,
-    folder: Path,
-    tell: Tell,
-) -> _Side:
-    if isinstance(system, Result):
-        return system.name, [system]
-    named = find_named(str(system), stored, folder)
-    if named.file is None:
-        return named.name, named.results
-    if len(loaded) != 1:
-        raise UsageError(
-            f"{named.file} is a run file, which does not say its task: "
-            "give exactly one with --task."
-        )
-    [task] = loaded
-    scores = measure(file_run(named.file, task, tell), task.judgements, [metric])
-    own = _FileTrial(named.name, named.name, task.name, task.suite, task.hash, scores)
-    return named.name, [own]
-
-
-def _content(trial: Result | _FileTrial) -> tuple[str, str]:
-    """What two names of one result share; a user's class may have changed under one identity."""
-    return trial.key, trial.record.files[RUN_FILE] if isinstance(trial, Result) else ""
 
 
 def _common_tasks(sides: Sequence[_Side]) -> list[str]:
@@ -337,7 +300,7 @@ class Gate:
                 "scores x 100)."
             )
         points = float(words[2]) if words[2] else None
-        if points == 0 or points == math.inf:
+        if points == 0:
             raise UsageError(f"--fail-if {text!r}: expected a number of points above 0.")
         return cls(str(parse_metric(words[1])), points)
 
@@ -353,11 +316,10 @@ class Gate:
         (new, old), tasks = comparison.systems, comparison.tasks
         means = comparison.pairs[0].by_task
         drop = -100 * means.difference
-        if self.points is not None:
-            failed = drop >= self.points - _ROUNDING
+        if self.points is None:
+            how, failed = "significantly", drop > 0 and means.p_randomisation < SIGNIFICANT
         else:
-            failed = drop > 0 and means.p_randomisation < SIGNIFICANT
-        how = "significantly" if self.points is None else f"by {self.points:g}"
+            how, failed = f"by {self.points:g}", drop >= self.points - _ROUNDING
         return {
             "condition": f"{self.metric} drops {how}",
             "failed": failed,

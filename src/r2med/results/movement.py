@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from r2med.errors import UsageError
-from r2med.measure import measure
 from r2med.measure.intervals import TIE
 from r2med.results.compare import compare
-from r2med.results.lookup import Ranking, find_ranking, own_tasks, stored_results
+from r2med.results.lookup import find_ranking, own_tasks, stored_results
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
 from r2med.tabular import Tabular
@@ -20,15 +20,6 @@ from r2med.tasks.load import load_tasks
 from r2med.tasks.task import Task
 
 _NOT_LISTED = 1 << 30
-
-
-@dataclass(frozen=True)
-class Shift:
-    """A positive in both rankings; None is not listed."""
-
-    document_id: str
-    rank_a: int | None
-    rank_b: int | None
 
 
 @dataclass(frozen=True)
@@ -42,7 +33,8 @@ class QueryMovement:
     first_a: str | None
     """What A ranks first; None for an empty list."""
     first_b: str | None
-    positives: tuple[Shift, ...]
+    positives: Mapping[str, tuple[int | None, int | None]]
+    """Their ranks under A and B, the best first; None is not listed."""
 
     @property
     def difference(self) -> float:
@@ -62,7 +54,6 @@ class Movement(Tabular):
     a: str
     b: str
     metric: str
-    tasks: tuple[str, ...]
     queries: tuple[QueryMovement, ...]
 
     drawn_by = "r2med.report.comparison"
@@ -71,12 +62,6 @@ class Movement(Tabular):
     def moved(self) -> tuple[QueryMovement, ...]:
         """The queries whose scores differ."""
         return tuple(query for query in self.queries if abs(query.difference) > TIE)
-
-    def counts(self, *tasks: str) -> tuple[int, int, int, int]:
-        """How many queries these tasks have, and of them those that A won, tied and lost."""
-        own = [query.difference for query in self.queries if query.task.name in tasks]
-        won, lost = (sum(sign * each > TIE for each in own) for sign in (1, -1))
-        return len(own), won, len(own) - won - lost, lost
 
     def to_arrow(self) -> pa.Table:
         """One row per query, with the ranks of its positives as lists."""
@@ -89,7 +74,10 @@ class Movement(Tabular):
             {
                 "task": query.task.name,
                 **{name: getattr(query, name) for name in named},
-                "positives": [asdict(shift) for shift in query.positives],
+                "positives": [
+                    {"document_id": document, "rank_a": rank_a, "rank_b": rank_b}
+                    for document, (rank_a, rank_b) in query.positives.items()
+                ],
             }
             for query in self.queries
         ]
@@ -112,42 +100,24 @@ def what_moved(
         raise UsageError(f"what moved is between two systems, A and B; {len(systems)} are given.")
     compared = compare(*systems, task=task, metric=metric, results=results, root=root, tell=tell)
     stored = stored_results(results, lambda message: None)
-    queries: list[QueryMovement] = []
-    tasks = list(compared.tasks)
+    queries, tasks = [], list(compared.tasks)
     for loaded in load_tasks(task or ",".join(tasks), root=root, own=own_tasks(results)):
         a, b = (
-            find_ranking(str(each), stored, loaded, Path(results), lambda message: None)
+            find_ranking(str(each), stored, loaded, Path(results), lambda message: None).run
             for each in systems
         )
-        queries += _movements(a, b, loaded, compared.metric)
+        judged = loaded.judgements.by_query()
+        for query in compared.tasks[loaded.name]:
+            name = query.query_id
+            ranks_a, ranks_b = a.ranks_of(name), b.ranks_of(name)
+            positives = [
+                (document, (ranks_a.get(document), ranks_b.get(document)))
+                for document, grade in judged.get(name, {}).items()
+                if grade > 0
+            ]
+            positives.sort(key=lambda each: min(rank or _NOT_LISTED for rank in each[1]))
+            scores = (query.scores[0], query.scores[1])
+            firsts = (next(iter(ranks_a), None), next(iter(ranks_b), None))
+            queries.append(QueryMovement(loaded, name, *scores, *firsts, dict(positives)))
     queries.sort(key=lambda query: (-abs(query.difference), tasks.index(query.task.name)))
-    return Movement(a.name, b.name, compared.metric, tuple(tasks), tuple(queries))
-
-
-def _movements(a: Ranking, b: Ranking, task: Task, metric: str) -> list[QueryMovement]:
-    """The judged queries of a task under both rankings, in the task's order."""
-    scores_a, scores_b = (
-        measure(each.run, task.judgements, [metric], ties="list").by_query(metric)
-        for each in (a, b)
-    )
-    judged = task.judgements.by_query()
-    queries = []
-    for query in task.queries.ids.to_pylist():
-        positives = [name for name, grade in judged.get(query, {}).items() if grade > 0]
-        if not positives:
-            continue
-        ranks_a, ranks_b = a.run.ranks_of(query), b.run.ranks_of(query)
-        shifts = [Shift(name, ranks_a.get(name), ranks_b.get(name)) for name in positives]
-        shifts.sort(key=lambda shift: min(shift.rank_a or _NOT_LISTED, shift.rank_b or _NOT_LISTED))
-        queries.append(
-            QueryMovement(
-                task=task,
-                query_id=query,
-                score_a=scores_a[query],
-                score_b=scores_b[query],
-                first_a=next(iter(ranks_a), None),
-                first_b=next(iter(ranks_b), None),
-                positives=tuple(shifts),
-            )
-        )
-    return queries
+    return Movement(compared.systems[0], compared.systems[1], compared.metric, tuple(queries))

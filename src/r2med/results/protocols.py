@@ -15,7 +15,7 @@ import pyarrow as pa
 from r2med.errors import UsageError
 from r2med.results.published import METRIC, Printed, printed_figures
 from r2med.systems.build import read_settings
-from r2med.systems.registry import Entry, configured, entries, parts_of, registered
+from r2med.systems.registry import Entry, configured, entries, registered
 from r2med.systems.spec import Unit, parse, units_of
 from r2med.tabular import Tabular, table_of
 
@@ -40,8 +40,6 @@ class ProtocolComparison(Tabular):
     """By protocol the fields of which nothing is known; only those that another one has."""
     beside: tuple[tuple[str, ...], ...] = ()
     """For each of them the printed figures that it may be set beside."""
-    unverified: tuple[str, ...] = ()
-    """Settings of a registered model that could not be verified, after its name."""
 
     drawn_by = "r2med.report.comparison"
 
@@ -75,7 +73,7 @@ def compare_protocols(*systems: str) -> ProtocolComparison:
             own |= {"depth": str(unit.depth)} if unit.depth is not None else {}
             protocols[-1] |= {prefix + field: value for field, value in own.items()}
     beside = tuple(works_beside(text) for text in texts)
-    return replace(_compared(texts, protocols, texts, absent=ABSENT), beside=beside)
+    return replace(_compared(texts, protocols, absent=ABSENT), beside=beside)
 
 
 def compare_figures(system: str) -> ProtocolComparison:
@@ -92,7 +90,7 @@ def compare_figures(system: str) -> ProtocolComparison:
         name = "; ".join(work.name for work in figure.works)
         names.append(f"{name}: {figure.variant}" if figure.variant else name)
         protocols.append(fields)
-    return _compared(names, protocols, [system])
+    return _compared(names, protocols)
 
 
 def printed_beside(system: str) -> tuple[Printed, ...]:
@@ -121,19 +119,13 @@ def works_beside(system: str) -> tuple[str, ...]:
 
 
 def _compared(
-    names: Sequence[str],
-    protocols: Sequence[Mapping[str, str]],
-    systems: Sequence[str],
-    *,
-    absent: str = UNKNOWN,
+    names: Sequence[str], protocols: Sequence[Mapping[str, str]], *, absent: str = UNKNOWN
 ) -> ProtocolComparison:
     fields = dict.fromkeys(field for protocol in protocols for field in protocol)
     values = {
         field: tuple(protocol.get(field, absent) for protocol in protocols) for field in fields
     }
     known = {field: set(row) - {UNKNOWN} for field, row in values.items()}
-    models = [entry for system in systems for _, entry in parts_of(system) if entry]
-    unverified = [f"{model.name}: {model.unverified}" for model in models if model.unverified]
     return ProtocolComparison(
         names=tuple(names),
         fields={field: row for field, row in values.items() if len(known[field]) > 1},
@@ -142,7 +134,6 @@ def _compared(
             name: tuple(field for field, row in values.items() if row[place] == UNKNOWN)
             for place, name in enumerate(names)
         },
-        unverified=tuple(dict.fromkeys(unverified)),
     )
 
 
