@@ -64,7 +64,7 @@ def test_a_gain_is_known_even_when_the_first_stage_is_not_shown() -> None:
 
 
 def test_a_family_narrows_the_tasks_and_the_mean() -> None:
-    board = leaderboard(family="clinical-case")
+    board = leaderboard(family="clinical case")
 
     nv = row(board, "nv", "published")
 

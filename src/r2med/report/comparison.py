@@ -153,18 +153,14 @@ def _draw_movement(movement: Movement, out: Paper, *, limit: int = _QUERIES_SHOW
     out.print(f"{movement.metric} × 100, A minus B: {counts}")
     for query in moved[:limit]:
         out.print()
-        _draw_query(query, out)
+        out.print(_query_grid(query, min(out.width, _WIDEST)))
     if len(moved) > limit:
         more = plural(len(moved) - limit, "more query", "more queries")
         out.print(f"{more} moved; --limit shows more, --json all.", style="dim")
 
 
-def _draw_query(query: QueryMovement, out: Paper) -> None:
-    head = (
-        f"query {snippet(query.query_id, 30)} of {task_label(query.task.name)}: "
-        f"A {100 * query.score_a:.2f}, B {100 * query.score_b:.2f} ({100 * query.difference:+.2f})"
-    )
-    out.print(Text(head, style="green" if query.difference > 0 else "red"))
+def _query_grid(query: QueryMovement, width: int) -> Grid:
+    """What was asked, where each system ranks the positives, and what it puts first instead."""
     documents = [
         (f"wanted A {rank_a or '–'} | B {rank_b or '–'}", document)
         for document, (rank_a, rank_b) in list(query.positives.items())[:_POSITIVES_SHOWN]
@@ -174,12 +170,14 @@ def _draw_query(query: QueryMovement, out: Paper) -> None:
             documents.append((f"{system} first", first))
     lines = [("asked", query.text)]
     lines += [(what, f"{each}: {document_text(query.task, each)}") for what, each in documents]
-    for label, text in lines:
-        start = f"  {label:<18} "
-        out.print(start + snippet(text, min(out.width, _WIDEST) - len(start)))
     left = len(query.positives) - _POSITIVES_SHOWN
     if left > 0:
-        out.print(f"  and {plural(left, 'more positive')}")
+        lines.append(("", f"and {plural(left, 'more positive')}"))
+    name = f"query {snippet(query.query_id, 30)} of {task_label(query.task.name)}"
+    scores = f"A {100 * query.score_a:.2f}, B {100 * query.score_b:.2f}"
+    room = width - max(map(len, [name, *(label for label, _ in lines)])) - 2
+    rows = [[label, snippet(text, room)] for label, text in lines]
+    return Grid(columns_of(name, f"{scores} ({100 * query.difference:+.2f})"), rows)
 
 
 def draw_protocols(

@@ -43,13 +43,10 @@ def draw(board: Leaderboard, out: Paper, *, cost: bool = False) -> None:
     among = f"; {len(board.rows)} of {len(board.rows) + board.hidden} rows, ranks among all"
     out.print(f"ranked by the {board.mean_title}{among if board.hidden else ''}")
     if not board.rows:
-        empty = {
-            "demo": "Nothing is published for the demo suite and no result is stored. "
-            "Try: r2med eval bm25 --task demo",
-            LOCAL: "No result on data of your own is stored. Try: r2med eval bm25 --task FOLDER",
-        }
-        other = f"No published or stored system has {board.metric} here."
-        out.print(empty.get(board.suite.name, other))
+        none = f"No published or stored system has {board.metric} here."
+        why = "No row meets all of these filters." if board.hidden else none
+        task = "FOLDER" if board.suite.name == LOCAL else board.suite.name
+        out.print(f"{why}\nTo measure one: r2med eval bm25 --task {task}")
         return
     layouts = (
         _grid(board.shown, [*_leading(board, marks, digits), *columns], gap, note)
@@ -96,14 +93,12 @@ def _layouts(board: Leaderboard, cost: bool) -> Iterator[tuple[list[Column], int
     Tasks by name, by short name, with one digit, then families, then only the mean.
     """
     if cost:
-        columns = _cost_columns()
-        yield columns, 2, 2, _CACHED
-        yield columns, 1, 1, _CACHED
+        yield _cost_columns(), 1, 1, _CACHED
         return
     yield _task_columns(board, 2, short=False), 2, 2, None
     short = explained("", (task.source for task in board.tasks)) or None
-    for digits, gap in ((2, 2), (2, 1), (1, 1)):
-        yield _task_columns(board, digits), digits, gap, short
+    yield _task_columns(board, 2), 2, 1, short
+    yield _task_columns(board, 1), 1, 1, short
     families = dict.fromkeys(task.family for task in board.tasks)
     if len(families) > 1:
 
@@ -111,9 +106,7 @@ def _layouts(board: Leaderboard, cost: bool) -> Iterator[tuple[list[Column], int
             title = _FAMILY_NAMES.get(family, family)
             return Column(title, best=True, cell=lambda r: points(r.aggregates.families[family]))
 
-        columns = [column(family) for family in families]
-        yield columns, 2, 2, _FAMILIES_SHOWN
-        yield columns, 1, 1, _FAMILIES_SHOWN
+        yield [column(family) for family in families], 1, 1, _FAMILIES_SHOWN
     yield [], 1, 1, None
 
 

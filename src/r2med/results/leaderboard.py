@@ -42,12 +42,8 @@ GAIN_TITLES: Mapping[str, str] = {
     "prompted": "language models prompted to rerank",
     "reranker": "other rerankers",
 }
-#: What data says of a work.
-_CITED = ("id", "name", "short", "revision", "table", "date")
 #: Commas between systems; those of a system's own settings stand inside brackets.
 _COMMAS = re.compile(r",(?![^\[]*\])")
-#: So many rows that hold a text are offered where none has it as its name.
-_OFFERED = 4
 
 
 def leaderboard(
@@ -96,7 +92,8 @@ def leaderboard(
     measured, passed_over = frame.measured(own)
     rows = ranked(with_gains([*rows, *measured]))
     rows = [frame.on_fewer_tasks(row, rows) for row in rows]
-    chosen = _chosen_rows(rows, kind, method, llm, first_stage, only)
+    words = {"--kind": kind, "--method": method, "--llm": llm, "--first-stage": first_stage}
+    chosen = _chosen_rows(rows, words, only)
     whole_board = len(chosen) == len(rows) and top is None
     placed = [frame.with_doubt(row, ties, root) for row in chosen]
     placed, separation = separated(placed, name, averaging)
@@ -224,11 +221,10 @@ class Leaderboard(Tabular):
 
     def _row(self, row: Standing) -> dict[str, Any]:
         """A row as JSON."""
-        data = asdict(replace(row, others=(), sources=(), results={}))
+        data = asdict(replace(row, others=(), results={}))
         del data["results"]
         means = row.aggregates
         data["others"] = [self._row(other) for other in row.others]
-        data["sources"] = [{name: getattr(each, name) for name in _CITED} for each in row.sources]
         data |= {"task_mean": means.task_mean, self.weighted_name: means.weighted_mean}
         data |= {"families": data.pop("aggregates")["families"], "queries": means.queries}
         data["tie_bounds"] = data.pop("ties")
@@ -274,12 +270,9 @@ def _tasks(
     else:
         whole = find_suite(name)
     tasks = tuple(each for each in whole.entries if not named or each in named or name == LOCAL)
-    if family is None:
-        return whole, tasks
-    known = {_key(entry.family): entry.family for entry in tasks}
-    if _key(family) not in known:
-        raise UsageError(f"--family {family!r} is not known. {nearest(family, known.values())}")
-    return whole, tuple(entry for entry in tasks if _key(entry.family) == _key(family))
+    families = dict.fromkeys(entry.family for entry in tasks)
+    _one_of(family, [*families], "--family")
+    return whole, tuple(entry for entry in tasks if family in (None, entry.family))
 
 
 def own_suite(names: Iterable[str]) -> Suite:
@@ -287,10 +280,6 @@ def own_suite(names: Iterable[str]) -> Suite:
     own = "own data"
     entries = (TaskEntry(name, LOCAL, name, (), own, own, "", "", "") for name in names)
     return Suite(LOCAL, "Your data", tuple(entries))
-
-
-def _key(family: str) -> str:
-    return "".join(letter for letter in family.lower() if letter.isalnum())
 
 
 def _without_flagged(frame: Frame, results: Sequence[Result]) -> Frame:
@@ -319,40 +308,26 @@ def _not_ranked(frame: Frame) -> Iterator[str]:
 
 
 def _chosen_rows(
-    rows: Sequence[Standing],
-    kind: str | None,
-    method: str | None,
-    llm: str | None,
-    first_stage: str | None,
-    only: Sequence[str],
+    rows: Sequence[Standing], words: Mapping[str, str | None], only: Sequence[str]
 ) -> list[Standing]:
     """Rows that pass every filter; a value that no row has names those that some row has."""
-    by_title = {title: name for name, title in KIND_TITLES.items()}
-    wanted_kind = by_title.get(kind, kind) if kind else None
-    if wanted_kind and wanted_kind not in KINDS:
-        known = ", ".join(f"{name} ({title})" for name, title in KIND_TITLES.items())
-        raise UsageError(f"--kind {kind!r} is not known. Known: {known}.")
-    kept = [row for row in rows if wanted_kind in (None, row.kind)]
-    asked = {"--method": method, "--llm": llm, "--first-stage": first_stage}
-    for option, wanted in asked.items():
+    kept = list(rows)
+    for option, wanted in words.items():
         if wanted is not None:
-            _one_of(wanted, sorted({word for row in rows for word in _words(row, option)}), option)
+            known = {word for row in rows for word in _words(row, option)}
+            _one_of(wanted, KINDS if option == "--kind" else sorted(known), option)
             kept = [row for row in kept if wanted in _words(row, option)]
-    names = [name.strip() for text in only for name in _COMMAS.split(text) if name.strip()]
     if only:
+        names = [name.strip() for text in only for name in _COMMAS.split(text) if name.strip()]
         wanted_systems = {_named(name, rows) for name in names}
         kept = [row for row in kept if row.system in wanted_systems]
-    given = {"--kind": kind, **asked, "--only": ",".join(names) or None}
-    filters = [f"{option} {value}" for option, value in given.items() if value]
-    if not kept and len(filters) > 1:
-        raise UsageError(
-            f"no row meets all of these filters together: {', '.join(filters)}. Leave one out."
-        )
     return kept
 
 
 def _words(row: Standing, option: str) -> set[str]:
     """What a filter may say to keep a row."""
+    if option == "--kind":
+        return {row.kind}
     if option == "--first-stage":
         if not row.first_stage:
             return set()
@@ -375,12 +350,7 @@ def _named(text: str, rows: Sequence[Standing]) -> str:
     for spelling in spellings:
         if spelling in systems:
             return systems[spelling]
-    holding = [repr(row.system) for row in rows if text.lower() in row.system.lower()]
-    more = f" and {len(holding) - _OFFERED} more" if len(holding) > _OFFERED else ""
-    some = f"It is part of {', '.join(holding[:_OFFERED])}{more}."
-    raise UsageError(
-        f"--only {text}: no row of that name. {some if holding else nearest(text, systems)}"
-    )
+    raise UsageError(f"--only {text}: no row of that name. {nearest(text, systems)}")
 
 
 def _one_of(word: str | None, allowed: Sequence[Any], option: str) -> Any:

@@ -193,11 +193,10 @@ class Frame:
                 by_task = chosen.setdefault((result.system, result.alias), {})
                 older[result.system] += result.task in by_task
                 by_task.setdefault(result.task, result)
-        hashes: dict[str, Counter[str]] = {}  # of data that conforms to its manifest, if it has one
-        for result in (each for by_task in chosen.values() for each in by_task.values()):
+        usual: dict[str, str] = {}  # the newest data that conforms to its manifest, if it has one
+        for result in results:
             if result.suite is None or other_data(result) is None:
-                hashes.setdefault(result.task, Counter())[result.data] += 1
-        usual = {task: counts.most_common(1)[0][0] for task, counts in hashes.items()}
+                usual.setdefault(result.task, result.data)
         rows, notes = [], []
         for by_task in chosen.values():
             own = {task: by_task[task] for task in tasks if task in by_task}
@@ -230,7 +229,7 @@ class Frame:
             if mark := other_data(result) if result.suite else None:
                 marks[mark] = None
             elif result.data != usual[task]:
-                marks[f"ran on other data of {task} than the other measured rows"] = None
+                marks[f"ran on other data of {task} than the newest measured row"] = None
         labels = (each.name for each in own.values() if each.name != each.system)
         comparable = self.suite.name == "full" and self.metric == METRIC
         return self._standing(

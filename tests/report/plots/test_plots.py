@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from r2med.errors import MissingError
 from r2med.report.plots.theme import check_libraries, find_theme
 from r2med.results.diagnosis.diagnose import Scene
+from r2med.results.leaderboard import leaderboard
 from r2med.tasks.registry import find_suite
 from r2med.tasks.task import Task
 from tests.cli.running import run
@@ -202,31 +202,33 @@ def test_wins_shows_the_first_system_minus_the_second(results: str) -> None:
         assert f"mean {100 * task['difference']:+.1f}".replace("-", "−") in words.replace("-", "−")
 
 
-def test_no_name_is_crossed_by_the_line_of_the_best_or_by_another_name() -> None:
+def test_no_name_is_crossed_by_the_line_of_the_best(results: str) -> None:
     drawing()
+    import altair as alt
+
     from r2med.report.plots import boards
 
     names = ["bm25", "bm25[b=0.3]", "bm25 + minilm", "dense", "lucene"]
     costs, means = (1e-3, 1.1e-3, 8e-3, 9e-3, 2e-3), (50.0, 49.9, 52.0, 50.1, 49.8)
     points: list[dict[str, Any]] = [
-        {"system": name, "cost": cost, "mean": mean}
+        {"system": name, "x": cost, "mean": mean, "kind": "expansion"}
         for name, cost, mean in zip(names, costs, means, strict=True)
     ]
+    board, theme = leaderboard("demo", results=Path(results)), find_theme("light")
 
-    boards._place_names(points, [5e-4, 4e-2], [49.0, 53.0])
+    best = boards.frontier(points)
+    chart = boards._scatter(points, best, points, alt.X("x:Q"), "kind", board, theme).to_dict()
 
-    spots = [
-        (600 * math.log(p["cost"] / 5e-4) / math.log(80), 380 * (53 - p["mean"]) / 4)
-        for p in points
-    ]
-    boxes = [
-        boards._name_box(point["system"], x, y, *boards._SLOTS[point["slot"]])
-        for point, (x, y) in zip(points, spots, strict=True)
-    ]
-    lines = [(x, y - 1, 600.0, y + 1) for x, y in spots[2:3]]
-    lines += [(spots[0][0], spots[0][1] - 1, spots[2][0], spots[0][1] + 1)]
-    for place, box in enumerate(boxes):
-        assert all(boards._overlap(box, other) == 0 for other in [*lines, *boxes[:place]])
+    line, _, above, below = chart["layer"]
+    joined, over, under = (
+        [point["system"] for point in chart["datasets"][layer["data"]["name"]]]
+        for layer in (line, above, below)
+    )
+    assert line["mark"]["interpolate"] == "step-after"
+    assert joined == over == ["bm25", "bm25 + minilm"]
+    assert under == ["bm25[b=0.3]", "dense", "lucene"]
+    assert (above["mark"]["align"], below["mark"]["align"]) == ("right", "left")
+    assert above["mark"]["dy"] < 0 < below["mark"]["dy"]
 
 
 def test_intervals_of_groups_surround_their_means_within_the_scale() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from shlex import quote
-from typing import Any, Literal
+from typing import Any
 
 import altair as alt
 
@@ -37,20 +35,8 @@ MEASURES = {
     "money": "US dollars per query, log scale",
 }
 _LEAST = 1e-9
-_WIDTH, _HEIGHT, _FONT, _DOT = 600, 380, 11, 6
-#: Pixels of a name that are drawn.
-_NAME_LIMIT = 240
-#: Where a name may stand beside its point, the best place first: side, and pixels across and down.
-_SLOTS: tuple[tuple[Literal["left", "right"], int, int], ...] = (
-    ("left", 9, -8),
-    ("left", 9, 12),
-    ("right", -9, -8),
-    ("right", -9, 12),
-    ("left", 9, -20),
-    ("left", 9, 24),
-)
-_Box = tuple[float, float, float, float]
-"""Left, top, right and bottom in pixels."""
+#: Room beside the points of a scatter for their names, and how much of a name is drawn, in pixels.
+_ROOM, _NAME_LIMIT = 110, 240
 _Point = dict[str, Any]
 
 
@@ -200,77 +186,76 @@ def dates(board: Leaderboard, theme: Theme) -> Any:
         )
     points = _points(rows)
     for row, point in zip(rows, points, strict=True):
-        point["date"] = row.date[:7]
+        point["x"] = row.date[:7]
     x = alt.X(
-        "date:T",
+        "x:T",
         title="month of the report",
-        scale=alt.Scale(nice="month", padding=60),
+        scale=alt.Scale(nice="month", padding=_ROOM),
         axis=alt.Axis(format="%b %Y", tickCount="month", labelAngle=-30, grid=False),
     )
-    y = alt.Y("mean:Q", title=f"{board.metric} × 100, mean", axis=alt.Axis(tickCount=6))
-    colour, shape = _marked("origin", theme, points)
-    dots = alt.Chart({"values": points}).mark_point(filled=True, size=60, opacity=0.7)
-    edge = alt.Chart({"values": _frontier(points, "date")}).encode(x=x, y=y)
-    line = edge.mark_line(interpolate="step-after", strokeDash=[4, 3], color=theme.muted)
-    text = edge.mark_text(align="right", dx=-8, dy=-8, fontSize=11, color=theme.ink, limit=260)
-    drawn = (line, dots.encode(x=x, y=y, color=colour, shape=shape), text.encode(text="system:N"))
     dashed = "dashed: the best so far, named where it changed"
     title = _title(board, "quality against date", rows, dashed)
-    return alt.layer(*drawn).properties(width=640, height=360, title=title)
+    best = frontier(points)
+    return _scatter(points, best, best, x, "origin", board, theme).properties(title=title)
 
 
 def cost(board: Leaderboard, theme: Theme, *, by: str = "seconds") -> Any:
     """One point per measured system; a line joins those that nothing beats on both axes."""
     rows = [row for row in board.rows if row.mean is not None and _spent(row, by) is not None]
     if not rows:
-        remedy = (
-            f"Run some first: r2med eval bm25 bm25-lucene --task {board.suite.name}"
-            if by == "seconds"
-            else "Systems that call models record it; --spent seconds works for all."
-        )
         raise MissingError(
             f"No measured system of the {board.suite.name} suite has a mean over all its tasks "
-            f"and {by} recorded; published figures come without cost.\n{remedy}"
+            f"and {by} recorded; published figures come without cost.\n"
+            f"Run some first: r2med eval bm25 bm25-lucene --task {board.suite.name}"
         )
     points = _points(rows)
     for row, point in zip(rows, points, strict=True):
-        point["kind"] = KIND_TITLES[row.kind]
-        point["cost"] = max(_LEAST, _spent(row, by) or 0.0)
-    costs, heights = [point["cost"] for point in points], [point["mean"] for point in points]
-    # With room for the names at the right.
-    domain = [min(costs) / 1.8, max(costs) * 4]
-    pad = 0.08 * max(1.0, max(heights) - min(heights))
-    span = [min(heights) - pad, max(heights) + pad]
-    _place_names(points, domain, span)
+        point |= {"kind": KIND_TITLES[row.kind], "x": max(_LEAST, _spent(row, by) or 0.0)}
     x = alt.X(
-        "cost:Q",
+        "x:Q",
         title=MEASURES[by],
-        scale=alt.Scale(type="log", domain=domain),
+        scale=alt.Scale(type="log", nice=False, padding=_ROOM),
         axis=alt.Axis(format="~g", tickCount=4, grid=False),
-    )
-    y = alt.Y(
-        "mean:Q",
-        title=f"{board.metric} × 100, mean",
-        scale=alt.Scale(domain=span, nice=False),
-        axis=alt.Axis(tickCount=6),
-    )
-    base = alt.Chart({"values": points}).encode(x=x, y=y)
-    colour, shape = _marked("kind", theme, points)
-    dots = base.mark_point(filled=True, size=110, opacity=1).encode(color=colour, shape=shape)
-    names = [
-        base.transform_filter(f"datum.slot == {slot}")
-        .mark_text(align=align, dx=dx, dy=dy, fontSize=_FONT, color=theme.ink, limit=_NAME_LIMIT)
-        .encode(text="system:N")
-        for slot, (align, dx, dy) in enumerate(_SLOTS)
-    ]
-    edge = (
-        alt.Chart({"values": _cost_frontier(points, domain[1])})
-        .mark_line(interpolate="step-after", strokeDash=[4, 3], color=theme.muted)
-        .encode(x=x, y=y)
     )
     dashed = "dashed: best mean at that cost or less; cached work as recorded"
     title = _title(board, f"quality against {by}", rows, dashed)
-    return alt.layer(edge, dots, *names).properties(width=_WIDTH, height=_HEIGHT, title=title)
+    return _scatter(points, frontier(points), points, x, "kind", board, theme).properties(
+        title=title
+    )
+
+
+def _scatter(
+    points: list[_Point],
+    best: list[_Point],
+    named: list[_Point],
+    x: Any,
+    field: str,
+    board: Leaderboard,
+    theme: Theme,
+) -> Any:
+    """Means along an axis; a dashed line joins the best ones.
+
+    The line never falls, so it crosses no name: those of the best stand above it at the left, those
+    of others below it at the right.
+    """
+    scale = alt.Scale(zero=False, nice=False, padding=30)
+    mean = f"{board.metric} × 100, mean"
+    y = alt.Y("mean:Q", title=mean, scale=scale, axis=alt.Axis(tickCount=6))
+
+    def layer(some: list[_Point]) -> Any:
+        return alt.Chart({"values": some}).encode(x=x, y=y)
+
+    def names(some: list[_Point], **place: Any) -> Any:
+        look = {"fontSize": 11, "color": theme.ink, "limit": _NAME_LIMIT}
+        return layer(some).mark_text(**look, **place).encode(text="system:N")
+
+    colour, shape = _marked(field, theme, points)
+    line = layer(best).mark_line(interpolate="step-after", strokeDash=[4, 3], color=theme.muted)
+    dots = layer(points).mark_point(filled=True, size=80, opacity=0.8)
+    above = names([each for each in named if each in best], align="right", dx=-8, dy=-8)
+    below = names([each for each in named if each not in best], align="left", dx=9, dy=12)
+    dots = dots.encode(color=colour, shape=shape)
+    return alt.layer(line, dots, above, below).properties(width=620, height=380)
 
 
 def _spent(row: Standing, by: str) -> float | None:
@@ -284,52 +269,10 @@ def _spent(row: Standing, by: str) -> float | None:
     return None if row.cost.money is None else row.cost.money / row.cost.queries
 
 
-def _place_names(points: list[_Point], domain: list[float], span: list[float]) -> None:
-    """Give each name the first place beside its point where it covers nothing and is not crossed.
-
-    In pixels of the drawing; a name for which every place is taken stands where least is.
-    """
-
-    def at(cost: float, mean: float) -> tuple[float, float]:
-        across = math.log(cost / domain[0]) / math.log(domain[1] / domain[0])
-        return _WIDTH * across, _HEIGHT * (span[1] - mean) / (span[1] - span[0])
-
-    spots = [at(point["cost"], point["mean"]) for point in points]
-    taken: list[_Box] = [(x - _DOT, y - _DOT, x + _DOT, y + _DOT) for x, y in spots]
-    taken += [(-_WIDTH, 0, 0, _HEIGHT), (_WIDTH, 0, 2 * _WIDTH, _HEIGHT)]
-    corners = [at(corner["cost"], corner["mean"]) for corner in _cost_frontier(points, domain[1])]
-    for (x0, y0), (x1, y1) in itertools.pairwise(corners):
-        taken += [(x0, y0 - 2, x1, y0 + 2), (x1 - 2, min(y0, y1), x1 + 2, max(y0, y1))]
-    for point, (x, y) in zip(points, spots, strict=True):
-        boxes = [_name_box(point["system"], x, y, *slot) for slot in _SLOTS]
-        crossed = [sum(_overlap(box, other) for other in taken) for box in boxes]
-        point["slot"] = crossed.index(min(crossed))
-        taken.append(boxes[point["slot"]])
-
-
-def _name_box(name: str, x: float, y: float, align: str, dx: int, dy: int) -> _Box:
-    width = min(0.56 * _FONT * len(name), _NAME_LIMIT)
-    left = x + dx if align == "left" else x + dx - width
-    return left, y + dy - 0.6 * _FONT, left + width, y + dy + 0.6 * _FONT
-
-
-def _overlap(box: _Box, other: _Box) -> float:
-    """The area that two boxes share."""
-    width = min(box[2], other[2]) - max(box[0], other[0])
-    height = min(box[3], other[3]) - max(box[1], other[1])
-    return max(0.0, width) * max(0.0, height)
-
-
-def _frontier(points: list[_Point], along: str) -> list[_Point]:
+def frontier(points: list[_Point]) -> list[_Point]:
     """The points above everything before them."""
     best: list[_Point] = []
-    for point in sorted(points, key=lambda each: (each[along], -each["mean"])):
+    for point in sorted(points, key=lambda each: (each["x"], -each["mean"])):
         if not best or point["mean"] > best[-1]["mean"]:
             best.append(point)
     return best
-
-
-def _cost_frontier(points: list[_Point], end: float) -> list[_Point]:
-    """The points that nothing cheaper beats, and on to the right edge."""
-    best = _frontier(points, "cost")
-    return [*best, {**best[-1], "cost": end}]
