@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.errors import DataError
 from r2med.expand.agents import (
     SEARCH_O1,
     SEARCH_R1,
@@ -21,7 +20,7 @@ from r2med.expand.agents import (
 from r2med.expand.answers import Sample
 from r2med.expand.prompts import read_prompt
 from r2med.expand.writing import Method
-from r2med.remote.completions import ChatAnswer, ChatRequest
+from r2med.remote.completions import ChatAnswer, ChatRequest, Message
 from r2med.settings import read
 from r2med.systems.registry import entries
 
@@ -66,8 +65,12 @@ def loop(tags: Tags, library: Library | None = None, *, turns: int = 3, tokens: 
 
 
 def run(agents: Loop, *lines: str, tokens: int = 10) -> tuple[Sample, Trace]:
-    [outing] = agents.run([("q", 0)], Model({"q": lines}, tokens), strip=lambda text: text)
+    [outing] = agents.run([opening("q")], Model({"q": lines}, tokens))
     return outing
+
+
+def opening(text: str) -> ChatRequest:
+    return ChatRequest((Message("user", text),))
 
 
 def kinds(trace: Trace) -> list[str]:
@@ -80,6 +83,7 @@ def test_an_agent_searches_reads_trimmed_passages_and_answers() -> None:
     )
 
     assert sample.raw == "<answer>iron deficiency</answer>"
+    assert sample.answer == "iron deficiency"
     assert kinds(trace) == ["thought", "search", "passages", "answer"]
     assert trace.searches == ("ferritin",)
     passages = trace.steps[2]
@@ -92,10 +96,10 @@ def test_an_agent_searches_reads_trimmed_passages_and_answers() -> None:
 def test_the_model_sees_its_own_request_closed_and_then_the_result() -> None:
     model = Model({"q": ["<search>ferritin</search><information>made up", "<answer>x</answer>"]})
 
-    loop(SEARCH_R1).run([("q", 0)], model, strip=lambda text: text)
+    loop(SEARCH_R1).run([opening("q")], model)
 
-    opening, request, result = model.batches[1][0].messages
-    assert opening.content == "q"
+    first, request, result = model.batches[1][0].messages
+    assert first.content == "q"
     assert request.content == "<search> ferritin </search>"
     assert result.role == "user" and "<information>" in result.content
     assert "made up" not in request.content + result.content
@@ -120,13 +124,9 @@ def test_many_agents_go_in_step_and_search_together() -> None:
         }
     )
 
-    outings = loop(SEARCH_R1, library).run(
-        [("a", 0), ("b", 0), ("c", 0)], model, strip=lambda text: text
-    )
+    outings = loop(SEARCH_R1, library).run([opening(text) for text in "abc"], model)
 
-    assert [trace.steps[-1].text for _, trace in outings] == [
-        f"<answer>{letter}</answer>" for letter in "ABC"
-    ]
+    assert [trace.steps[-1].text for _, trace in outings] == ["A", "B", "C"]
     assert [len(batch) for batch in model.batches] == [3, 2]
     assert library.asked == [["ferritin", "nothing"]]
 
@@ -165,7 +165,7 @@ def test_unreadable_tags_are_pointed_out_once_then_an_answer_is_wanted() -> None
     _, trace = run(loop(SEARCH_R1), broken, broken, "<answer>aspirin</answer>")
 
     assert trace.malformed == 2
-    assert trace.steps[-1].text == "<answer>aspirin</answer>"
+    assert trace.steps[-1].text == "aspirin"
 
 
 def test_a_silent_model_ends_its_agent() -> None:
@@ -180,7 +180,7 @@ def test_no_agent_goes_on_for_ever(tags: Tags) -> None:
     begin, end = tags.written
     model = Model({"q": [f"{begin} ferritin {end}"] * 50})
 
-    agents.run([("q", 0)], model, strip=lambda text: text)
+    agents.run([opening("q")], model)
 
     assert len(model.batches) == 3
 
@@ -188,7 +188,7 @@ def test_no_agent_goes_on_for_ever(tags: Tags) -> None:
 def test_a_trace_is_read_back_as_it_was_stored() -> None:
     trace = run(loop(SEARCH_R1), "<search>ferritin", "<answer>iron</answer>")[1]
 
-    assert Trace.from_json(json.loads(json.dumps(asdict(trace))), "here") == trace
+    assert Trace.from_json(json.loads(json.dumps(asdict(trace)))) == trace
 
 
 @pytest.mark.parametrize(
@@ -255,22 +255,3 @@ def test_no_text_breaks_the_reading(text: str) -> None:
         turn = tags.read(text)
 
         assert turn.wish != "search" or turn.text
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"stop": ["answer"]}, "no trace of an agent"),
-        ({"stop": "boredom"}, "no trace of an agent"),
-        ({"steps": "abc"}, "no trace of an agent"),
-        ({"malformed": "1e400"}, "no trace of an agent"),
-        ({"steps": [{"kind": "search", "text": "x", "documents": "d1"}]}, "no trace of an agent"),
-        ({"steps": [{"kind": "nap", "text": "x", "documents": []}]}, "no trace of an agent"),
-        ({"steps": [[[[]]]]}, "no trace of an agent"),
-    ],
-)
-def test_a_damaged_trace_is_named(change: dict[str, object], complaint: str) -> None:
-    trace = run(loop(SEARCH_R1), "<answer>iron</answer>")[1]
-
-    with pytest.raises(DataError, match=f"here: .*{complaint}"):
-        Trace.from_json(asdict(trace) | change, "here")

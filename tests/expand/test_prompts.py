@@ -110,28 +110,41 @@ ASKS = "user = '{query} {examples}'\nexample = '{query} {passage}'\n"
 @pytest.mark.parametrize(
     ("method", "text", "complaint"),
     [
-        ("hyde", "user = 'none'", "'user' lacks {query}, which hyde needs there"),
-        ("hyde", "user = '{query} {foo}'", "never fills in; known there: {kind}, {query}."),
-        ("hyde", "user = '{query} {Kind}'", "'user' holds {Kind}, which hyde never fills in"),
-        ("hyde", "user = '{query} {turns}'", "'user' holds {turns}, which hyde never fills in"),
-        ("hyde", "user = '{query} {passages}'", "holds {passages}, which hyde never fills in"),
-        ("hyde", "user = '{query}'\nsystm = 'x'", "'systm' is not known to hyde, expected user."),
-        ("hyde", "user = '{query}'\n[[examples]]\n", "'examples' is not known to hyde"),
+        (
+            "hyde",
+            "user = 'none'",
+            "'user' holds none; hyde fills in {kind}, {query} there, and needs {q",
+        ),
+        ("hyde", "user = '{query} {foo}'", "; hyde fills in {kind}, {query} there, and"),
+        ("hyde", "user = '{query} {Kind}'", "; hyde fills in {kind}, {query} there, and"),
+        ("hyde", "user = '{query} {turns}'", "; hyde fills in {kind}, {query} there, and"),
+        ("hyde", "user = '{query} {passages}'", "; hyde fills in {kind}, {query} there, and"),
+        ("hyde", "user = '{query}'\nsystm = 'x'", "expected the texts of hyde: user."),
+        ("hyde", "user = '{query}'\n[[examples]]\n", "expected the texts of hyde: user."),
         ("hyde", "user = 3", "'user' is the number 3, expected a string"),
         ("hyde", "user = '{query}", "this is not TOML"),
         (
             "lamer",
             "user = '{query}'\npassage = '{passage}'",
-            "'user' lacks {passages}, which lamer",
+            "'user' holds {query}; lamer fills in {kind}, {passages}, {query} there, and needs",
         ),
-        ("lamer", "user = '{query} {passages}'", "'passage' is missing, lamer needs it"),
-        ("lamer", "user = '{query} {passages}'\npassage = 'x'", "'passage' lacks {passage}"),
-        ("query2doc", "user = '{query}'\nexample = 'x'\nexamples = []", "'user' lacks {examples}"),
-        ("query2doc", ASKS, "'examples' is missing, query2doc needs it"),
-        ("query2doc", ASKS + "examples = []", "'examples' is empty, expected tables"),
-        ("query2doc", ASKS + "examples = 3", "'examples' is the number 3, expected tables"),
-        ("query2doc", ASKS + "[[examples]]\nquery = 'a'", "example 1 needs"),
-        ("search-o1", "user = '{query}'", "'results' is missing, search-o1 needs it"),
+        ("lamer", "user = '{query} {passages}'", "expected the texts of lamer: user, passage."),
+        (
+            "lamer",
+            "user = '{query} {passages}'\npassage = 'x'",
+            "'passage' holds none; lamer fills in {number}, {passage} there, and needs {passage}.",
+        ),
+        (
+            "query2doc",
+            "user = '{query}'\nexample = 'x'\nexamples = []",
+            "and needs {examples}, {query}",
+        ),
+        ("query2doc", ASKS, "expected the texts of query2doc: user, example, examples."),
+        ("query2doc", ASKS + "examples = []", "expected tables [[examples]]"),
+        ("query2doc", ASKS + "examples = 3", "expected tables [[examples]]"),
+        ("query2doc", ASKS + "examples = ['a']", "expected tables [[examples]]"),
+        ("query2doc", ASKS + "[[examples]]\nquery = 'a'", "each a query and a passage"),
+        ("search-o1", "user = '{query}'", "expected the texts of search-o1: user, results"),
     ],
 )
 def test_a_broken_prompt_file_is_named_with_what_is_wrong_for_its_method(
@@ -169,11 +182,11 @@ def test_the_methods_that_prompts_ship_for_are_the_registered_ones() -> None:
     assert set(methods()) == set(METHODS)
 
 
-def test_a_prompt_file_that_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> None:
+def test_a_prompt_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     file = own_prompt(tmp_path, "")
     file.write_bytes(b"# ours\nuser = 'caf\xe9 {query}'\n")
 
-    with pytest.raises(DataError, match=r"exam\.toml, line 2: byte 12 .* is not UTF-8"):
+    with pytest.raises(DataError, match=r"exam\.toml: this is not TOML in UTF-8: .* position 18"):
         read_prompt("hyde", "exam", tmp_path)
 
 
@@ -181,23 +194,6 @@ def test_a_prompt_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     own_prompt(tmp_path, "").write_text("user = 'é {query}'", encoding="utf-8-sig")
 
     assert read_prompt("hyde", "exam", tmp_path).first(kind="", query="Q") == "é Q"
-
-
-@pytest.mark.parametrize("kind", ["exam", "question"])
-def test_a_misnamed_prompt_file_is_an_error(tmp_path: Path, kind: TaskKind) -> None:
-    own_prompt(tmp_path, "user = '{query}'")
-    (tmp_path / "hyde" / "qestion.toml").write_text("user = '{query}'")
-
-    with pytest.raises(DataError, match=r"hyde/qestion\.toml: .* Did you mean 'question'"):
-        read_prompt("hyde", kind, tmp_path)
-
-
-def test_a_folder_of_prompts_that_is_no_method_is_an_error(tmp_path: Path) -> None:
-    own_prompt(tmp_path, "user = '{query}'")
-    own_prompt(tmp_path, "user = '{query} {passages}'", method="lammer")
-
-    with pytest.raises(DataError, match=r"lammer holds prompts, .* Did you mean 'lamer'"):
-        read_prompt("hyde", "exam", tmp_path)
 
 
 def test_what_is_no_prompt_of_an_expander_may_lie_beside_them(tmp_path: Path) -> None:

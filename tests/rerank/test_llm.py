@@ -197,10 +197,22 @@ def test_a_prompt_of_the_users_own_replaces_ours(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("style", "text", "complaint"),
     [
-        ("listwise", "user = '{query}'\npassage = '{number} {passage}'", "lacks {passages}"),
-        ("listwise", "user = '{query} {passages}'\npassage = '{passage}'", "lacks {number}"),
-        ("listwise", "user = '{query} {passages}'", "'passage' is missing"),
-        ("pointwise", "user = '{query} {passage} {hint}'", "holds {hint}, which pointwise never"),
+        (
+            "listwise",
+            "user = '{query}'\npassage = '{number} {passage}'",
+            "and needs {passages}, {query}.",
+        ),
+        (
+            "listwise",
+            "user = '{query} {passages}'\npassage = '{passage}'",
+            "and needs {number}, {passage}.",
+        ),
+        ("listwise", "user = '{query} {passages}'", "expected the texts of listwise: "),
+        (
+            "pointwise",
+            "user = '{query} {passage} {hint}'",
+            "'user' holds {hint}, {passage}, {query}; pointwise",
+        ),
         ("pointwise", "user = '{query}", "this is not TOML"),
     ],
 )
@@ -220,5 +232,5 @@ def test_a_prompt_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     text = "user = '{query} {passage} é'"
     (tmp_path / "pointwise.toml").write_bytes(text.encode("latin-1"))
 
-    with pytest.raises(DataError, match=r"pointwise\.toml, line 1"):
+    with pytest.raises(DataError, match=r"pointwise\.toml: this is not TOML in UTF-8"):
         read_prompt("pointwise", tmp_path)

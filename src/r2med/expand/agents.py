@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
-from r2med.errors import DataError
 from r2med.expand.answers import Sample, judge
 from r2med.expand.prompts import Prompt
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message, in_step
@@ -66,29 +65,10 @@ class Trace:
         return tuple(step.text for step in self.steps if step.kind == "search")
 
     @classmethod
-    def from_json(cls, value: Mapping[str, object], where: str) -> Trace:
-        """Read the fields of a trace; anything else is a DataError that says where and what."""
-        match value:
-            case {
-                "steps": list(rows),
-                "stop": "answer" | "turns" | "tokens" | "silence" as stop,
-                "malformed": int(malformed),
-                "tokens": int(tokens),
-            } if all(map(_is_step, rows)):
-                steps = (Step(row["kind"], row["text"], tuple(row["documents"])) for row in rows)
-                return cls(tuple(steps), stop, malformed, tokens)
-        raise DataError(
-            f"{where}: this is no trace of an agent, expected steps (each with a kind of "
-            f"{', '.join(get_args(StepKind))}, a text and documents), a stop "
-            f"({', '.join(get_args(Stop))}), malformed and tokens; see docs/generation.md."
-        )
-
-
-def _is_step(row: object) -> bool:
-    match row:
-        case {"kind": str(kind), "text": str(), "documents": list(documents)}:
-            return kind in get_args(StepKind) and all(isinstance(name, str) for name in documents)
-    return False
+    def from_json(cls, value: Mapping[str, Any]) -> Trace:
+        """The trace as it was written."""
+        steps = (Step(s["kind"], s["text"], tuple(s["documents"])) for s in value["steps"])
+        return cls(tuple(steps), value["stop"], value["malformed"], value["tokens"])
 
 
 @dataclass(frozen=True)
@@ -191,13 +171,8 @@ class Loop:
         """How its agents search and answer."""
         return TAGS[self.method.style]
 
-    def run(
-        self, openings: Sequence[tuple[str, int]], ask: Ask, *, strip: Callable[[str], str]
-    ) -> list[tuple[Sample, Trace]]:
-        """Run an agent for each opening request and sample number, in step.
-
-        Each leaves its last words, out of which `strip` takes the answer, and its trace.
-        """
+    def run(self, openings: Sequence[ChatRequest], ask: Ask) -> list[tuple[Sample, Trace]]:
+        """Run an agent for each opening request, in step; each leaves its answer and its trace."""
 
         def serve(wishes: list[ChatRequest | str]) -> list[Any]:
             requests = [wish for wish in wishes if isinstance(wish, ChatRequest)]
@@ -206,23 +181,19 @@ class Loop:
             lists = iter(self.find(searches, self.method.passages) if searches else ())
             return [next(lists if isinstance(wish, str) else answers) for wish in wishes]
 
-        return in_step([self._agent(text, sample, strip) for text, sample in openings], serve)
+        return in_step([self._agent(request) for request in openings], serve)
 
     def _agent(
-        self, opening: str, sample: int, strip: Callable[[str], str]
+        self, request: ChatRequest
     ) -> Generator[list[ChatRequest | str], list[Any], tuple[Sample, Trace]]:
         """One agent: yields a request for its answer, or words to search for their passages."""
         answer: ChatAnswer
         passages: Sequence[Passage]
-        messages = [Message("user", opening)]
         steps: list[Step] = []
         searches = malformed = tokens = 0
         last_call = False
         while True:
-            may_stop = self.tags.answer is not None or not last_call
-            ends = self.tags.stop if may_stop else ()
-            most = self.method.max_tokens or None
-            [answer] = yield [ChatRequest(tuple(messages), sample, ends, most)]
+            [answer] = yield [request]
             tokens += answer.completion_tokens
             turn = self.tags.read(answer.text)
             stop = self._stop(answer, turn, tokens, last_call)
@@ -230,32 +201,32 @@ class Loop:
                 steps.append(Step("thought", turn.thought))
             if stop is not None:
                 raw = self.tags.answered(answer.text, turn)
-                if answered := strip(raw):
-                    steps.append(Step("answer", answered))
+                answered = self.method.answer_in(raw)
+                steps += [Step("answer", answered)] if answered else []
                 trace = Trace(tuple(steps), stop, malformed, tokens)
                 return judge(raw, answered, answer.finish), trace
+            said, results, reminders = answer.text, list[str](), list[str]()
             if turn.wish == "search":
-                messages.append(Message("assistant", self.tags.closed(turn)))
-                steps.append(Step("search", turn.text))
-                searches += 1
+                said = self.tags.closed(turn)
                 [passages] = yield [turn.text]
                 listed = self.prompt.passages([p.text for p in passages], words=self.method.words)
                 listed = listed or self.prompt.says("nothing")
-                reply = self.prompt.says("results", passages=listed)
-                steps.append(Step("passages", reply, tuple(p.document_id for p in passages)))
+                results = [self.prompt.says("results", passages=listed)]
+                read = tuple(passage.document_id for passage in passages)
+                steps += [Step("search", turn.text), Step("passages", results[0], read)]
+                searches += 1
                 last_call = searches >= self.method.turns
             else:
-                messages.append(Message("assistant", answer.text))
                 malformed += 1
                 last_call = malformed >= _PATIENCE
-                reply = "" if last_call else self.prompt.says("malformed")
-                if reply:
-                    steps.append(Step("reminder", reply))
+                reminders = [] if last_call else [self.prompt.says("malformed")]
             if last_call:
-                reminder = self.prompt.says("last")
-                steps.append(Step("reminder", reminder))
-                reply = f"{reply}\n{reminder}" if reply else reminder
-            messages.append(Message("user", reply))
+                reminders.append(self.prompt.says("last"))
+                request = replace(request, stop=self.tags.stop if self.tags.answer else ())
+            steps += [Step("reminder", reminder) for reminder in reminders]
+            reply = Message("user", "\n".join([*results, *reminders]))
+            talk = (*request.messages, Message("assistant", said), reply)
+            request = replace(request, messages=talk)
 
     def _stop(self, answer: ChatAnswer, turn: Turn, tokens: int, last_call: bool) -> Stop | None:
         if turn.wish == "answer":

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote
 
 from r2med.atomic import atomic_file
@@ -22,10 +22,9 @@ from r2med.expand.agents import Trace
 from r2med.expand.answers import Expanded, Expansion, Outcome, Sample
 from r2med.home import slug, user_path
 from r2med.remote.completions import encodable
-from r2med.remote.registry import llms
 from r2med.tasks.fetch.provenance import GENERATIONS as FILE
 from r2med.tasks.fetch.provenance import data_folder, sha256_of
-from r2med.tasks.reading.jsonl import described, json_object, write_jsonl
+from r2med.tasks.reading.jsonl import json_object, write_jsonl
 from r2med.tasks.reading.lines import lines
 from r2med.tasks.registry import find_task
 from r2med.tasks.task import Task
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 TRACES = "traces.jsonl"
 _ROW_HINT = 'Each line is {"id": "...", "text": "...", "hy_doc": "..."}; see docs/generation.md.'
-_TRACE_HINT = "Each line is the trace of an agent; see docs/generation.md."
+_TRACE_HINT = "Each line is the trace of an agent, as r2med writes it; see docs/generation.md."
 
 
 @dataclass(frozen=True)
@@ -53,36 +52,19 @@ class FromFile:
         """The file's content, and how its texts are stripped and combined."""
         return {"generations": sha256_of(self.path), **self.method.identity}
 
-    @cached_property
+    @property
     def notices(self) -> tuple[str, ...]:
         """What a reader of the scores must know of the file."""
-        queries, notices = self._content
-        if self.by_default:
-            taken = (
-                f"{self.task.name}: generations of {self.method.prompts} by {self.method.llm} are "
-                f"read from {self.path}; [generations=live] asks the model instead."
-            )
-            notices = (taken, *notices)
-        empty = sum(not s.answer.strip() and s.useful for q in queries for s in q.samples)
-        if not empty:
-            return notices
-        emptied = (
-            f"{self.task.name}: {empty:,} generations in {self.path} are empty; they are "
-            "searched with as they stand, as in the published runs."
+        taken = (
+            f"{self.task.name}: generations of {self.method.prompts} by {self.method.llm} are "
+            f"read from {self.path}; [generations=live] asks the model instead."
         )
-        return (*notices, emptied)
+        return (taken,) if self.by_default else ()
 
     def expand(self) -> Expansion:
-        """Read, strip and combine."""
-        content = self.identity["generations"]
-        work = {"generations_from": str(self.path), "generations_sha256": content}
-        return self.method.expansion(self._content[0], work)
-
-    @cached_property
-    def _content(self) -> tuple[tuple[Expanded, ...], tuple[str, ...]]:
-        """The queries with texts as they stand, unless `finish` says otherwise, and notices."""
+        """Read, strip and combine; texts count as they stand, unless `finish` says otherwise."""
         rows, traces = read_generations(self.path), read_traces(self.path)
-        notices = fitted(rows, self.task, self.path, live=self.method.llm in llms())
+        check_fit(rows, self.task, self.path)
         queries, count = [], self.method.n
         for query_id, query in self.task.queries.items():
             made = rows[query_id]
@@ -94,7 +76,9 @@ class FromFile:
             marked = list(zip(made.raws, made.outcomes, strict=True))[:count]
             samples = tuple(Sample(raw, self.method.answer_in(raw), mark) for raw, mark in marked)
             queries.append(Expanded(query_id, query, samples, traces.get(query_id, ())))
-        return tuple(queries), notices
+        content = self.identity["generations"]
+        work = {"generations_from": str(self.path), "generations_sha256": content}
+        return self.method.expansion(tuple(queries), work)
 
 
 def find_file(task: Task, method: Method) -> FromFile | None:
@@ -184,12 +168,11 @@ def read_generations(path: Path) -> dict[str, Generated]:
 def read_traces(path: Path) -> dict[str, tuple[Trace, ...]]:
     """The traces beside a file of generations, by query; none where there is no such file."""
     beside = path.with_name(TRACES)
-    if not beside.is_file():
-        return {}
-    traces: dict[str, list[Trace]] = {}
-    for row, where in _json_lines(beside, _TRACE_HINT):
-        traces.setdefault(str(row.get("id")), []).append(Trace.from_json(row, where))
-    return {query_id: tuple(listed) for query_id, listed in traces.items()}
+    traces: dict[str, tuple[Trace, ...]] = {}
+    for row, _ in _json_lines(beside, _TRACE_HINT, sealed=True) if beside.is_file() else ():
+        query_id = str(row["id"])
+        traces[query_id] = (*traces.get(query_id, ()), Trace.from_json(row))
+    return traces
 
 
 def write_generations(queries: Iterable[Expanded], path: Path) -> None:
@@ -212,26 +195,14 @@ def write_generations(queries: Iterable[Expanded], path: Path) -> None:
         _write(path.with_name(TRACES), traces)
 
 
-def fitted(
-    rows: Mapping[str, Generated], task: Task, path: Path, *, live: bool = True
-) -> tuple[str, ...]:
-    """Hold a file against a task's queries: missing ones are an error, others a notice.
-
-    `live`: whether a model could write them now.
-    """
+def check_fit(rows: Mapping[str, Generated], task: Task, path: Path) -> None:
+    """Refuse a file that lacks queries of a task, or has other texts under their ids."""
     wanted = dict(task.queries.items())
     missing = [query_id for query_id in wanted if query_id not in rows]
-    extra = [query_id for query_id in rows if query_id not in wanted]
     if missing:
-        also = f" It holds {len(extra)} for other queries." if extra else ""
         raise DataError(
             f"{path}: {len(missing)} of {len(wanted)} queries of {task.name} have no generation "
-            f"({_some(missing)}).{also}\n"
-            + (
-                "Generate them, take another file, or evaluate with [generations=live]."
-                if live
-                else "Add them, or take another file."
-            )
+            f"({_some(missing)}).\nAdd them, or take another file."
         )
     texts = {query_id: rows[query_id].text for query_id in wanted}
     other = [
@@ -242,25 +213,24 @@ def fitted(
             f"{path}: the text of {len(other)} of {len(wanted)} queries is not that of "
             f"{task.name} ({_some(other)}).\nThe file belongs to another task or version of it."
         )
-    if not extra:
-        return ()
-    return (
-        f"{path} holds {len(extra)} generations for queries that {task.name} has not "
-        f"({_some(extra)}); they are left out.",
-    )
 
 
-def _json_lines(path: Path, hint: str) -> Iterator[tuple[dict[str, object], str]]:
-    """Each line's object, its checksum tested where it has one, and where it stands."""
+def _json_lines(
+    path: Path, hint: str, *, sealed: bool = False
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """Each line's object and where it stands.
+
+    Its checksum is tested where it has one; a file of lines that only we write must have them.
+    """
     for number, line in lines(path):
         where = f"{path}, line {number}"
         row = json_object(line, where, hint)
         checksum = row.pop("checksum", None)
-        if checksum is not None and checksum != _checksum(row):
+        if (sealed or checksum is not None) and checksum != _checksum(row):
             raise DamagedError(
                 f"{where}: the checksum does not fit, so the line was damaged or edited since it "
                 "was written.\nGenerate it again (answers are kept, none is paid twice), or delete "
-                '"checksum" from the line to take it as it stands.'
+                f'"checksum" from a line of {FILE} to take it as it stands.'
             )
         yield row, where
 
@@ -270,50 +240,20 @@ def _checksum(row: Mapping[str, object]) -> str:
     return f"{zlib.crc32(content):08x}"
 
 
-def _row(row: Mapping[str, object], where: str) -> tuple[str, Generated]:
+def _row(row: Mapping[str, Any], where: str) -> tuple[str, Generated]:
     query_id, text = row.get("id"), row.get("text")
-    if not isinstance(query_id, str | int) or isinstance(query_id, bool) or query_id == "":
-        _refuse(row, where, "id", "a string or an integer")
-    one, several = row.get("hy_doc"), row.get("hy_docs")
-    if several is None and not isinstance(one, str):
-        _refuse(row, where, "hy_doc", "a string")
-    raws = [one] if several is None else _strings(row, where, "hy_docs")
-    if not raws:
-        _refuse(row, where, "hy_docs", "a list of strings")
-    if one not in (None, raws[0]):
+    raws, marks = row.get("hy_docs") or [row.get("hy_doc")], row.get("finish") or []
+    known = type(query_id) in (str, int) and query_id != ""
+    listed = isinstance(raws, list) and all(isinstance(raw, str) for raw in raws)
+    marked = isinstance(marks, list) and all(mark in get_args(Outcome) for mark in marks)
+    if not (known and listed and marked):
         raise DataError(
-            f'{where}: field "hy_doc" is not the first of "hy_docs", expected them equal.\n'
-            'Correct the one that is wrong, or leave "hy_doc" out.'
+            f'{where}: expected an "id", a string "hy_doc" or a list of strings "hy_docs", and if '
+            f'any a list "finish" of {", ".join(get_args(Outcome))}.\n{_ROW_HINT}'
         )
-    marks = _strings(row, where, "finish", get_args(Outcome))
     outcomes = tuple([*marks, *["ok"] * len(raws)][: len(raws)])
     own = text if isinstance(text, str) else None
     return str(query_id), Generated(own, tuple(map(encodable, raws)), outcomes)
-
-
-def _strings(
-    row: Mapping[str, object], where: str, name: str, words: Sequence[str] = ()
-) -> list[Any]:
-    """A list of strings, or of some words only; empty where the row has none."""
-    value = row.get(name, [])
-    if not isinstance(value, list):
-        _refuse(row, where, name, "a list of strings")
-    for member in value:
-        if not isinstance(member, str) or (words and member not in words):
-            expected = " or ".join(words) or "strings"
-            _refuse(row, where, name, expected, f"holds {described(member)}")
-    return value
-
-
-def _refuse(
-    row: Mapping[str, object], where: str, name: str, expected: str, state: str = ""
-) -> NoReturn:
-    if not state:
-        value = row.get(name)
-        state = "is empty" if value in ("", []) else f"is {described(value)}"
-    if name not in row:
-        state = "is missing"
-    raise DataError(f'{where}: field "{name}" {state}, expected {expected}.\n{_ROW_HINT}')
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, object]]) -> None:

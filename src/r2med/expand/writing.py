@@ -108,12 +108,11 @@ class Method:
                     f"{self.prompts}[{name}={value}] has no effect: {self.prompts} {why}. "
                     f"Leave {name} out."
                 )
-        if self.search and not (self.passages and self.words):
-            raise UsageError(f"{self.prompts}: passages and words must be 1 or more to read.")
-        if reads and not self.search:
-            who = "an agent" if self.agent else "a method that reads"
-            raise UsageError(f"{self.prompts}: {who} needs a retriever, as in [search=bm25].")
-        Rule(self.lexical, self.dense)
+        if reads and not (self.search and self.passages and self.words):
+            example = "[search=bm25,passages=3,words=200]"
+            raise UsageError(
+                f"{self.prompts}: it needs a retriever and passages to read, as in {example}."
+            )
 
 
 @dataclass(frozen=True)
@@ -257,8 +256,7 @@ class FromModel:
             answers = self._ask(self.requests)
             samples = [judge(a.text, answer_in(a.text), a.finish) for a in answers]
         else:
-            starts = [(text, sample) for sample in range(self.method.n) for text in self.openings]
-            outcomes = self.loop.run(starts, self._ask, strip=answer_in)
+            outcomes = self.loop.run(self.requests, self._ask)
             samples, traces = [each[0] for each in outcomes], [each[1] for each in outcomes]
         count = len(self.openings)
         queries = tuple(

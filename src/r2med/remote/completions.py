@@ -18,12 +18,9 @@ from r2med.remote.requests import Failure, Job, used
 _FRAME = 4
 #: The most that it puts around a message, and before a conversation: a system prompt of its own.
 MOST_FRAME, _MOST_PREFACE = 16, 128
-#: Codes and types by which servers say that a prompt does not fit.
-_TOO_LONG = frozenset(
-    {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"}
-)
-_TOO_LONG_WORDS = re.compile(
-    r"maximum context length|context (size|window|length)|too many tokens|prompt is too long",
+#: Words and codes by which servers say that a prompt does not fit.
+_TOO_LONG = re.compile(
+    r"context[ _](size|window|length)|too many tokens|prompt is too long|string_above_max_length",
     re.IGNORECASE,
 )
 _FILTERED = frozenset({"content_filter", "content_policy_violation"})
@@ -222,8 +219,8 @@ def declined(failure: Failure) -> ChatAnswer | None:
     """The answer that a refused request amounts to, where only this request was at fault."""
     if failure.code in _FILTERED:
         return ChatAnswer("", "refusal", 0, 0, 0.0, cached=False)
-    unfit = failure.code in _TOO_LONG or _TOO_LONG_WORDS.search(failure.why)
-    if failure.status in (400, 413, 422) and unfit:
+    unfit = failure.status in (400, 413, 422)
+    if unfit and _TOO_LONG.search(f"{failure.code} {failure.why}"):
         return ChatAnswer("", "too-long", 0, 0, 0.0, cached=False)
     return None
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from types import MappingProxyType
 from typing import Any, Literal
 
 from r2med.errors import DataError, UsageError, nearest
@@ -20,6 +19,7 @@ Stripping = Literal["none", "think", "final-response", "answer"]
 
 #: A file of the user's own entries; without the variable, `llms.toml` in the home folder.
 CONFIG = "R2MED_LLM_CONFIG"
+_DEFAULTS = "defaults"
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,14 @@ def find_llm(name: str, *, anything: bool = False) -> LLM:
     Such a model gets the parameters of the published local models, and its reasoning, if it
     marks any, is cut off.
     """
-    known = llms()
-    entry = known.get(name) or known.get(name.lower())
-    if entry is not None:
-        return entry
+    tables, where = _tables()
+    for spelling in (name, name.lower()):
+        if spelling in tables and spelling != _DEFAULTS:
+            return _entry(spelling, tables, where)
     if anything:
-        table = _packaged_tables()["defaults"] | {"model": name, "stripping": "think"}
-        return _entry(name, table, "llms.toml")
+        return _entry(name, {**tables, name: {"stripping": "think"}}, where)
     raise UsageError(
-        f"LLM {name!r} is not known. {nearest(name, known)}\n"
+        f"LLM {name!r} is not known. {nearest(name, llms())}\n"
         "Any other model runs on an OpenAI-compatible server: give its address with --llm-url or "
         "R2MED_LLM_URL; see docs/llms.md."
     )
@@ -103,50 +102,36 @@ def find_llm(name: str, *, anything: bool = False) -> LLM:
 
 def llms() -> Mapping[str, LLM]:
     """All known models: this package's, then those of the user's own file."""
+    tables, where = _tables()
+    return {name: _entry(name, tables, where) for name in tables if name != _DEFAULTS}
+
+
+@cache
+def _shipped() -> Mapping[str, Any]:
+    return tomllib.loads((files("r2med.remote") / "llms.toml").read_text(encoding="utf-8"))
+
+
+def _tables() -> tuple[Mapping[str, Any], str]:
+    """The fields of every model, and the file that an error names."""
     named = os.environ.get(CONFIG)
     own = user_path(named) if named else home() / "llms.toml"
     if not own.is_file():
         if named:
             raise UsageError(f"{CONFIG}={named}: there is no such file.")
-        return _packaged()
-    tables = dict(_packaged_tables())
-    for name, table in _tables(own).items():
+        return _shipped(), "llms.toml"
+    try:
+        theirs = tomllib.loads(own.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise DataError(f"{own}: this is not TOML ({problem}).") from None
+    tables = dict(_shipped())
+    for name, table in theirs.items():
         if not isinstance(table, dict):
             raise DataError(f"{own}: {name!r} stands outside a table such as [my-model].")
-        tables[name] = tables.get(name, {"model": name}) | table
-    return _entries(tables, str(own))
+        tables[name] = tables.get(name, {}) | table
+    return tables, str(own)
 
 
-@cache
-def _packaged_tables() -> Mapping[str, Any]:
-    return _tables(files("r2med.remote") / "llms.toml")
-
-
-@cache
-def _packaged() -> Mapping[str, LLM]:
-    return _entries(_packaged_tables(), "llms.toml")
-
-
-def _tables(file: Any) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise DataError(f"{file}: this is not TOML ({problem}).") from None
-
-
-def _entries(tables: Mapping[str, Mapping[str, Any]], where: str) -> Mapping[str, LLM]:
-    defaults = dict(tables["defaults"])
-    named = {name: table for name, table in tables.items() if name != "defaults"}
-    return MappingProxyType({n: _entry(n, {**defaults, **t}, where) for n, t in named.items()})
-
-
-def _entry(name: str, table: Mapping[str, Any], where: str) -> LLM:
-    for key in ("key", "api_key", "token"):
-        if key in table:
-            raise UsageError(
-                f"{where}, [{name}]: keys are not kept in files. Put it in an environment variable "
-                'and name that one, as in key_env = "MY_KEY".'
-            )
-    values = {key: value for key, value in table.items() if key not in ("name", "extra")}
-    entry = read(LLM, values, name=f"{where}, [{name}]")
-    return replace(entry, name=name, extra=table.get("extra", {}))
+def _entry(name: str, tables: Mapping[str, Any], where: str) -> LLM:
+    values = tables[_DEFAULTS] | {"model": name} | tables[name]
+    extra = values.pop("extra", {})
+    return replace(read(LLM, values, name=f"{where}, [{name}]"), name=name, extra=extra)

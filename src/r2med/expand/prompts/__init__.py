@@ -11,16 +11,16 @@ import codecs
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from r2med.errors import DataError, MissingError, UsageError, nearest
-from r2med.tasks.reading.jsonl import decoded, described
+from r2med.tasks.reading.jsonl import described
 from r2med.tasks.reading.lines import file_errors
 
 if TYPE_CHECKING:
@@ -86,51 +86,50 @@ def prompt_of(name: str, shipped: Traversable, own: Path | None) -> Prompt:
 
     A text or place that ours has and the user's lacks, or has and ours does not, is a DataError.
     """
-    ours = shipped.read_text(encoding="utf-8")
-    known = {
-        key: frozenset(_PLACE.findall(text)) if isinstance(text, str) else frozenset()
-        for key, text in tomllib.loads(ours).items()
-    }
+    ours = tomllib.loads(shipped.read_text(encoding="utf-8"))
     if own is None or not own.is_file():
-        return _parsed(ours, known, name, shipped.name)
+        return _prompt(ours, shipped.name)
     with file_errors(own):
-        lines = own.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
-    texts = (decoded(line, f"{own}, line {number}") for number, line in enumerate(lines, start=1))
-    return _parsed("\n".join(texts), known, name, str(own))
-
-
-def _parsed(text: str, known: Mapping[str, frozenset[str]], name: str, where: str) -> Prompt:
+        content = own.read_bytes().removeprefix(codecs.BOM_UTF8)
     try:
-        table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
-        raise DataError(f"{where}: this is not TOML: {problem}.") from None
-    for key in table:
-        if key not in known:
-            raise DataError(
-                f"{where}: {key!r} is not known to {name}, expected {', '.join(known)}."
-            )
-    for key in known:
-        if key not in table:
-            raise DataError(f"{where}: {key!r} is missing, {name} needs it.")
-    examples = table.pop(_EXAMPLES, None)
+        table = tomllib.loads(content.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise DataError(f"{own}: this is not TOML in UTF-8: {problem}.") from None
+    if table.keys() != ours.keys():
+        raise DataError(
+            f"{own}: it holds {', '.join(table) or 'nothing'}; expected the texts of {name}: "
+            f"{', '.join(ours)}."
+        )
     # Only where the request asks for numbers back does a passage need one.
-    optional = _OPTIONAL if "count" in known["user"] else _OPTIONAL | {"number"}
-    for key, written in table.items():
-        if not isinstance(written, str):
-            raise DataError(f"{where}: {key!r} is {described(written)}, expected a string.")
-        places = set(_PLACE.findall(written))
-        if unknown := places - known[key]:
+    optional = _OPTIONAL if "count" in _places(ours["user"]) else _OPTIONAL | {"number"}
+    for key, text in table.items():
+        if key == _EXAMPLES:
+            continue
+        if not isinstance(text, str):
+            raise DataError(f"{own}: {key!r} is {described(text)}, expected a string.")
+        places, known = _places(text), _places(ours[key])
+        if not known - optional <= places <= known:
             raise DataError(
-                f"{where}: {key!r} holds {_listed(unknown)}, which {name} never fills in; known "
-                f"there: {_listed(known[key])}."
+                f"{own}: {key!r} holds {_listed(places)}; {name} fills in {_listed(known)} there, "
+                f"and needs {_listed(known - optional)}."
             )
-        if lacking := known[key] - optional - places:
-            raise DataError(
-                f"{where}: {key!r} lacks {_listed(lacking)}, which {name} needs there; known: "
-                f"{_listed(known[key])}."
-            )
-    texts = {key: table[key].strip("\n") for key in known if key in table}
-    return Prompt(texts, () if examples is None else _examples(examples, where))
+    return _prompt(table, str(own))
+
+
+def _prompt(table: Mapping[str, Any], where: str) -> Prompt:
+    """The texts of a file; line breaks in its examples are only for reading the file."""
+    texts = {key: text.strip("\n") for key, text in table.items() if key != _EXAMPLES}
+    try:
+        rows = [(row["query"].split(), row["passage"].split()) for row in table.get(_EXAMPLES, ())]
+    except (TypeError, KeyError, AttributeError):
+        rows = []
+    if _EXAMPLES in table and not rows:
+        raise DataError(f"{where}: expected tables [[examples]], each a query and a passage.")
+    return Prompt(texts, tuple((" ".join(query), " ".join(passage)) for query, passage in rows))
+
+
+def _places(text: str) -> set[str]:
+    return set(_PLACE.findall(text))
 
 
 def task_kind(entry: TaskEntry | None) -> TaskKind:
@@ -158,33 +157,17 @@ def methods() -> tuple[str, ...]:
 
 
 def read_prompt(method: str, kind: TaskKind, folder: Path | None = None) -> Prompt:
-    """The prompt of a method for a kind of task; a user's folder may hold some and not others.
-
-    Files of a user's that would never be read, since nothing has their name, are refused.
-    """
-    file = f"{kind}.toml"
-    own = folder / method / file if folder else None
+    """The prompt of a method for a kind of task; a user's folder may hold some and not others."""
+    shipped, own = _shipped(method, f"{kind}.toml"), None
     if folder:
-        for inner in sorted(path for path in folder.iterdir() if path.is_dir()):
-            if inner.name not in methods() and any(_prompt_files(inner)):
-                raise DataError(
-                    f"{inner} holds prompts, but {inner.name!r} is not a method. "
-                    f"{nearest(inner.name, methods())}"
-                )
-        theirs = list(_prompt_files(folder / method))
-        for path in theirs:
-            if path.name not in _FILES:
-                raise DataError(
-                    f"{path}: a prompt file is called after a kind of task, such as {_FILES[0]}. "
-                    f"{nearest(path.stem, TASK_KINDS)}"
-                )
-        if not theirs:
+        if not any((folder / method / file).is_file() for file in _FILES):
             raise MissingError(
-                f"{folder} holds no prompt for {method}, expected {method}/{file} (or another of "
-                f"{', '.join(TASK_KINDS)}).\n`r2med generate {method} --write-prompts {folder}` "
+                f"{folder} holds no prompt for {method}, expected {method}/{kind}.toml (or another "
+                f"of {', '.join(TASK_KINDS)}).\n`r2med generate {method} --write-prompts {folder}` "
                 "puts ours there to start from."
             )
-    return prompt_of(method, _shipped(method, file), own)
+        own = folder / method / f"{kind}.toml"
+    return prompt_of(method, shipped, own)
 
 
 def write_prompts(method: str, folder: Path) -> list[Path]:
@@ -203,29 +186,6 @@ def _shipped(method: str, file: str) -> Traversable:
     if method not in methods():
         raise UsageError(f"method {method!r} is not known. {nearest(method, methods())}")
     return files("r2med.expand.prompts") / method / file
-
-
-def _prompt_files(folder: Path) -> Iterator[Path]:
-    """The prompt files of one method; names that begin with a dot are an editor's own."""
-    inside = sorted(folder.iterdir()) if folder.is_dir() else []
-    return (path for path in inside if path.suffix.lower() == ".toml" and path.name[0] != ".")
-
-
-def _examples(rows: object, where: str) -> tuple[tuple[str, str], ...]:
-    """The texts of the examples; their line breaks are only for reading the file."""
-    if not isinstance(rows, list) or not rows:
-        what = "empty" if rows == [] else described(rows)
-        raise DataError(f"{where}: 'examples' is {what}, expected tables [[examples]].")
-    examples = []
-    for number, row in enumerate(rows, start=1):
-        match row:
-            case {"query": str(query), "passage": str(passage)}:
-                examples.append((" ".join(query.split()), " ".join(passage.split())))
-            case _:
-                raise DataError(
-                    f"{where}: example {number} needs a string query and a string passage."
-                )
-    return tuple(examples)
 
 
 def _listed(places: Set[str]) -> str:
