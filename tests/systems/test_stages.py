@@ -30,7 +30,7 @@ def test_every_published_method_is_an_expander() -> None:
         ("hyde:gpt4[m=4] | bm25", "has no option 'm'"),
         ("hyde:gpt4[kind=quiz] | bm25", "expected one of post, exam"),
         ("hyde:gpt4[lexical=words] | bm25", "expected {query} or {generated}"),
-        ('search-o1:gpt4[search=""] | bm25', "an agent needs a retriever"),
+        ('search-o1:gpt4[search=""] | bm25', "search-o1: it needs a retriever"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(text: str, complaint: str) -> None:

@@ -17,7 +17,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 from r2med.errors import UsageError
@@ -28,7 +28,7 @@ from r2med.expand.prompts import Prompt, TaskKind, called, read_prompt, task_kin
 from r2med.home import shelf
 from r2med.remote.budget import Estimate
 from r2med.remote.chat import Chat
-from r2med.remote.completions import ChatAnswer, ChatRequest, Message
+from r2med.remote.completions import ChatRequest, Message
 from r2med.remote.registry import LLM, Stripping, find_llm
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.interface import Retriever, Searcher
@@ -113,6 +113,7 @@ class Method:
             raise UsageError(
                 f"{self.prompts}: it needs a retriever and passages to read, as in {example}."
             )
+        Rule(self.lexical, self.dense)
 
 
 @dataclass(frozen=True)
@@ -204,14 +205,12 @@ class FromModel:
         queries = self.task.queries.texts.to_pylist()
         shown = [""] * len(queries)
         if self.finder and not method.agent:
-            lists = [[p.text for p in found] for found in self.finder(queries, method.passages)]
-            shown = [
-                self.prompt.passages(texts, words=method.words) or "(none was found)"
-                for texts in lists
-            ]
+            for row, passages in enumerate(self.finder(queries, method.passages)):
+                listed = self.prompt.passages([p.text for p in passages], words=method.words)
+                shown[row] = listed or "(none was found)"
         return tuple(
-            self.prompt.first(kind=kind, query=query, passages=passages, turns=str(method.turns))
-            for query, passages in zip(queries, shown, strict=True)
+            self.prompt.first(kind=kind, query=query, passages=listed, turns=str(method.turns))
+            for query, listed in zip(queries, shown, strict=True)
         )
 
     @cached_property
@@ -252,11 +251,11 @@ class FromModel:
     def expand(self) -> Expansion:
         """Ask for what is not on disk yet; the texts and traces are also kept for reading."""
         before, answer_in, traces = len(self.chat.taken), self.method.answer_in, list[Trace]()
+        ask = partial(self.chat.complete, show=self.conditions.progress)
         if self.loop is None:
-            answers = self._ask(self.requests)
-            samples = [judge(a.text, answer_in(a.text), a.finish) for a in answers]
+            samples = [judge(a.text, answer_in(a.text), a.finish) for a in ask(self.requests)]
         else:
-            outcomes = self.loop.run(self.requests, self._ask)
+            outcomes = self.loop.run(self.requests, ask)
             samples, traces = [each[0] for each in outcomes], [each[1] for each in outcomes]
         count = len(self.openings)
         queries = tuple(
@@ -273,9 +272,6 @@ class FromModel:
             write_generations(queries, path)
             work["generations_kept"] = str(path)
         return self.method.expansion(queries, work)
-
-    def _ask(self, requests: Sequence[ChatRequest]) -> Sequence[ChatAnswer]:
-        return self.chat.complete(requests, show=self.conditions.progress)
 
 
 Bound = FromFile | FromModel
