@@ -25,8 +25,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 import numpy as np
 
 from r2med import Conditions, load_task
-from r2med.engine.processes import ProcessMember
-from r2med.engine.workers import open_workers
+from r2med.engine.processes import Process, open_workers
 from r2med.retrieve.dense.embed import Form
 from r2med.systems.build import Builder
 from r2med.systems.spec import Unit
@@ -99,7 +98,7 @@ class Encoding:
     def pids(self) -> list[int]:
         """The processes of its workers."""
         members = getattr(self.workers, "_members", [])
-        return [member.process.pid for member in members if isinstance(member, ProcessMember)]
+        return [member.process.pid for member in members if isinstance(member, Process)]
 
     def close(self) -> None:
         if self.workers:

@@ -16,16 +16,15 @@ import numpy as np
 import pytest
 
 from r2med import Conditions, evaluate
-from r2med.engine.processes import ProcessMember, ProcessPool
-from r2med.engine.worker import UNLOADED, Answer
-from r2med.engine.workers import Job, Pool, open_workers, shares
-from r2med.errors import UsageError, WorkError
+from r2med.engine.processes import Process, Processes, open_workers
+from r2med.errors import MissingError, UsageError, WorkError
 from r2med.home import home
 from r2med.models import vectors
 from r2med.models.vectors import Shelf, open_shelf
 from r2med.results.record import Result
 from r2med.results.store import Store, read_result
 from r2med.retrieve.conditions import Loadable, itself
+from r2med.retrieve.workers import Answer, Job, Workers, shares
 from r2med.tasks.task import Task
 from tests.cli.running import ended, run, start
 from tests.engine import faulty
@@ -55,9 +54,9 @@ def elsewhere(systems: Any, task: Any, engine: str = "processes=2", **options: A
 
 
 @contextmanager
-def pool(count: int = 2, timeout: float | None = None) -> Iterator[ProcessPool]:
+def pool(count: int = 2, timeout: float | None = None) -> Iterator[Processes]:
     workers = open_workers(f"processes={count}", timeout=timeout)
-    assert isinstance(workers, ProcessPool)
+    assert isinstance(workers, Processes)
     try:
         yield workers
     finally:
@@ -195,7 +194,7 @@ def test_a_worker_that_is_killed_while_it_waits_is_replaced() -> None:
     with pool() as workers:
         evaluate(f"{FAULTY}Sound", task, conditions=Conditions(workers=workers))
         first = workers._members[0]
-        assert isinstance(first, ProcessMember)
+        assert isinstance(first, Process)
         os.kill(first.process.pid, signal.SIGKILL)
 
         again = evaluate("bm25", task, conditions=Conditions(workers=workers))
@@ -220,13 +219,13 @@ def test_a_run_of_a_worker_is_called_by_its_system_and_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pieces: list[object] = []
-    submit = Pool.submit
+    submit = Workers.submit
 
-    def noting(self: Pool, source: Any, work: Any, piece: Any) -> Any:
+    def noting(self: Workers, source: Any, work: Any, piece: Any) -> Any:
         pieces.append(piece)
         return submit(self, source, work, piece)
 
-    monkeypatch.setattr(Pool, "submit", noting)
+    monkeypatch.setattr(Workers, "submit", noting)
     elsewhere("bm25", "demo/biology", "processes=1")
 
     assert pieces == ["bm25 on demo/biology"]
@@ -311,20 +310,33 @@ def test_workers_leave_the_store_of_an_older_version_alone() -> None:
     )
 
 
-def test_a_worker_of_another_version_is_refused() -> None:
-    with pool() as workers:
-        workers._size()
-        with pytest.raises(UsageError, match=r"runs r2med 0\.0\.9, this is"):
-            workers._answered(workers._members[0], Answer(["0.0.9", "node7"]))
+def test_a_worker_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Process.call
+
+    def older(self: Process, method: str, *arguments: Any, seconds: float | None) -> Answer:
+        answer = call(self, method, *arguments, seconds=seconds)
+        return Answer(["0.0.9", "node7"]) if method == "begin" else answer
+
+    monkeypatch.setattr(Process, "call", older)
+
+    with pytest.raises(UsageError, match=r"worker on node7 runs r2med 0\.0\.9, this is"):
+        elsewhere("bm25", "demo/biology")
+
+
+def test_workers_that_cannot_be_started_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+
+    with pytest.raises(MissingError, match=r"no worker of --engine processes=2 could be started"):
+        elsewhere("bm25", "demo/biology")
 
 
 def test_a_piece_that_was_given_up_is_not_tried_again() -> None:
     with pool() as workers:
         workers._size()
-        member, source = workers._members[0], Loadable("key", partial(itself, None))
-        for kind in (UNLOADED, "ValueError"):
-            job = Job(source, lambda *_: (), "piece", error=WorkError("given up"))
-            member.asked.appendleft(("work", job))
-            workers._answered(member, Answer(None, kind, "no"))
+        while not workers._members:
+            time.sleep(0.05)
+        job = Job(Loadable("key", partial(itself, None)), lambda *_: (), "piece", wanted=False)
+        workers._failed(job, workers._members[0], WorkError("no"))
 
+        assert isinstance(job.future.exception(), WorkError)
         assert not workers._queue

@@ -303,7 +303,7 @@ def conditions(asked: Mapping[str, Any], bar: Bar | None = None) -> Conditions:
         allowed["limits"] = replace(Limits.from_environment(), **most)
     engine, timeout = asked.get("engine", "local"), asked.get("worker_timeout")
     if engine != "local" or timeout is not None:
-        from r2med.engine.workers import open_workers
+        from r2med.engine.processes import open_workers
 
         device = asked.get("device")
         allowed["workers"] = open_workers(engine, timeout=timeout, device=device, tell=notice)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from r2med.results.record import (
     result_key,
 )
 from r2med.results.store import Store, read_result
-from r2med.retrieve.conditions import Conditions, Loadable, Tell, Workers, itself
+from r2med.retrieve.conditions import Conditions, Loadable, Tell, itself
 from r2med.runs import Run
 from r2med.runs.run import TieOrder
 from r2med.systems.build import System
@@ -46,6 +47,9 @@ from r2med.systems.stages import (
 )
 from r2med.systems.work import Ledger, StageCost, Work, run_member
 from r2med.tasks.task import Task
+
+if TYPE_CHECKING:
+    from r2med.retrieve.workers import Workers
 
 #: Documents of exact search that an approximate index should find.
 _NEAREST = 100

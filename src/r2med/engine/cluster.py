@@ -10,125 +10,95 @@ import os
 import signal
 import socket
 import time
-from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from r2med.engine.worker import Answer, Worker
-from r2med.engine.workers import Member, Pool, shares, usable_cores
+from r2med.engine.worker import Worker
 from r2med.errors import MissingError
 from r2med.models.checkpoint import need
-from r2med.retrieve.conditions import Loadable, Tell
+from r2med.retrieve.conditions import Tell
+from r2med.retrieve.workers import (
+    LOOK_AGAIN,
+    Answer,
+    LostError,
+    Member,
+    Workers,
+    shares,
+    usable_cores,
+)
 
 #: Bytes for what is under way between machines, where the cluster is started here.
 _OBJECT_STORE = 256 * 1024**2
-#: Seconds after which the cluster is asked again how large it is.
-_LOOK_AGAIN = 2.0
-#: Seconds without any worker after which the user hears of it.
+#: Seconds that a worker waits for room before the user hears of it.
 _PATIENCE = 30.0
 
 
-class RayMember(Member):
-    """An actor, and its answers to come."""
+class Actor(Member):
+    """An actor of Ray, which does one thing after another."""
 
-    def __init__(self, number: int, ray: Any, actor: Any) -> None:
-        super().__init__(number)
+    def __init__(self, ray: Any, actor: Any, tell: Tell) -> None:
+        super().__init__()
         self._ray = ray
         self._actor = actor
-        self.answers: deque[Any] = deque()
-        self.why = "killed"
+        self._tell = tell
 
-    def send(self, method: str, arguments: tuple[Any, ...]) -> None:
-        """Call the actor, which works through its calls in their order."""
-        self.answers.append(getattr(self._actor, method).remote(*arguments))
+    def call(self, method: str, *arguments: Any, seconds: float | None) -> Answer:
+        """Call the actor, and say when the cluster has had no room for it for a while."""
+        reference = getattr(self._actor, method).remote(*arguments)
+        try:
+            if method == "begin":
+                seconds = None  # until the cluster has room
+                if not self._ray.wait([reference], timeout=_PATIENCE)[0]:
+                    self._tell("the Ray cluster has no room for a worker yet; waiting for it.")
+            answer: Answer = self._ray.get(reference, timeout=seconds)
+        except self._ray.exceptions.GetTimeoutError:
+            raise LostError(f"no answer within {seconds:g} s") from None
+        except self._ray.exceptions.RayError as problem:
+            raise LostError(f"the worker died ({_first_line(problem)})") from None
+        return answer
 
-    def kill(self) -> str:
+    def kill(self) -> None:
         """End the actor and its process."""
         with suppress(Exception):
             self._ray.kill(self._actor)
-        return self.why
 
 
-class RayPool(Pool):
+class RayActors(Workers):
     """Actors of a Ray cluster: one per GPU, or some cores for each."""
 
     def __init__(
-        self, address: str | None, *, timeout: float | None, device: str | None, tell: Tell
+        self, address: str, name: str, *, timeout: float | None, device: str | None, tell: Tell
     ) -> None:
-        super().__init__(f"ray={address}" if address else "ray", timeout=timeout, tell=tell)
+        super().__init__(name, timeout=timeout, tell=tell)
         need("ray", extra="ray")
-        self._limits["begin"] = None  # until the cluster has room
         self._address = address
         self._device = device
         self._ray: Any = None
         self._started_here = False
-        self._room = (0.0, 0, 0, 0)
-        self._sources: dict[str, Any] = {}
-        self._waiting_since: float | None = None
+        self._looked = 0.0
+        self._count = 0
+        self._each: dict[str, int] = {}
+        """What Ray sets aside for one of them."""
 
     def close(self) -> None:
-        """End the workers, and the cluster where this pool started or joined it."""
+        """End the workers, and the cluster where this one started or joined it."""
         super().close()
-        self._sources.clear()
         if self._started_here and self._ray is not None:
             self._ray.shutdown()
         self._ray = None
 
     def _capacity(self) -> int:
-        looked, count, _, _ = self._room
-        if self._ray is None or time.monotonic() - looked > _LOOK_AGAIN:
+        if self._ray is None or time.monotonic() - self._looked > LOOK_AGAIN:
             room = self._connected().cluster_resources()
             gpus = int(room.get("GPU", 0)) if self._device is None else 0
-            count, cores = shares(max(1, int(room.get("CPU", 1))), gpus)
-            self._room = (time.monotonic(), count, cores, gpus)
-        return count
+            self._count, cores = shares(max(1, int(room.get("CPU", 1))), gpus)
+            self._each = {"num_gpus": 1} if gpus else {"num_cpus": cores}
+            self._looked = time.monotonic()
+        return self._count
 
-    def _launch(self, number: int) -> RayMember:
-        _, _, cores, gpus = self._room
-        options = {"num_gpus": 1} if gpus else {"num_cpus": cores}
-        actor = self._ray.remote(Worker).options(max_restarts=0, **options).remote()
-        return RayMember(number, self._ray, actor)
-
-    def _sent(self, source: Loadable) -> Any:
-        """A reference: each machine of the cluster gets the source once."""
-        if source.key not in self._sources:
-            self._sources[source.key] = self._ray.put(source)
-        return self._sources[source.key]
-
-    def _events(self, seconds: float | None) -> Iterator[tuple[Member, Answer | None]]:
-        """The answers that have come within the time, or within the time to look again."""
-        heads = {
-            member.answers[0]: member
-            for member in self._members
-            if isinstance(member, RayMember) and member.answers
-        }
-        self._tell_patience()
-        wait = min(_LOOK_AGAIN, _LOOK_AGAIN if seconds is None else seconds)
-        if not heads:
-            time.sleep(wait)
-            return
-        arrived, _ = self._ray.wait(list(heads), num_returns=1, timeout=wait)
-        for reference in arrived:
-            member = heads[reference]
-            member.answers.popleft()
-            try:
-                answer = self._ray.get(reference)
-            except self._ray.exceptions.RayError as problem:
-                member.why = str(problem).strip().splitlines()[0]
-                yield member, None
-            else:
-                yield member, answer
-
-    def _tell_patience(self) -> None:
-        """Say when the cluster has had no room for any worker for a while."""
-        if any(member.ready for member in self._members):
-            self._waiting_since = None
-        elif self._waiting_since is None:
-            self._waiting_since = time.monotonic()
-        elif time.monotonic() - self._waiting_since > _PATIENCE:
-            self._waiting_since = float("inf")
-            self.tell("the Ray cluster has no room for a worker yet; waiting for it.")
+    def _launch(self, place: int) -> Actor:
+        actor = self._ray.remote(Worker).options(max_restarts=0, **self._each).remote()
+        return Actor(self._ray, actor, self._tell_once)
 
     def _connected(self) -> Any:
         """Ray, joined to the cluster; without an address to the one that is here, or a new one."""
@@ -150,7 +120,7 @@ class RayPool(Pool):
             try:
                 ray.init(**options, log_to_driver=False, logging_level="ERROR")
             except (OSError, ValueError, RuntimeError) as problem:
-                raise _unreachable(self.name, str(problem).strip().splitlines()[0]) from None
+                raise _unreachable(self.name, _first_line(problem)) from None
             self._started_here = True
         with suppress(ValueError):  # Ray has taken the signal over; only the main thread can
             signal.signal(signal.SIGTERM, terminate)
@@ -167,6 +137,10 @@ def _knock(engine: str, address: str | None) -> None:
         except (OSError, OverflowError) as problem:
             why = (getattr(problem, "strerror", None) or str(problem)).lower()
             raise _unreachable(engine, f"no Ray cluster answers at {address} ({why}).") from None
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).strip().splitlines()[0]
 
 
 def _unreachable(engine: str, why: str) -> MissingError:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Any, ForwardRef, Literal, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ForwardRef, Literal, TypedDict, Unpack, cast, overload
 
 from r2med.engine.cells import Cells
 from r2med.engine.status import watched
@@ -17,12 +17,15 @@ from r2med.measure.metrics import Metric, parse_metric
 from r2med.results.lookup import own_tasks
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER, Store
-from r2med.retrieve.conditions import Conditions, Tell, Workers
+from r2med.retrieve.conditions import Conditions, Tell
 from r2med.systems.build import System
 from r2med.systems.work import Ledger
 from r2med.tasks.load import load_task, task_names
 from r2med.tasks.registry import resolve
 from r2med.tasks.task import Task
+
+if TYPE_CHECKING:
+    from r2med.retrieve.workers import Workers
 
 TaskLike = Task | str | Path
 Suite = Literal["full", "nano", "demo", "all", "All"]
@@ -212,7 +215,7 @@ def _workers(systems: Sequence[object], options: Options, tell: Tell) -> Workers
     """The workers that `engine` asks for; they cannot build an object that only lives here."""
     if "engine" not in options and "worker_timeout" not in options:
         return None
-    from r2med.engine.workers import open_workers
+    from r2med.engine.processes import open_workers
 
     workers = open_workers(
         options.get("engine", "local"),

@@ -1,4 +1,4 @@
-"""Workers that are processes of this machine: one per GPU, or some cores for each.
+"""Workers that are processes of this machine, one per GPU or some cores for each; and `--engine`.
 
 Written on subprocesses and pipes because the pools of the standard library neither outlive a killed
 worker nor end one that hangs, and import the caller's script again.
@@ -8,36 +8,56 @@ from __future__ import annotations
 
 import os
 import pickle
-import queue
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from contextlib import suppress
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from r2med.engine.worker import Answer
-from r2med.engine.workers import Member, Pool, shares, usable_cores
-from r2med.retrieve.conditions import Tell
+from r2med.errors import UsageError
+from r2med.retrieve.conditions import Tell, log
+from r2med.retrieve.workers import Answer, LostError, Member, Workers, shares, usable_cores
 
 #: Seconds in which a worker that has closed its pipe ends by itself.
 _LAST_WORDS = 5.0
 #: Bytes of freed memory that a worker keeps for the next batch: giving them back to the system and
 #: asking for them again costs a tenth of the time that small models take.
 _KEPT_MEMORY = 512 * 1024**2
-Events = queue.SimpleQueue[tuple[Member, Answer | None]]
 
 
-class ProcessMember(Member):
+def open_workers(
+    engine: str, *, timeout: float | None = None, device: str | None = None, tell: Tell = log
+) -> Workers | None:
+    """The workers of an engine, which start when they are first needed; None is this process.
+
+    `timeout` is the seconds that a worker may take for one piece; None is as long as it takes.
+    """
+    name, _, value = engine.partition("=")
+    if timeout is not None and timeout <= 0:
+        raise UsageError(f"--worker-timeout {timeout:g}: expected seconds above 0.")
+    if engine == "local":
+        if timeout is not None:
+            raise UsageError("--worker-timeout needs --engine processes or --engine ray.")
+        return None
+    if name == "processes" and (not value or (value.isdecimal() and int(value))):
+        return Processes(int(value or 0), engine, timeout=timeout, device=device, tell=tell)
+    if name == "ray":
+        from r2med.engine.cluster import RayActors
+
+        return RayActors(value, engine, timeout=timeout, device=device, tell=tell)
+    raise UsageError(
+        f"--engine {engine!r} is not known. --engine is local, processes, processes=N, ray or "
+        "ray=ADDRESS."
+    )
+
+
+class Process(Member):
     """A process of this machine, which ends when its standard input does."""
 
-    def __init__(self, number: int, slot: int, environment: dict[str, str], events: Events) -> None:
-        super().__init__(number)
-        self._closed = False
-        self.slot = slot
-        """Its place among those of this machine, which decides its GPU."""
+    def __init__(self, environment: dict[str, str]) -> None:
+        super().__init__()
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", "from r2med.engine.worker import main; main()"],
             stdin=subprocess.PIPE,
@@ -46,69 +66,56 @@ class ProcessMember(Member):
             start_new_session=True,
         )
         assert self.process.stdin and self.process.stdout
-        self._pipes = self.process.stdin, self.process.stdout
-        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._threads = [
-            threading.Thread(target=self._read, args=(events,), daemon=True),
-            threading.Thread(target=self._write, daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._requests, self._answers = self.process.stdin, self.process.stdout
 
-    def send(self, method: str, arguments: tuple[Any, ...]) -> None:
-        """Leave it to a thread to write: a worker that hangs may not read its pipe."""
-        self._outbox.put(pickle.dumps((method, arguments), protocol=5))
+    def call(self, method: str, *arguments: Any, seconds: float | None) -> Answer:
+        """Write a request and read the answer, which the worker writes as a whole."""
+        request = pickle.dumps((method, arguments), protocol=5)
+        try:
+            self._requests.write(request)
+            self._requests.flush()
+            if wait([self._answers.fileno()], seconds):
+                answer: Answer = pickle.load(self._answers)
+                return answer
+        except Exception:
+            raise LostError(f"the worker died ({self._ending()})") from None
+        raise LostError(f"no answer within {seconds:g} s")
 
-    def kill(self) -> str:
-        """End the process, if it has not ended by itself, and what it holds of this one."""
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(_LAST_WORDS if self._closed else 0)
+    def kill(self) -> None:
+        """End the process, and what it holds of this one."""
         self.process.kill()
-        code = self.process.wait()
-        self._outbox.put(None)
-        for thread in self._threads:
-            thread.join()
-        for pipe in self._pipes:
+        self.process.wait()
+        for pipe in (self._requests, self._answers):
             with suppress(OSError):
                 pipe.close()
+
+    def _ending(self) -> str:
+        """How the process ended, by itself if it does so now."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(_LAST_WORDS)
+        self.process.kill()
+        code = self.process.wait()
         if code >= 0:
             return f"exit code {code}"
         name = signal.Signals(-code).name
         return f"{name}, perhaps for want of memory" if name == "SIGKILL" else name
 
-    def _write(self) -> None:
-        with suppress(OSError):
-            while (request := self._outbox.get()) is not None:
-                self._pipes[0].write(request)
-                self._pipes[0].flush()
 
-    def _read(self, events: Events) -> None:
-        try:
-            while True:
-                events.put((self, pickle.load(self._pipes[1])))
-        except Exception:
-            self._closed = True
-            events.put((self, None))
-
-
-class ProcessPool(Pool):
-    """Processes of this machine: one per GPU, or some cores for each."""
+class Processes(Workers):
+    """Processes of this machine."""
 
     def __init__(
-        self, count: int | None, *, timeout: float | None, device: str | None, tell: Tell
+        self, count: int, name: str, *, timeout: float | None, device: str | None, tell: Tell
     ) -> None:
-        super().__init__(f"processes={count}" if count else "processes", timeout=timeout, tell=tell)
-        self._count = count
+        super().__init__(name, timeout=timeout, tell=tell)
         self._gpus = visible_gpus() if device is None else []
-        self._cores = usable_cores()
-        self._arrivals: Events = queue.SimpleQueue()
+        self._count = count or shares(usable_cores(), len(self._gpus))[0]
 
     def _capacity(self) -> int:
-        return self._count or shares(self._cores, len(self._gpus))[0]
+        return self._count
 
-    def _launch(self, number: int) -> ProcessMember:
-        count = self._capacity()
-        threads = str(max(1, self._cores // count))
+    def _launch(self, place: int) -> Process:
+        threads = str(max(1, usable_cores() // self._count))
         environment = {
             "MALLOC_TRIM_THRESHOLD_": str(_KEPT_MEMORY),
             "MALLOC_MMAP_THRESHOLD_": str(_KEPT_MEMORY // 16),
@@ -117,15 +124,9 @@ class ProcessPool(Pool):
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
-        taken = {member.slot for member in self._members if isinstance(member, ProcessMember)}
-        slot = min(set(range(count)) - taken)
         if self._gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = self._gpus[slot % len(self._gpus)]
-        return ProcessMember(number, slot, environment, self._arrivals)
-
-    def _events(self, seconds: float | None) -> Iterator[tuple[Member, Answer | None]]:
-        with suppress(queue.Empty):
-            yield self._arrivals.get(timeout=seconds)
+            environment["CUDA_VISIBLE_DEVICES"] = self._gpus[place % len(self._gpus)]
+        return Process(environment)
 
 
 def visible_gpus() -> list[str]:

@@ -17,29 +17,18 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from r2med.errors import DataError, R2MedError
+from r2med.errors import DataError, R2MedError, WorkError
 from r2med.models.batching import out_of_memory
-from r2med.retrieve.conditions import Loadable, Tell
+from r2med.retrieve.conditions import Loadable
+from r2med.retrieve.workers import Answer
 
-#: The kind of failure that says: load it first.
-UNLOADED = "Unloaded"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What came of a request."""
-
-    outcomes: list[Any] | None = None
-    """None where it failed; then `kind` and `problem` say how."""
-    kind: str = ""
-    problem: str = ""
-    notices: tuple[str, ...] = ()
-    """What a reader of the scores should know."""
+#: Models and tasks that a worker holds at a time; the one unused for longest goes first.
+_HELD = 4
 
 
 class Worker:
@@ -47,9 +36,8 @@ class Worker:
 
     def __init__(self) -> None:
         self._loaded: dict[str, Any] = {}
+        """The last one was used last."""
         self._open: dict[tuple[str, str], Any] = {}
-        self._unloaded: dict[str, Answer] = {}
-        """Why something could not be loaded, for the pieces that need it."""
         self._notices: list[str] = []
         self._shared = False
 
@@ -67,70 +55,49 @@ class Worker:
                 os.environ["R2MED_HOME"] = str(home[0].parent)
         return Answer([version("r2med"), socket.gethostname()])
 
-    def load(self, source: Loadable, dropped: Iterable[str]) -> Answer:
-        """Load what pieces will need, and drop what they will not."""
-        for key in dropped:
-            self._drop(key)
-
-        def loaded() -> Iterable[Any]:
-            made = source.load(self._notices.append)
-            same = self._shared or source.identity is None
-            if not same and source.opener(made, print).identity != source.identity:
-                raise DataError(
-                    f"{made.name}: the model of this name is another one on "
-                    f"{socket.gethostname()}. Give both machines the same files, or name a folder "
-                    "that they share."
-                )
-            self._loaded[source.key] = made
-            return ()
-
-        answer = self._answered(source.key, loaded)
-        self._unloaded.pop(source.key, None)
-        if answer.outcomes is None:
-            self._drop(source.key)
-            self._unloaded[source.key] = answer
-        return answer
-
     def work(
-        self,
-        key: str,
-        part: str,
-        opener: Callable[[Any, Tell], Any],
-        function: Callable[[Any, Any], Iterable[Any]],
-        piece: Any,
+        self, source: Loadable, function: Callable[[Any, Any], Iterable[Any]], piece: Any
     ) -> Answer:
         """Work on one piece; vectors go to the shared folder where there is one."""
-        if key not in self._loaded:
-            return self._unloaded.get(key) or Answer(None, UNLOADED)
         if not self._shared and getattr(piece, "depot", None) is not None:
             piece = replace(piece, depot=None)
-        place = (key, part)
-
-        def outcomes() -> Iterable[Any]:
-            if place not in self._open:
-                self._open[place] = opener(self._loaded[key], self._notices.append)
-            return function(self._open[place], piece)
-
-        return self._answered(key, outcomes)
-
-    def _drop(self, key: str) -> None:
-        self._loaded.pop(key, None)
-        self._open = {place: part for place, part in self._open.items() if place[0] != key}
-
-    def _answered(self, key: str, work: Callable[[], Iterable[Any]]) -> Answer:
+        outcomes, error = list[Any](), None
         try:
-            answer = Answer(list(work()))
+            outcomes = list(function(self._opened(source), piece))
         except Exception as problem:
-            others = set(self._loaded) - {key}
+            others = set(self._loaded) - {source.key}
             if others and out_of_memory(problem):
                 for other in others:
                     self._drop(other)
-                return self._answered(key, work)
-            kind = type(problem).__name__
-            said = str(problem) if isinstance(problem, R2MedError) else f"{kind}: {problem}"
-            answer = Answer(None, kind, said)
+                return self.work(source, function, piece)
+            error = problem if isinstance(problem, R2MedError) else None
+            error = error or WorkError(f"{type(problem).__name__}: {problem}")
         notices, self._notices[:] = tuple(self._notices), []
-        return replace(answer, notices=notices)
+        return Answer(outcomes, error, notices)
+
+    def _opened(self, source: Loadable) -> Any:
+        """The part of what is loaded that works; a model is loaded the first time."""
+        key, tell = source.key, self._notices.append
+        if key not in self._loaded:
+            for unused in list(self._loaded)[: 1 - _HELD]:
+                self._drop(unused)
+            loaded = source.load(tell)
+            same = self._shared or source.identity is None
+            if not same and source.opener(loaded, print).identity != source.identity:
+                raise DataError(
+                    f"{loaded.name}: the model of this name is another one on "
+                    f"{socket.gethostname()}. Give both machines the same files, or name a folder "
+                    "that they share."
+                )
+            self._loaded[key] = loaded
+        self._loaded[key] = self._loaded.pop(key)
+        if (key, source.part) not in self._open:
+            self._open[key, source.part] = source.opener(self._loaded[key], tell)
+        return self._open[key, source.part]
+
+    def _drop(self, key: str) -> None:
+        del self._loaded[key]
+        self._open = {place: part for place, part in self._open.items() if place[0] != key}
 
 
 def main() -> None:

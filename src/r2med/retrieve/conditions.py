@@ -7,23 +7,21 @@ model, and enter the identity of the stage that uses them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from r2med.remote.budget import Limits
     from r2med.remote.chat import Remote
+    from r2med.retrieve.workers import Workers
 
 Tell = Callable[[str], None]
 #: Hears how far a long piece of work has come: what it is, done, total and the seconds so far.
 Progress = Callable[[str, int, int, float], None]
-Tag = TypeVar("Tag")
-Piece = TypeVar("Piece")
-Outcome = TypeVar("Outcome")
 
 
 def log(message: str) -> None:
@@ -53,29 +51,6 @@ class Loadable:
     """From what was loaded to the part that works; sent with every piece."""
     identity: Mapping[str, object] | None = None
     """Of the part; it must be the same on every machine."""
-
-
-class Workers(Protocol):
-    """Where pieces of work are done, if not in this process: see engine/workers.py."""
-
-    name: str
-    """As in --engine."""
-
-    def each(
-        self,
-        source: Loadable,
-        work: Callable[[Any, Piece], Iterable[Outcome]],
-        pieces: Iterable[tuple[Tag, Piece]],
-    ) -> Iterator[tuple[Tag, Outcome]]:
-        """What `work` makes of every piece, in any order, each with the piece's tag."""
-
-    def submit(
-        self, source: Loadable, work: Callable[[Any, Piece], Iterable[Outcome]], piece: Piece
-    ) -> Callable[[], list[Outcome]]:
-        """Begin a piece of work; call the answer to wait for what came of it."""
-
-    def close(self) -> None:
-        """End every worker; the next piece starts them again."""
 
 
 @dataclass(frozen=True)
