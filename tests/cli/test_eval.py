@@ -43,7 +43,7 @@ def test_a_mean_counts_every_task_though_folders_share_a_name(tmp_path: Path) ->
 
     rows = {line.split()[0]: line.split()[1] for line in done.out.splitlines() if "own#" in line}
     (mean,) = (line.split()[4] for line in done.out.splitlines() if "mean of 2 tasks" in line)
-    values = [float(rows[f"{place}/own#test"]) for place in "ab"]
+    values = [float(rows[name]) for name in ("own#test", "b/own#test")]
     assert values[0] > values[1]
     assert float(mean) == pytest.approx(sum(values) / 2, abs=0.01)
 
