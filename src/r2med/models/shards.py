@@ -39,7 +39,7 @@ class Block:
     addresses: NDArray[np.uint8]
     tokens: NDArray[np.uint32]
     vectors: NDArray[np.floating]
-    place: Place | None = None
+    place: Span | None = None
     """Where it was read from; None for one that was just computed."""
     checksum: int = 0
 
@@ -50,7 +50,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Place:
+class Span:
     """A stretch of a shard."""
 
     path: Path
@@ -68,7 +68,7 @@ class Place:
             file.write(_header(_EMPTY, 0, units, 0, 0, 0))
 
 
-def read_blocks(path: Path, start: int) -> Iterator[tuple[Block | Place, int]]:
+def read_blocks(path: Path, start: int) -> Iterator[tuple[Block | Span, int]]:
     """The blocks from a byte on, or the places of damaged ones, each with the byte after it.
 
     A block that is not whole yet ends the shard.
@@ -82,7 +82,7 @@ def read_blocks(path: Path, start: int) -> Iterator[tuple[Block | Place, int]]:
     while start + _ALIGNMENT <= size:
         fields = _fields(view, start)
         if fields is None:
-            place = Place(path, start, _next_header(mapped, view, start + _ALIGNMENT))
+            place = Span(path, start, _next_header(mapped, view, start + _ALIGNMENT))
             yield place, place.end
             start = place.end
             continue
@@ -96,7 +96,7 @@ def read_blocks(path: Path, start: int) -> Iterator[tuple[Block | Place, int]]:
         end = vectors + _aligned(count * width * _DTYPES[dtype].itemsize)
         if end > size:
             return
-        place = Place(path, start, end)
+        place = Span(path, start, end)
         start = end
         if checksum(view[rows : middle + count * 4]) != rows_sum:
             yield place, end

@@ -25,7 +25,15 @@ from numpy.typing import NDArray
 from r2med.atomic import AppendFile, atomic_file, seal, unseal
 from r2med.errors import DamagedError, DataError
 from r2med.home import shelf as home_shelf
-from r2med.models.shards import ADDRESS_BYTES, SUFFIX, TRUNCATED, Block, Place, packed, read_blocks
+from r2med.models.shards import (
+    ADDRESS_BYTES,
+    SUFFIX,
+    TRUNCATED,
+    Block,
+    Span,
+    packed,
+    read_blocks,
+)
 from r2med.runs.run import offsets_of
 
 Storage = Literal["float32", "float16"]
@@ -117,7 +125,7 @@ class Shelf:
         for path in sorted(shards, reverse=True):
             for item, end in read_blocks(path, self._read.get(path, 0)):
                 self._read[path] = end
-                if isinstance(item, Place):
+                if isinstance(item, Span):
                     self._discard(item, f"{item.end - item.start:,} bytes of {self.what} fail")
                 elif item.vectors.dtype == self.dtype:
                     fresh.append(item)
@@ -191,7 +199,7 @@ class Shelf:
     def _owners(self, places: Rows) -> Rows:
         return np.searchsorted(self._starts, places, side="right") - 1
 
-    def _discard(self, place: Place, problem: str) -> None:
+    def _discard(self, place: Span, problem: str) -> None:
         place.mark_empty()
         self.tell(f"{place}: {problem} their checksum; they are computed again.")
 

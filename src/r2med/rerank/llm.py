@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -37,11 +37,9 @@ from r2med.tasks.task import Task
 
 #: Lists that are asked about side by side, so that memory stays small.
 _LISTS = 256
-#: Stands for a score of the first stage where an estimate does not know it.
-_LONG_SCORE = -99999.99
 
 #: Yields requests, receives their answers, returns a score for every document of a list.
-Ranking = Generator[list[ChatRequest], list[ChatAnswer], ListScores]
+Questioning = Generator[list[ChatRequest], list[ChatAnswer], ListScores]
 Ask = Callable[[Sequence[ChatRequest]], Sequence[ChatAnswer]]
 
 
@@ -64,14 +62,6 @@ class Tally:
     """About: the answer's new tokens by the thought's share of its characters."""
 
 
-class Said(NamedTuple):
-    """What a model thought and concluded, and how its server says that it ended."""
-
-    thought: str
-    conclusion: str
-    finish: str
-
-
 @dataclass
 class Log:
     """What became of the answers about one list."""
@@ -81,8 +71,8 @@ class Log:
     tally: Tally
     rows: list[dict[str, object]]
 
-    def take(self, answer: ChatAnswer) -> Said:
-        """Part an answer into thought and conclusion, and count the thought."""
+    def take(self, answer: ChatAnswer) -> ChatAnswer:
+        """Part an answer into thought (`reasoning`) and conclusion (`text`), and count both."""
         thought, conclusion = parted(answer.text)
         thought = answer.reasoning or thought
         whole = len(thought) + len(conclusion)
@@ -90,12 +80,12 @@ class Log:
         self.tally.thoughts += bool(thought)
         self.tally.thought_tokens += round(answer.completion_tokens * len(thought) / max(1, whole))
         self.tally.cut += answer.finish == "length" and not conclusion
-        return Said(thought, conclusion, answer.finish)
+        return replace(answer, reasoning=thought, text=conclusion)
 
     def judge(
-        self, said: Said, shown: Sequence[int], read: object, order: Order | None = None
+        self, said: ChatAnswer, shown: Sequence[int], read: object, order: Order | None = None
     ) -> None:
-        """Count what was read of an answer (None is nothing), and keep it for the trace."""
+        """Count what was read of a parted answer (None is nothing), and keep it for the trace."""
         self.tally.malformed += read is None
         if order is not None:
             self.tally.partial += len(order.places) < len(shown)
@@ -106,8 +96,8 @@ class Log:
                 "query_id": self.one.query_id,
                 "sample": self.sample,
                 "documents": [self.one.document_ids[place] for place in shown],
-                "thought": said.thought,
-                "answer": said.conclusion,
+                "thought": said.reasoning,
+                "answer": said.text,
                 "finish": said.finish,
                 "read": read,
             }
@@ -120,6 +110,10 @@ class Style(ABC):
 
     otherwise: ClassVar[str] = "the first stage's order was kept there"
     """What becomes of passages whose answer cannot be read."""
+    answer_tokens: ClassVar[int]
+    """About how long an answer is that says what was asked for and no more."""
+    supposed: ClassVar[str] = ""
+    """The answer that an estimate supposes: one that asks for the most."""
     llm: str = setting(identity="content")
     prompt: str
     words: int = setting(least=0)
@@ -130,18 +124,9 @@ class Style(ABC):
     max_tokens: int = setting(least=0)
     samples: int = setting(least=1)
 
-    @property
     @abstractmethod
-    def answer_tokens(self) -> int:
-        """About how long an answer is that says what was asked for and no more."""
-
-    @abstractmethod
-    def rank(self, prompt: Prompt, log: Log) -> Ranking:
+    def rank(self, prompt: Prompt, log: Log) -> Questioning:
         """Score the list of a log."""
-
-    def supposed(self, tokens: int) -> str:
-        """The answer of so many tokens that an estimate supposes: one that asks for the most."""
-        return ""
 
     def request(self, prompt: Prompt, log: Log, **values: str) -> ChatRequest:
         """The prompt about a list, as a conversation."""
@@ -244,15 +229,14 @@ class LlmReranker:
         texts = document_texts(task)
         depth = min(depth, len(texts))
         shown = [texts[place * len(texts) // depth] for place in range(depth)]
-        scores, length = [_LONG_SCORE] * depth, 4 * self.chat.llm.expected_tokens
-        lists = (Candidates(*query, shown, shown, scores) for query in task.queries.items())
-        asked = (request for one in lists for request in self.requests([one], length))
+        lists = (Candidates(*query, shown, shown) for query in task.queries.items())
+        asked = (request for one in lists for request in self.requests([one]))
         estimate = self.chat.estimate(asked, length=self.style.answer_tokens)
         return replace(estimate, basis=f"{estimate.basis}; passages as they are in the corpus")
 
-    def requests(self, lists: Sequence[Candidates], length: int = 0) -> list[ChatRequest]:
-        """What would be asked about lists if answers had a length; nothing is asked."""
-        supposed = ChatAnswer(self.style.supposed(length), "stop", 0, 0, 0.0, cached=False)
+    def requests(self, lists: Sequence[Candidates]) -> list[ChatRequest]:
+        """What would be asked about lists; nothing is asked."""
+        supposed = ChatAnswer(self.style.supposed, "stop", 0, 0, 0.0, cached=False)
         asked: list[ChatRequest] = []
 
         def unread(requests: Sequence[ChatRequest]) -> list[ChatAnswer]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from r2med.errors import UsageError
 from r2med.expand.prompts import Prompt
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message
-from r2med.rerank.llm import LlmReranker, Log, Ranking, Said, Style, by_value
+from r2med.rerank.llm import LlmReranker, Log, Questioning, Style, by_value
 from r2med.rerank.llm_answers import read_grade, read_order, read_scores
 from r2med.rerank.scores import in_order
 from r2med.retrieve.conditions import Conditions
@@ -41,15 +41,11 @@ def build(name: str, style: Style, conditions: Conditions) -> LlmReranker:
 class Listwise(Style):
     """A model orders a window of passages, which slides from the end of the list to its top."""
 
+    answer_tokens = 100
     window: int = setting(least=2)
     step: int = setting(least=1)
 
-    @property
-    def answer_tokens(self) -> int:
-        """Some tokens for every passage of a window."""
-        return 5 * self.window
-
-    def rank(self, prompt: Prompt, log: Log) -> Ranking:
+    def rank(self, prompt: Prompt, log: Log) -> Questioning:
         """Ask about one window after another; what an answer leaves out keeps its order below."""
         order = list(range(len(log.one.documents)))
         last = len(order) - self.window
@@ -57,7 +53,7 @@ class Listwise(Style):
             places = order[start : start + self.window]
             [answer] = yield [self.about(prompt, log, places)]
             said = log.take(answer)
-            ranked = read_order(said.conclusion, len(places))
+            ranked = read_order(said.text, len(places))
             named = ranked.places if ranked else []
             log.judge(said, places, named or None, ranked)
             rest = [place for place in range(len(places)) if place not in set(named)]
@@ -71,7 +67,7 @@ class Pointwise(Style):
 
     answer_tokens = 5
 
-    def rank(self, prompt: Prompt, log: Log) -> Ranking:
+    def rank(self, prompt: Prompt, log: Log) -> Questioning:
         """Ask about all passages at once; one without a grade keeps its place in the list."""
         answers = yield [
             self.request(prompt, log, passage=self.passage(text)) for text in log.one.documents
@@ -79,7 +75,7 @@ class Pointwise(Style):
         grades = []
         for place, answer in enumerate(answers):
             said = log.take(answer)
-            grades.append(read_grade(said.conclusion))
+            grades.append(read_grade(said.text))
             log.judge(said, [place], grades[-1])
         graded = [(place, grade) for place, grade in enumerate(grades) if grade is not None]
         best = iter(sorted(graded, key=lambda pair: -pair[1]))
@@ -99,8 +95,9 @@ class Verdict(Style):
 
     otherwise = "the odds are even there"
     answer_tokens = 200
+    supposed = "x" * 4 * answer_tokens
 
-    def rank(self, prompt: Prompt, log: Log) -> Ranking:
+    def rank(self, prompt: Prompt, log: Log) -> Questioning:
         """Ask for all thoughts at once, then for all verdicts; without one, odds are even."""
         asked = [
             self.request(prompt, log, passage=self.passage(text)).messages[-1].content
@@ -115,16 +112,12 @@ class Verdict(Style):
         for place, (thought, verdict) in enumerate(zip(thoughts, verdicts, strict=True)):
             words, ended, _ = thought.text.partition(_CLOSED)
             finish = "stop" if ended else thought.finish
-            log.take(replace(thought, text=f"{words}{_CLOSED}", finish=finish))
+            said = log.take(replace(thought, text=f"{words}{_CLOSED}", finish=finish))
             odds = _log_odds(verdict.alternatives or {})
-            said = Said(words.strip(), verdict.text.strip(), thought.finish)
+            said = replace(said, text=verdict.text.strip(), finish=thought.finish)
             log.judge(said, [place], odds)
             scores.append(odds or 0.0)
         return by_value(scores)
-
-    def supposed(self, tokens: int) -> str:
-        """A thought of that length, which the second request repeats."""
-        return "x" * tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,10 +125,11 @@ class Setwise(Style):
     """A model names the best of a set; a heap of such choices sorts the first `top` places."""
 
     answer_tokens = 10
+    supposed = "[2]"
     window: int = setting(least=2)
     top: int = setting(least=1)
 
-    def rank(self, prompt: Prompt, log: Log) -> Ranking:
+    def rank(self, prompt: Prompt, log: Log) -> Questioning:
         """Heapsort with window - 1 children per node; below `top` the first stage's order stays.
 
         Where an answer names no document of the set, the parent stays in its place.
@@ -149,7 +143,7 @@ class Setwise(Style):
                 places = [heap[node] for node in nodes]
                 [answer] = yield [self.about(prompt, log, places)]
                 said = log.take(answer)
-                ranked = read_order(said.conclusion, len(places))
+                ranked = read_order(said.text, len(places))
                 log.judge(said, places, ranked.places[0] if ranked else None)
                 chosen = nodes[ranked.places[0]] if ranked else root
                 if chosen == root:
@@ -167,10 +161,6 @@ class Setwise(Style):
         best = heap[::-1][: self.top]
         return in_order([*best, *sorted(set(range(count)) - set(best))])
 
-    def supposed(self, tokens: int) -> str:
-        """The first child, behind which a heap is deepest."""
-        return "[2]"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Groupwise(Style):
@@ -181,16 +171,12 @@ class Groupwise(Style):
     """
 
     otherwise = "their passages score 0 in that round"
+    answer_tokens = 160
     group: int = setting(least=1)
     rounds: int = setting(least=1)
     seed: int
 
-    @property
-    def answer_tokens(self) -> int:
-        """Some tokens for every passage of a group."""
-        return 8 * self.group
-
-    def rank(self, prompt: Prompt, log: Log) -> Ranking:
+    def rank(self, prompt: Prompt, log: Log) -> Questioning:
         """Ask about all groups of all rounds at once."""
         rounds = [replace(log, sample=self.rounds * log.sample + n) for n in range(self.rounds)]
         groups = [(each, group) for each in rounds for group in self._groups(each)]
@@ -198,7 +184,7 @@ class Groupwise(Style):
         scores: list[list[float]] = [[] for _ in log.one.documents]
         for (log, group), answer in zip(groups, answers, strict=True):
             said = log.take(answer)
-            read = read_scores(said.conclusion, len(group))
+            read = read_scores(said.text, len(group))
             by_place, order = read or (dict.fromkeys(range(len(group)), 0.0), None)
             log.judge(said, group, list(by_place.items()) if read else None, order)
             for place, score in by_place.items():

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +24,7 @@ from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import SIDES, Encoded, Encoder, Form, Inputs, Side, costs
 from r2med.retrieve.dense.foreign import LibraryEncoder, LibraryModel
 from r2med.retrieve.dense.retriever import EncoderRetriever, Precision
-from r2med.retrieve.dense.transformer import Recipe, TransformerEncoder, load_linear
+from r2med.retrieve.dense.transformer import Steps, TransformerEncoder, load_linear
 from r2med.retrieve.topk import Matrix, Score, run_of, spread_over, top_scored
 from r2med.runs import Run
 from r2med.runs.run import offsets_of
@@ -70,7 +70,7 @@ def build(settings: SparseSettings | LateSettings, conditions: Conditions) -> Mu
         located = locate(settings.checkpoint, revision=settings.revision)
         if heads:
             kind = TokenWeights if sparse else TokenVectors
-            head = kind(located, settings.dtype, conditions, Recipe("cls"))
+            head = kind(located, settings.dtype, conditions, Steps("cls"))
             return head, head
         name, limit = (
             ("SparseEncoder", lengths["document"]) if sparse else ("MultiVectorEncoder", 0)
@@ -266,15 +266,11 @@ def _by_words(queries: Encoded, documents: Encoded) -> tuple[Score, int]:
     return lambda start, stop: (asked @ held[start:stop].T).toarray(), asked.shape[0]
 
 
-@dataclass(frozen=True, eq=False)
-class Tokens:
+class TokenRows(NamedTuple):
     """Token vectors of several texts, one after the other; text i owns offsets[i]:offsets[i+1]."""
 
     vectors: Matrix
     offsets: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
 
 
 def packed_tokens(matrices: Sequence[Matrix]) -> Matrix:
@@ -288,7 +284,7 @@ def packed_tokens(matrices: Sequence[Matrix]) -> Matrix:
     return packed
 
 
-def _unpacked_tokens(encoded: Encoded, start: int = 0, stop: int | None = None) -> Tokens:
+def _unpacked_tokens(encoded: Encoded, start: int = 0, stop: int | None = None) -> TokenRows:
     """The token vectors of a range of texts, one after the other."""
     lengths, parts = [0], []
     for row in encoded.shelf.rows(encoded.places[start:stop]):
@@ -296,7 +292,7 @@ def _unpacked_tokens(encoded: Encoded, start: int = 0, stop: int | None = None) 
         lengths.append(count)
         parts.append(row[2 : 2 + count * width].reshape(count, width))
     vectors = np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float32)
-    return Tokens(vectors, np.cumsum(lengths))
+    return TokenRows(vectors, np.cumsum(lengths))
 
 
 def _by_tokens(queries: Encoded, documents: Encoded) -> tuple[Score, int]:
@@ -308,9 +304,10 @@ def _by_tokens(queries: Encoded, documents: Encoded) -> tuple[Score, int]:
     )
 
 
-def maxsim(queries: Tokens, documents: Tokens) -> Matrix:
+def maxsim(queries: TokenRows, documents: TokenRows) -> Matrix:
     """All scores, (queries, documents); a text without tokens scores 0 with everything."""
-    scores = np.zeros((len(queries), len(documents)), dtype=np.float32)
+    shape = (len(queries.offsets) - 1, len(documents.offsets) - 1)
+    scores = np.zeros(shape, dtype=np.float32)
     held = np.flatnonzero(np.diff(documents.offsets))
     asked = np.flatnonzero(np.diff(queries.offsets))
     if not (len(held) and len(asked)):

@@ -78,13 +78,8 @@ class Milvus:
                 )
             return None
         chosen = {**_PARAMETERS[kind], **options}
-        if kind == "ivf_flat" and chosen["nprobe"] > chosen["nlist"]:
-            if "nprobe" in options:
-                raise UsageError(
-                    f"nprobe={chosen['nprobe']}: an index of nlist={chosen['nlist']} cells has no "
-                    "more to search. Give nlist or less."
-                )
-            chosen["nprobe"] = chosen["nlist"]
+        if kind == "ivf_flat":
+            chosen["nprobe"] = min(chosen["nprobe"], chosen["nlist"])
         searching = {name: chosen.pop(name) for name in _SEARCHING if name in chosen}
         engine, _, address = settings.index.partition(":")
         if "@" in address:
@@ -126,8 +121,6 @@ class MilvusIndex:
         milvus, count = self.milvus, self.count
         self._width = int(self.rows(0, 1).shape[1])
         self.facts: dict[str, object] = {**milvus.identity, "vectors": count}
-        if not count:
-            return
         if milvus.building.get("nlist", 0) > count:
             raise UsageError(
                 f"nlist={milvus.building['nlist']}: the corpus has {count:,} distinct texts, and "
@@ -145,37 +138,32 @@ class MilvusIndex:
 
     def search(self, queries: Matrix, *, depth: int) -> tuple[NDArray[np.int64], Matrix]:
         """The best documents of every ready query as the engine ranks them; absent ones are -2."""
-        limit = min(depth, self.count)
+        limit, parameters = min(depth, self.count), dict(self.milvus.searching)
+        if "ef" in parameters:
+            ef = parameters["ef"] = parameters["ef"] or limit
+            if ef < limit:
+                raise UsageError(
+                    f"ef={ef}: the index is asked for {limit:,} documents per query, and ef must "
+                    f"be no less. Give ef={limit} or more, or a shallower run with @."
+                )
+        self.facts["searched_with"] = parameters
         texts = np.full((len(queries), limit), -1, dtype=np.int64)
         scores = np.full((len(queries), limit), -np.inf, dtype=np.float32)
-        if limit:
-            parameters = dict(self.milvus.searching)
-            if "ef" in parameters:
-                ef = parameters["ef"] = parameters["ef"] or limit
-                if ef < limit:
-                    raise UsageError(
-                        f"ef={ef}: the index is asked for {limit:,} documents per query, and ef "
-                        f"must be no less. Give ef={limit} or more, or a shallower run with @, as "
-                        f"in minilm[...]@{ef - 1}."
-                    )
-            self.facts["searched_with"] = parameters
-            with self._calling() as client:
-                for start in range(0, len(queries), _QUERIES):
-                    lists = client.search(
-                        self._name,
-                        [*queries[start : start + _QUERIES]],
-                        anns_field=_VECTOR,
-                        limit=limit,
-                        search_params={"metric_type": "IP", "params": parameters},
-                        output_fields=[_KEY],
-                        consistency_level="Strong",
-                    )
-                    for row, hits in enumerate(lists, start=start):
-                        rows = np.array([hit[_KEY] for hit in hits], dtype=np.int64)
-                        values = np.array([hit["distance"] for hit in hits], dtype=np.float32)
-                        order = np.lexsort((rows, -values))
-                        texts[row, : len(order)] = rows[order]
-                        scores[row, : len(order)] = values[order]
+        with self._calling() as client:
+            for start in range(0, len(queries), _QUERIES):
+                lists = client.search(
+                    self._name,
+                    [*queries[start : start + _QUERIES]],
+                    anns_field=_VECTOR,
+                    limit=limit,
+                    search_params={"metric_type": "IP", "params": parameters},
+                    output_fields=[_KEY],
+                    consistency_level="Strong",
+                )
+                for row, hits in enumerate(lists, start=start):
+                    nearest = sorted((-hit["distance"], hit[_KEY]) for hit in hits)
+                    texts[row, : len(nearest)] = [key for _, key in nearest]
+                    scores[row, : len(nearest)] = [-distance for distance, _ in nearest]
         return spread_over(self.distinct, texts, scores, depth)
 
     @cached_property

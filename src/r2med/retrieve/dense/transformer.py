@@ -77,7 +77,7 @@ class Projection:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Steps:
     """Steps from tokens to a vector that this package does itself."""
 
     pooling: Pooling
@@ -96,7 +96,7 @@ class Recipe:
 class TransformerEncoder(LocalModel):
     """A transformer and a recipe; loaded when the first text is to be encoded."""
 
-    recipe: Recipe
+    recipe: Steps
     autocast: bool = False
 
     @cached_property
@@ -244,10 +244,10 @@ def load_linear(file: Path) -> torch.nn.Linear:
     return layer.eval()
 
 
-def read_recipe(checkpoint: Checkpoint, settings: Settings) -> Recipe | None:
+def read_recipe(checkpoint: Checkpoint, settings: Settings) -> Steps | None:
     """The recipe, or None when the checkpoint has modules that only its own library knows."""
     if settings.library == "transformers" or not checkpoint.file("modules.json").is_file():
-        return Recipe(
+        return Steps(
             pooling="mean" if settings.pooling == "model" else settings.pooling,
             pool_instruction=settings.pool_instruction,
             bidirectional=settings.attention == "bidirectional",
@@ -275,7 +275,7 @@ def read_recipe(checkpoint: Checkpoint, settings: Settings) -> Recipe | None:
     plain = own.get("transformer_task", "feature-extraction") == "feature-extraction"
     if mode is None or None in projections or not plain or any(map(own.get, _UNUSUAL)):
         return None
-    return Recipe(
+    return Steps(
         pooling=mode if settings.pooling == "model" else settings.pooling,
         pool_instruction=settings.pool_instruction and bool(pooling.get("include_prompt", True)),
         append_eos=settings.append_eos,
