@@ -115,14 +115,3 @@ def test_the_table_calls_itself_an_estimate_and_options_alone_are_refused() -> N
     assert "348,509" in shown.out and "unknown" in shown.out
     assert "go with --dry-run --tokens-per-second" in alone.err
     assert "goes with --dry-run" in running.err
-
-
-def test_data_that_is_here_is_counted_and_not_called_published(tmp_path: Path) -> None:
-    own = write_r2med(tmp_path / "own")
-    pace = ("--dry-run", "--tokens-per-second", "20000")
-
-    counted = " ".join(run("eval", "e5", "--task", str(own), *pace).out.split())
-    published = " ".join(run("eval", "e5", "--task", "Biology", *pace).out.split())
-
-    assert "the texts of own, which were counted" in counted and "published" not in counted
-    assert "from published counts" in published and "were counted" not in published

@@ -39,8 +39,17 @@ def test_every_method_runs_end_to_end(task: Task, smollm2_url: str, method: str)
 def test_after_a_kill_no_generation_is_lost_and_none_is_made_twice(
     folder: Path, smollm2_url: str, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "r2med", "generate", "hyde[max_tokens=24]", "--llm", "smollm2"]
-    command += ["--task", str(folder), "--llm-url", smollm2_url, "--n", "4", "--concurrency", "1"]
+    command = [sys.executable, "-m", "r2med", "generate", "hyde[max_tokens=24,n=4]"]
+    command += [
+        "--llm",
+        "smollm2",
+        "--task",
+        str(folder),
+        "--llm-url",
+        smollm2_url,
+        "--concurrency",
+        "1",
+    ]
     paths = os.pathsep.join(path for path in sys.path if path)
     environment = os.environ | {"PYTHONPATH": paths}
 

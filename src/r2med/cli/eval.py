@@ -199,13 +199,10 @@ def _reckon(
     from r2med.tasks.load import load_tasks
 
     read = load_tasks([t for t in tasks if isinstance(t, Path) or not t.counts], root=root)
-    sizes, counted = list[Sizes](), list[str]()
-    for task in tasks:
-        if isinstance(task, Path) or not task.counts:
-            sizes.append(Sizes.of(next(read), passages))
-            counted.append(sizes[-1].task)
-        else:
-            sizes.append(Sizes.of(task, passages))
+    sizes = [
+        Sizes.of(next(read) if isinstance(task, Path) or not task.counts else task, passages)
+        for task in tasks
+    ]
     every = {
         (load.part, load.stage, load.task): load_row(load, speed, price)
         for each in sizes
@@ -213,7 +210,7 @@ def _reckon(
         for load in loads(system.stage, each, width)
     }
     rows = list(every.values())
-    table = load_table(rows, counted, speed, price) if rows else _NO_MODEL
+    table = load_table(rows, speed, price) if rows else _NO_MODEL
     answer(rows, table, as_json=as_json)
 
 

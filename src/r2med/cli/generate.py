@@ -34,7 +34,6 @@ def generate(
     task: options.Task = "demo",
     data_root: options.DataRoot = None,
     folder: Annotated[Path, options.out("Where the files go.")] = Path("r2med-generations"),
-    n: Annotated[int | None, typer.Option("--n", help="Samples for each query.")] = None,
     write_prompts: Annotated[
         Path | None,
         typer.Option(
@@ -58,24 +57,26 @@ def generate(
     where it was. Files are OUT/<task>/<method>/<llm>/query_with_hydoc.jsonl;
     eval reads them when [generations=OUT] follows the model's name.
     """
+    from r2med.expand.prompts import write_prompts as copy_prompts
     from r2med.report.estimates import estimate_row, estimate_table, generation_table
     from r2med.systems.build import System
     from r2med.systems.spec import Spec, Unit
     from r2med.systems.stages import Expanding
     from r2med.tasks.load import load_tasks
 
+    unit = _unit(method, llm)
     limits, where = ("max_tokens", "max_cost", "concurrency"), ("engine", "worker_timeout")
     if write_prompts is not None:
-        others = ("llm", "task", "data_root", "folder", "n", "dry_run", "as_json", "llm_url")
-        unread = (*others, "prompts", "fresh", *limits, *where)
-        _write_prompts(context, _method(method).name, write_prompts, *unread)
+        others = ("llm", "task", "data_root", "folder", "dry_run", "as_json", "llm_url")
+        refuse_unread(context, "with --write-prompts", *others, "prompts", "fresh", *limits, *where)
+        count, place = len(copy_prompts(unit.name, write_prompts)), write_prompts / unit.name
+        echo(f"{count} prompts written to {place}; what was there is untouched.")
         return
     if dry_run:
         refuse_unread(context, "with --dry-run", "folder", *limits, *where)
     with progress() as bar:
         allowed = options.conditions(context.params, bar)
-        named = Spec((_named(_method(method), llm, n),), (Unit("bm25"),))
-        stage = System.from_spec(named, allowed).stage
+        stage = System.from_spec(Spec((unit,), (Unit("bm25"),)), allowed).stage
         assert isinstance(stage, Expanding)
         writer = stage.expander.method
         if not writer.search:
@@ -101,49 +102,22 @@ def generate(
         raise stopped
 
 
-def _write_prompts(context: typer.Context, name: str, folder: Path, *unread: str) -> None:
-    from r2med.expand.prompts import write_prompts
-
-    refuse_unread(context, "with --write-prompts", *unread)
-    written = write_prompts(name, folder)
-    echo(f"{len(written)} prompts written to {folder / name}; what was there is untouched.")
-
-
-def _method(text: str) -> Unit:
-    """The method that a text names, options and all, such as `hyde` or `lamer[passages=5]`."""
+def _unit(text: str, llm: str | None) -> Unit:
+    """The method that a text names, options and all, with the model of `--llm`."""
     from r2med.systems.registry import entries
     from r2med.systems.spec import Unit, parse
 
     spec = parse(text)
     unit = spec.fused[0]
-    if len(spec.fused) > 1 or spec.stages or not isinstance(unit, Unit):
-        raise UsageError(f"generate takes one method, such as hyde or lamer; got {text!r}.")
-    known = entries()
-    methods = [name for name, entry in known.items() if entry.stage == "expander"]
-    name = unit.name.lower()
-    if name in methods:
-        return replace(unit, name=name)
-    if name in known:
-        raise UsageError(f"{name} does not generate: expected one of {', '.join(methods)}.")
-    raise UsageError(f"method {unit.name!r} is not known. {nearest(name, methods)}")
-
-
-def _named(unit: Unit, llm: str | None, samples: int | None) -> Unit:
-    """The method with its one model, wherever that is named, and its samples."""
-    options = dict(unit.options)
-    if "generations" in options:
+    methods = [name for name, entry in entries().items() if entry.stage == "expander"]
+    several = len(spec.fused) > 1 or spec.stages
+    if several or not isinstance(unit, Unit) or unit.name.lower() not in methods:
+        raise UsageError(f"generate takes one method, not {text!r}. {nearest(text, methods)}")
+    if "generations" in dict(unit.options):
         raise UsageError("generate always asks the model: leave [generations=...] out.")
-    if samples is not None:
-        options["n"] = str(samples)
-    models = sorted({name for name in (llm, unit.argument, options.pop("llm", None)) if name})
-    if not models:
-        raise UsageError(
-            f"{unit.name}: which model? Name it with --llm, as in `r2med generate {unit.name} "
-            "--llm qwen-7b`; docs/llms.md lists the names."
-        )
-    if len(models) > 1:
-        raise UsageError(f"two models are named: {' and '.join(models)}. Name one, with --llm.")
-    return replace(unit, argument=models[0], options=tuple(sorted(options.items())), depth=None)
+    if llm and unit.argument not in (None, llm):
+        raise UsageError(f"two models are named: {unit.argument} and {llm}. Name one, with --llm.")
+    return replace(unit, name=unit.name.lower(), argument=llm or unit.argument, depth=None)
 
 
 def _written(expander: Expander, task: Task, out: Path) -> dict[str, object]:

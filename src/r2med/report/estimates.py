@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -38,15 +38,12 @@ _DONE = {
     "generate": "generate",
     "rerank": "rerank",
 }
-_PUBLISHED = (
-    "Estimated from published counts and mean lengths (4 characters per token where no tokens are "
-    "published)."
-)
-_COUNTED = "Estimated from the texts of {tasks}, which were counted, at 4 characters per token."
 _BASIS = (
-    "Mean lengths do not show which texts are cut at a model's limit, so real tokens "
-    "are fewer where texts vary; instructions and templates of local models are not counted."
+    "Estimated from published counts and mean lengths, or from texts of tasks that are here, at 4 "
+    "characters per token. Means do not show which texts are cut at a model's limit, so real "
+    "tokens are fewer where texts vary; instructions and templates of local models are not counted."
 )
+_WIDTH = "Vectors: unknown without --vector-width, and for models that keep several per text."
 
 
 def generation_table(rows: Sequence[Row], title: str) -> RenderableType:
@@ -95,16 +92,12 @@ def load_row(load: Load, speed: float, price: float | None) -> dict[str, Any]:
     return {**asdict(load), "hours": hours, "money": money, "estimated": True}
 
 
-def load_table(
-    loads: Sequence[Row], counted: Collection[str], speed: float, price: float | None
-) -> RenderableType:
-    """One row per part and stage over all tasks, then the sum; `counted` tasks are data here."""
-    groups: dict[tuple[str, str], list[Row]] = {}
+def load_table(loads: Sequence[Row], speed: float, price: float | None) -> RenderableType:
+    """One row per part and stage over all tasks, then the sum."""
+    groups: dict[str, list[Row]] = {}
     for load in loads:
-        groups.setdefault((load["part"], load["stage"]), []).append(load)
-    rows: list[list[Cell]] = [
-        [f"{part}: {_DONE[stage]}", *_work(group)] for (part, stage), group in groups.items()
-    ]
+        groups.setdefault(f"{load['part']}: {_DONE[load['stage']]}", []).append(load)
+    rows: list[list[Cell]] = [[name, *_work(group)] for name, group in groups.items()]
     rows.append([Text(cell, style="bold") for cell in ("in all", *_work(loads))])
     tasks = list(dict.fromkeys(load["task"] for load in loads))
     over = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
@@ -115,19 +108,10 @@ def load_table(
         ends=frozenset([len(rows) - 2]),
         title=f"{over}: an estimate, nothing is run",
     )
-    basis = [] if set(tasks) <= set(counted) else [_PUBLISHED]
-    basis += [_COUNTED.format(tasks=", ".join(counted))] if counted else []
     priced = "" if price is None else f", an hour at {dollars(price)}"
-    notes = [" ".join([*basis, _BASIS])]
-    notes += [f"Hours: {speed:,.0f} tokens per second, read or new{priced}."]
-    if any(load["stage"] == "generate" for load in loads):
-        notes.append("New tokens take longer than tokens that are read: reckon them apart.")
-    if any(load["vector_bytes"] is None for load in loads):
-        notes.append(
-            "Vectors: --vector-width says how many dimensions the model has; unknown for models "
-            "that keep several vectors or weights per text."
-        )
-    return _noted(table, notes)
+    pace = f"Hours: {speed:,.0f} tokens per second, read or new{priced}; new ones take longer."
+    unknown = any(load["vector_bytes"] is None for load in loads)
+    return _noted(table, [_BASIS, pace, *([_WIDTH] if unknown else [])])
 
 
 def _work(loads: Sequence[Row]) -> list[str]:
