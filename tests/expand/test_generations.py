@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from r2med.errors import DamagedError, DataError, MissingError, UsageError
+from r2med.errors import DamagedError, DataError, MissingError
 from r2med.expand.agents import Step, Trace
 from r2med.expand.answers import Expanded, Sample
 from r2med.expand.generations import (
@@ -252,7 +252,7 @@ def test_the_file_in_the_task_s_folder_is_the_default_when_there_is_one(
 
 
 def test_published_generations_that_are_not_here_are_named(task: Task) -> None:
-    with pytest.raises(MissingError, match=r"no published generations of hyde by gpt4: expected"):
+    with pytest.raises(MissingError, match=r"no generations of hyde by gpt4 for .* Looked for"):
         look(task, "published")
 
 
@@ -268,10 +268,19 @@ def test_a_path_may_be_a_file_or_any_folder_above_it(
 
 
 def test_a_path_that_is_not_there_or_holds_nothing_is_an_error(task: Task, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no such file or folder"):
-        look(task, str(tmp_path / "nope"))
-    with pytest.raises(MissingError, match="no generations for"):
-        look(task, str(tmp_path))
+    for path in (tmp_path / "nope", tmp_path):
+        with pytest.raises(MissingError, match=rf"no generations of hyde .* Looked for\n  {path}"):
+            look(task, str(path))
+
+
+def test_more_samples_than_a_file_holds_are_refused(task: Task, tmp_path: Path) -> None:
+    file = rows_for(tmp_path / "g.jsonl", *QUERIES)
+    options = {"llm": "gpt4", "generations": str(file), "n": "2"}
+    found = find_file(task, read(Method, entries()["hyde"].overridden(options).fields))
+
+    assert found is not None
+    with pytest.raises(DataError, match=r"query '1' has 1 generations, \[n=2\] asks for more"):
+        found.expand()
 
 
 def test_a_nano_task_reads_the_generations_of_its_full_task(task: Task) -> None:

@@ -186,6 +186,12 @@ def test_chats_of_several_models_and_threads_share_one_budget(server: LLMServer)
     assert 20_000 - 2_000 < server.tokens <= 20_000
 
 
+@pytest.mark.parametrize("limit", [{"tokens": 0}, {"money": -1.0}, {"concurrency": 0}], ids=str)
+def test_a_limit_that_allows_nothing_is_refused(limit: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"the limit of \w+ is .*, expected \d or more"):
+        Limits(**limit)
+
+
 def test_a_limit_of_money_needs_a_price(server: LLMServer) -> None:
     limits = replace(QUICK, money=1.0)
     message = "no price is known for qwen-7b"

@@ -77,6 +77,13 @@ def test_a_mistyped_name_gets_the_nearest_ones() -> None:
         find_llm("qwen-7c")
 
 
+def test_a_file_of_ones_own_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("R2MED_LLM_CONFIG", "nowhere.toml")
+
+    with pytest.raises(UsageError, match=r"R2MED_LLM_CONFIG=nowhere.toml: there is no such file"):
+        llms()
+
+
 def test_a_model_without_a_server_says_what_to_give() -> None:
     with pytest.raises(MissingError, match=r"qwen-7b needs a server.*--llm-url or R2MED_LLM_URL"):
         Remote().chat("qwen-7b")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote
 
 from r2med.atomic import atomic_file
-from r2med.errors import DamagedError, DataError, MissingError, UsageError
+from r2med.errors import DamagedError, DataError, MissingError
 from r2med.expand.agents import Trace
 from r2med.expand.answers import Expanded, Expansion, Outcome, Sample
 from r2med.home import slug, user_path
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from r2med.expand.writing import Method
 
 TRACES = "traces.jsonl"
-_ROW_HINT = 'Each line is {"id": "...", "text": "...", "hy_doc": "..."}; see docs/generation.md.'
-_TRACE_HINT = "Each line is the trace of an agent, as r2med writes it; see docs/generation.md."
+_HINT = (
+    f'A line of {FILE} is {{"id": "...", "text": "...", "hy_doc": "..."}}; see docs/generation.md.'
+)
 
 
 @dataclass(frozen=True)
@@ -90,26 +91,27 @@ def find_file(task: Task, method: Method) -> FromFile | None:
     choice = method.generations
     if choice == "live":
         return None
-    if choice not in ("auto", "published"):
-        return FromFile(task, method, _under(user_path(choice), task, method), False)
-    entry, home = task.entry, task.source
-    if entry is not None and entry.split is not None:  # a Nano task has its full task's queries
-        home = data_folder(find_task(entry.source))
-    beside = place(home, method.prompts, method.llm)
-    if beside.is_file():
-        return FromFile(task, method, beside, choice == "auto")
+    if choice in ("auto", "published"):
+        entry, home = task.entry, task.source
+        if entry is not None and entry.split is not None:  # a Nano task has its full task's queries
+            home = data_folder(find_task(entry.source))
+        tried = [place(home, method.prompts, method.llm)]
+    else:
+        path = user_path(choice)
+        folders = (path, path / slug(task.name), path / task.name.rpartition("/")[2])
+        inside = (place(folder, method.prompts, method.llm) for folder in folders)
+        tried = [path, path / FILE, *inside]
+    for candidate in tried:
+        if candidate.is_file():
+            return FromFile(task, method, candidate, choice == "auto")
     if choice == "auto":
         return None
-    missing = (
-        f"{task.name} has no published generations of {method.prompts} by {method.llm}: expected "
-        f"{beside}."
+    shown = "\n  ".join(dict.fromkeys(map(str, tried)))
+    raise MissingError(
+        f"[generations={choice}]: no generations of {method.prompts} by {method.llm} for "
+        f"{task.name}. Looked for\n  {shown}\n`r2med fetch TASK --generations` brings what the "
+        "benchmark published, which is not every pair of method and model."
     )
-    if entry is not None and entry.hub is not None:
-        missing += (
-            f"\nFetch what the benchmark published with `r2med fetch {entry.source} "
-            "--generations`; not every pair of method and model was published."
-        )
-    raise MissingError(missing)
 
 
 def place(folder: Path, method: str, llm: str) -> Path:
@@ -121,26 +123,6 @@ def place(folder: Path, method: str, llm: str) -> Path:
     name = quote(llm, safe=" !$&'()+,:;=@[]~")
     escaped = name if name.strip(".") else name.replace(".", "%2E")
     return user_path(folder / method / escaped / FILE)
-
-
-def _under(path: Path, task: Task, method: Method) -> Path:
-    if path.is_file():
-        return path
-    if not path.is_dir():
-        raise UsageError(
-            f"[generations={path}]: there is no such file or folder. Expected live, published, or "
-            f"the path of a {FILE}."
-        )
-    names = dict.fromkeys([slug(task.name), task.name, task.name.rpartition("/")[2]])
-    folders = (path, *(path / name for name in names))
-    tried = [path / FILE, *(place(folder, method.prompts, method.llm) for folder in folders)]
-    for candidate in tried:
-        if candidate.is_file():
-            return candidate
-    shown = "\n  ".join(str(candidate) for candidate in tried[:3])
-    raise MissingError(
-        f"[generations={path}]: no generations for {task.name}. Looked for\n  {shown}"
-    )
 
 
 @dataclass(frozen=True)
@@ -157,7 +139,7 @@ def read_generations(path: Path) -> dict[str, Generated]:
     if not path.exists():
         raise MissingError(f"{path} does not exist.")
     rows: dict[str, Generated] = {}
-    for row, where in _json_lines(path, _ROW_HINT):
+    for row, where in _json_lines(path):
         query_id, generated = _row(row, where)
         if query_id in rows:
             raise DataError(f"{where}: query {query_id!r} has a generation already, further up.")
@@ -169,7 +151,7 @@ def read_traces(path: Path) -> dict[str, tuple[Trace, ...]]:
     """The traces beside a file of generations, by query; none where there is no such file."""
     beside = path.with_name(TRACES)
     traces: dict[str, tuple[Trace, ...]] = {}
-    for row, _ in _json_lines(beside, _TRACE_HINT, sealed=True) if beside.is_file() else ():
+    for row, _ in _json_lines(beside, sealed=True) if beside.is_file() else ():
         query_id = str(row["id"])
         traces[query_id] = (*traces.get(query_id, ()), Trace.from_json(row))
     return traces
@@ -215,16 +197,14 @@ def check_fit(rows: Mapping[str, Generated], task: Task, path: Path) -> None:
         )
 
 
-def _json_lines(
-    path: Path, hint: str, *, sealed: bool = False
-) -> Iterator[tuple[dict[str, Any], str]]:
+def _json_lines(path: Path, *, sealed: bool = False) -> Iterator[tuple[dict[str, Any], str]]:
     """Each line's object and where it stands.
 
     Its checksum is tested where it has one; a file of lines that only we write must have them.
     """
     for number, line in lines(path):
         where = f"{path}, line {number}"
-        row = json_object(line, where, hint)
+        row = json_object(line, where, _HINT)
         checksum = row.pop("checksum", None)
         if (sealed or checksum is not None) and checksum != _checksum(row):
             raise DamagedError(
@@ -249,7 +229,7 @@ def _row(row: Mapping[str, Any], where: str) -> tuple[str, Generated]:
     if not (known and listed and marked):
         raise DataError(
             f'{where}: expected an "id", a string "hy_doc" or a list of strings "hy_docs", and if '
-            f'any a list "finish" of {", ".join(get_args(Outcome))}.\n{_ROW_HINT}'
+            f'any a list "finish" of {", ".join(get_args(Outcome))}.\n{_HINT}'
         )
     outcomes = tuple([*marks, *["ok"] * len(raws)][: len(raws)])
     own = text if isinstance(text, str) else None

@@ -67,10 +67,7 @@ class Answers:
             with line.path.open("rb") as file:
                 file.seek(line.start)
                 row = self._row(file.read(line.size), line.path, line.start)
-            if row is None:
-                del self._lines[key]
-                return None
-            return ChatAnswer(**row["answer"], cached=True)
+            return ChatAnswer(**row["answer"], cached=True) if row else None
 
     def put(self, key: str, answer: ChatAnswer) -> None:
         """Append an answer; once this returns, no end of the process loses it."""
