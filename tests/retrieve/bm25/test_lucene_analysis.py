@@ -58,9 +58,9 @@ def test_terms_equal_lucenes() -> None:
 def test_bulk_rules_find_the_words_of_the_exact_scanner(text: str) -> None:
     block = f"\n{text}\n".encode()
 
-    spans = word_spans(block)
+    starts, ends = word_spans(block)
 
-    found = [block[start:end].decode() for start, end in zip(spans.starts, spans.ends, strict=True)]
+    found = [block[start:end].decode() for start, end in zip(starts, ends, strict=True)]
     assert [word for word in found if word.strip("_‿⁀⁔︳︴﹍﹎﹏＿\u202f")] == [
         text[start:end] for start, end in scan(text)
     ]

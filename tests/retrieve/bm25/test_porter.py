@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.retrieve.bm25.stem import Dialect, stem_ascii, stem_text
+from r2med.retrieve.bm25.stem import Dialect, stem_text, stem_words
 from r2med.retrieve.bm25.words import ByteWords
 from tests.retrieve.bm25.small import fixture
 
 
 def stems(words: list[str], dialect: Dialect) -> list[str]:
-    stemmed = stem_ascii(ByteWords.of(words), dialect)
+    stemmed = stem_words(ByteWords.of(words), dialect)
     return [stemmed.text(place) for place in range(len(words))]
 
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from r2med.retrieve.bm25 import words
 from r2med.retrieve.bm25.analyzers import find_analyzer
 from r2med.retrieve.bm25.index import build_index, compiled
-from r2med.retrieve.bm25.retriever import Scorer
+from r2med.retrieve.bm25.retriever import Bm25Retriever
 from tests.building import texts
+from tests.retrieve.bm25.small import task_of
 
 word = st.sampled_from(["aorta", "biopsy", "colon", "dose", "edema", "fever", "gene"])
 text = st.lists(word, max_size=12).map(" ".join)
@@ -92,17 +93,17 @@ def test_scores_follow_the_formula(
     # Words that Porter leaves alone, so that the formula can be worked out on them directly.
     plain = str.maketrans({"a": "o", "e": "o"})
     documents = [document.translate(plain) for document in documents]
-    analyzer = find_analyzer("nano")
-    scorer = Scorer(build_index(analyzer.grouped(texts(*documents))), **weighting)
+    analyzer, asked = find_analyzer("nano"), query.translate(plain)
+    task = task_of([(f"{row}", document) for row, document in enumerate(documents)], {"q": asked})
+    retriever = Bm25Retriever(analyzer="nano", unmatched="fill", **weighting)
 
-    asked = analyzer.analyze(texts(query.translate(plain)))
-    ((rows, ranked),) = scorer.best(asked, len(documents))
+    ranked = dict(retriever.prepare(task).search(task.queries, depth=9).ranking("q"))
 
     stem = {word: analyzer.analyze(texts(word)).row(0)[0] for d in documents for word in d.split()}
     stemmed = [" ".join(stem[word] for word in document.split()) for document in documents]
-    scores = np.zeros(len(documents))
-    scores[rows] = ranked
-    assert scores == pytest.approx(_by_hand(stemmed, " ".join(asked.row(0)), weighting))
+    terms = " ".join(analyzer.analyze(texts(asked)).row(0))
+    scores = [ranked[f"{row}"] for row in range(len(documents))]
+    assert scores == pytest.approx(_by_hand(stemmed, terms, weighting))
 
 
 def test_scipy_still_works_beside_the_loops_that_were_loaded_alone() -> None:

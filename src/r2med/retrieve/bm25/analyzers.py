@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import compress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,19 +18,19 @@ from numpy.typing import NDArray
 
 from r2med.errors import UsageError, nearest
 from r2med.retrieve.bm25.lucene import Spans, alphanumeric_spans, classes_of, lower_case, word_spans
-from r2med.retrieve.bm25.stem import stem_ascii, stem_text
+from r2med.retrieve.bm25.stem import stem_text, stem_words
 from r2med.retrieve.bm25.words import (
     Block,
     ByteWords,
     Group,
     Keys,
-    Numbering,
     Places,
     Texts,
     TokenColumns,
-    TokenGroups,
     in_threads,
     joined,
+    numbered,
+    taken,
     text_blocks,
     word_keys,
 )
@@ -38,13 +39,8 @@ from r2med.runs.run import offsets_of
 _LOWER = bytes(range(256)).lower()
 _POSSESSIVES = ("'s", "\u2019s", "\uff07s")
 
-
-@dataclass(frozen=True)
-class Terms:
-    """What distinct words become: `places[i]` is the term of word `i` in `words`, -1 for none."""
-
-    words: ByteWords
-    places: NDArray[np.int64]
+Terms = tuple[ByteWords, Places]
+"""Terms, and for each of some words the place of its term among them, -1 for none."""
 
 
 @dataclass(frozen=True)
@@ -62,40 +58,50 @@ class Analyzer:
 
     def analyze(self, texts: Texts) -> TokenColumns:
         """The terms of every text; a null is an empty text."""
-        tokens = self.grouped(texts)
-        groups = [tokens.terms(group) for group in tokens.taken()]
-        return TokenColumns(
-            words=tokens.words,
-            keys=tokens.keys,
-            terms=np.concatenate([np.empty(0, dtype=np.int32), *(terms for terms, _ in groups)]),
-            offsets=offsets_of(np.concatenate([np.empty(0, np.int64), *(n for _, n in groups)])),
-        )
+        words, keys, groups = self.grouped(texts)
+        terms, lengths = zip((np.empty(0, np.int32), np.empty(0, np.int64)), *groups, strict=True)
+        return TokenColumns(words, keys, np.concatenate(terms), offsets_of(np.concatenate(lengths)))
 
-    def grouped(self, texts: Texts) -> TokenGroups:
-        """The same for a whole corpus, of which no more than its words' numbers is held at once."""
-        numbering = Numbering()
+    def grouped(self, texts: Texts) -> tuple[ByteWords, Keys, deque[Group]]:
+        """All terms ordered by their keys, the keys, and the terms of some thousand rows at a time.
+
+        No more than the words' numbers is held at once.
+        """
         distinct: list[ByteWords] = []
 
-        def words_in(block: Block) -> tuple[NDArray[np.uint8], Spans, Keys, Places]:
-            """The text in lower case, its words, their keys, and how many each row has."""
+        def words_in(block: Block) -> tuple[ByteWords, NDArray[np.int32], Places]:
+            """The distinct words of a block, the number of each word, and how many each row has."""
             text, row_starts = block
-            spans = self.find_words(text)
+            starts, ends = self.find_words(text)
             lowered = np.frombuffer(text.translate(_LOWER), dtype=np.uint8)
-            ends = np.append(np.searchsorted(spans.starts, row_starts[1:]), len(spans.starts))
-            keys = word_keys(lowered, spans.starts, spans.ends)
-            return lowered, spans, keys, np.diff(ends, prepend=0)
+            row_ends = np.append(np.searchsorted(starts, row_starts[1:]), len(starts))
+            numbers, first = numbered(word_keys(lowered, starts, ends))
+            words = ByteWords.cut(lowered, starts[first], ends[first])
+            return words, numbers, np.diff(row_ends, prepend=0)
 
-        def numbered() -> Iterator[Group]:
-            for lowered, spans, keys, lengths in in_threads(words_in, text_blocks(texts)):
-                numbers, fresh = numbering.number(keys)
-                distinct.append(ByteWords.cut(lowered, spans.starts[fresh], spans.ends[fresh]))
-                yield numbers, lengths
+        def numbered_on() -> Iterator[Group]:
+            """The blocks, their words numbered one after the other."""
+            known = 0
+            for words, numbers, lengths in in_threads(words_in, text_blocks(texts)):
+                distinct.append(words)
+                yield numbers + np.int32(known), lengths
+                known += len(words)
 
-        groups = deque(joined(numbered()))
-        terms = self.to_terms(ByteWords.concatenated(distinct))
-        keys, first, inverse = np.unique(terms.words.keys, return_index=True, return_inverse=True)
-        number_of = np.append(inverse, -1).astype(np.int32)[terms.places]
-        return TokenGroups(terms.words.take(first), keys, number_of, groups)
+        def terms_of(group: Group) -> Group:
+            """The same rows with terms in the place of words, without those that have none."""
+            numbers, lengths = group
+            terms = term_of[numbers]
+            kept = terms >= 0
+            before = np.append(np.int32(0), np.cumsum(kept, dtype=np.int32))
+            return terms[kept], np.diff(before[offsets_of(lengths)])
+
+        groups = deque(joined(numbered_on()))
+        words = ByteWords.concatenated(distinct)
+        numbers, first = numbered(words.keys)
+        terms, places = self.to_terms(words.take(first))
+        keys, first, inverse = np.unique(terms.keys, return_index=True, return_inverse=True)
+        term_of = np.append(inverse, -1).astype(np.int32)[places][numbers]
+        return terms.take(first), keys, deque(in_threads(terms_of, taken(groups)))
 
 
 def find_analyzer(name: str) -> Analyzer:
@@ -110,12 +116,12 @@ def _lucene_terms(words: ByteWords) -> Terms:
     wide = np.zeros(len(words), dtype=np.bool_)
     if len(words):
         wide = np.maximum.reduceat(words.data, words.offsets[:-1]) >= 0x80
-    narrow = _ascii_terms(words.take(np.flatnonzero(~wide)))
-    beyond = _text_terms([words.text(int(place)) for place in np.flatnonzero(wide)])
+    narrow, narrow_places = _ascii_terms(words.take(np.flatnonzero(~wide)))
+    beyond, beyond_places = _text_terms([words.text(int(row)) for row in np.flatnonzero(wide)])
     places = np.empty(len(words), dtype=np.int64)
-    places[~wide] = narrow.places
-    places[wide] = np.where(beyond.places < 0, -1, beyond.places + len(narrow.words))
-    return Terms(ByteWords.concatenated([narrow.words, beyond.words]), places)
+    places[~wide] = narrow_places
+    places[wide] = np.where(beyond_places < 0, -1, beyond_places + len(narrow))
+    return ByteWords.concatenated([narrow, beyond]), places
 
 
 def _ascii_terms(words: ByteWords) -> Terms:
@@ -127,29 +133,28 @@ def _ascii_terms(words: ByteWords) -> Terms:
     # Connectors alone are found as runs, yet are no words.
     for place in np.flatnonzero(words.data[words.offsets[:-1]] == ord("_")):
         kept[place] &= bool(words.text(int(place)).strip("_"))
-    return Terms(stem_ascii(words.take(np.flatnonzero(kept)), "martin"), _places(kept))
+    return stem_words(words.take(np.flatnonzero(kept)), "martin"), _places(kept)
 
 
 def _text_terms(words: list[str]) -> Terms:
     """The same chain for words beyond ASCII, of which there are few."""
     stop_words = _stop_words("lucene")
-    lowered = []
-    kept = np.zeros(len(words), dtype=np.bool_)
-    for place, word in enumerate(words):
-        term = (word[:-2] if word.endswith(_POSSESSIVES) else word).translate(lower_case())
-        if term not in stop_words and set(classes_of(term)) != {"_"}:
-            lowered.append(term)
-            kept[place] = True
-    return Terms(ByteWords.of(stem_text(lowered, "martin")), _places(kept))
+    lowered = [
+        (word[:-2] if word.endswith(_POSSESSIVES) else word).translate(lower_case())
+        for word in words
+    ]
+    kept = [term not in stop_words and set(classes_of(term)) != {"_"} for term in lowered]
+    terms = stem_text(list(compress(lowered, kept)), "martin")
+    return ByteWords.of(terms), _places(np.array(kept, dtype=np.bool_))
 
 
 def _nano_terms(words: ByteWords) -> Terms:
     """Stop words, then NLTK's Porter."""
     kept = ~_stopped(words, "nano")
-    return Terms(stem_ascii(words.take(np.flatnonzero(kept)), "nltk"), _places(kept))
+    return stem_words(words.take(np.flatnonzero(kept)), "nltk"), _places(kept)
 
 
-def _places(kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _places(kept: NDArray[np.bool_]) -> Places:
     return np.where(kept, np.cumsum(kept) - 1, -1)
 
 

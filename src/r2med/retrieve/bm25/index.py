@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.machinery import EXTENSION_SUFFIXES
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from r2med.atomic import let_go, read_sealed, write_sealed
 from r2med.home import shelf
-from r2med.retrieve.bm25.words import ByteWords, Group, Keys, Places, TokenGroups, in_threads
+from r2med.retrieve.bm25.words import ByteWords, Group, Keys, Places, in_threads, taken
 from r2med.runs.run import offsets_of
 
 #: Raised with every change of what the file of an index holds.
@@ -32,16 +32,15 @@ def compiled() -> Any:
     """
     import scipy
 
-    for suffix in EXTENSION_SUFFIXES:
-        path = Path(scipy.__file__).parent / "sparse" / f"_sparsetools{suffix}"
-        spec = spec_from_file_location("scipy.sparse._sparsetools", path)
-        if path.exists() and spec and spec.loader:
-            module = module_from_spec(spec)
-            spec.loader.exec_module(module)
-            return module
-    from scipy.sparse import _sparsetools
+    folder = str(Path(scipy.__file__).parent / "sparse")
+    spec = PathFinder.find_spec("scipy.sparse._sparsetools", [folder])
+    if spec is None or spec.loader is None:
+        from scipy.sparse import _sparsetools
 
-    return _sparsetools
+        return _sparsetools
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,16 +74,17 @@ class Index:
         return np.where(self.keys[places] == keys, places, -1)
 
 
-def build_index(tokens: TokenGroups) -> Index:
+def build_index(tokens: tuple[ByteWords, Keys, deque[Group]]) -> Index:
     """Count every term of every document: a part of the corpus at a time, then join them.
 
     What is held at once are the words' numbers, or the parts and the index; groups and parts are
     forgotten as they are used.
     """
     compiled()  # Before two threads ask for it.
-    parts = deque(in_threads(lambda group: _part(tokens, group), tokens.taken()))
+    words, keys, groups = tokens
+    parts = deque(in_threads(lambda group: _part(group, len(words)), taken(groups)))
     let_go()
-    offsets = np.zeros(len(tokens.words) + 1, dtype=np.int64)
+    offsets = np.zeros(len(words) + 1, dtype=np.int64)
     for part in parts:
         offsets[part.terms + 1] += part.frequencies
     np.cumsum(offsets, out=offsets)
@@ -95,8 +95,7 @@ def build_index(tokens: TokenGroups) -> Index:
     def following() -> Iterator[tuple[_Part, int, Places]]:
         """Each part, its first row in the corpus, and where postings of each of its terms go."""
         first, places = 0, offsets[:-1].copy()
-        while parts:
-            part = parts.popleft()
+        for part in taken(parts):
             yield part, first, places[part.terms]
             first += len(part.lengths)
             places[part.terms] += part.frequencies
@@ -108,10 +107,9 @@ def build_index(tokens: TokenGroups) -> Index:
         rows[places] = part.rows + np.int32(first)
         counts[places] = part.counts
 
-    for _ in in_threads(placed, following()):
-        pass
+    deque(in_threads(placed, following()), maxlen=0)
     let_go()
-    return Index(tokens.words, tokens.keys, offsets, rows, counts, lengths)
+    return Index(words, keys, offsets, rows, counts, lengths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,10 +123,10 @@ class _Part:
     lengths: NDArray[np.int32]
 
 
-def _part(tokens: TokenGroups, group: Group) -> _Part:
-    """A group's words as a sparse matrix of documents and terms, turned round and added up."""
-    words, lengths = tokens.terms(group)
-    shape = (len(lengths), len(tokens.words))
+def _part(group: Group, vocabulary: int) -> _Part:
+    """A group's terms as a sparse matrix of documents and terms, turned round and added up."""
+    words, lengths = group
+    shape = (len(lengths), vocabulary)
     starts = offsets_of(lengths).astype(np.int32)
     bounds = np.empty(shape[1] + 1, dtype=np.int32)
     rows, counts = np.empty_like(words), np.empty_like(words)

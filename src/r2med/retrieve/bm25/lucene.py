@@ -13,14 +13,16 @@ its lower case are fixed here, in `word_break.txt` and `lower_case.txt`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from r2med.runs.run import offsets_of
 
 #: One character a class, so that a text's classes are themselves a string.
 CLASSES = {
@@ -79,73 +81,26 @@ _ALPHANUMERIC = bytes(byte < 128 and chr(byte).isalnum() for byte in range(256))
 #: Lucene's longest token, in UTF-16 units; a longer word is cut, not dropped.
 LONGEST = 255
 
-#: Characters that belong to the one before them (Extend, Format, ZWJ).
-_EXTENDING = "XZTVCsGgM"
-#: The same without the presentation selectors, as emoji sequences need it.
-_PLAIN_EXTENDING = "XsCGgM"
 
-_WORD_NEXT = {"Aa": "letter", "H": "hebrew", "N": "number"}
-
-#: state -> {classes: next state}; every state may be followed by extending characters.
-_WORDS = {
-    "start": {**_WORD_NEXT, "K": "katakana", "_": "opening"},
-    "opening": {**_WORD_NEXT, "K": "katakana", "_": "opening"},
-    "letter": {**_WORD_NEXT, "_": "closing", "':.": "after letter"},
-    "after letter": {"AaH": "letter"},
-    "hebrew": {**_WORD_NEXT, "_": "closing", ":.": "after letter", "'": "quoted", '"': "doubly"},
-    "quoted": {**_WORD_NEXT, "_": "closing"},
-    "doubly": {"H": "quoted"},
-    "number": {**_WORD_NEXT, "_": "closing", "',.": "after number"},
-    "after number": {"N": "number"},
-    "katakana": {"K": "katakana", "_": "closing"},
-    "closing": {**_WORD_NEXT, "K": "katakana", "_": "closing"},
-}
-_ASIAN = {"start": {"Ss": "run"}, "run": {"Ss": "run"}}
-_SINGLES = {"start": {"JR": "one"}, "one": {}}
-_FLAGS = {"start": {"I": "half"}, "half": {"I": "flag"}, "flag": {}}
-_KEYCAPS = {
-    "start": {"#": "base"},
-    "base": {_PLAIN_EXTENDING.replace("C", "") + "Z": "base", "C": "plain", "V": "awaiting"},
-    "plain": {_PLAIN_EXTENDING + "Z": "plain", "V": "awaiting"},
-    "awaiting": {"C": "keycap"},
-    "keycap": {_PLAIN_EXTENDING + "Z": "keycap"},
-}
-_EMOJI = {
-    "start": {"Ea": "emoji", "M": "modified", "Z": "leading"},
-    "leading": {"Ea": "emoji", "Z": "leading"},
-    "emoji": {_PLAIN_EXTENDING: "emoji", "Z": "joined", "V": "styled"},
-    "joined": {_PLAIN_EXTENDING + "Ea": "emoji", "Z": "joined", "V": "styled"},
-    "styled": {"Z": "styled join", "G": "tagged"},
-    "styled join": {"Z": "styled joins", "Ea": "emoji", "M": "modified"},
-    "styled joins": {"Z": "styled joins", "Ea": "emoji"},
-    "modified": {_PLAIN_EXTENDING: "modified", "Z": "modified join"},
-    "modified join": {_PLAIN_EXTENDING: "modified", "Z": "modified join", "Ea": "emoji"},
-    "tagged": {"G": "tagged", "g": "tag"},
-    "tag": {},
-}  # fmt: skip
-
-_UNFINISHED = {
-    "start", "opening", "after letter", "after number", "doubly", "half", "base", "awaiting",
-    "leading", "styled join", "styled joins", "tagged",
-}  # fmt: skip
-
-_Moves = Mapping[str, Mapping[str, str]]
+def _extended(pattern: str) -> re.Pattern[str]:
+    """Any character that a pattern names may be followed by ones that belong to it."""
+    return re.compile(re.sub(r"\[.*?\]|[A-Za-z_'\"]", r"(?:\g<0>[XZTVCsGgM]*)", pattern))
 
 
-def _moves(states: Mapping[str, Mapping[str, str]], extending: str = "") -> _Moves:
-    """One entry a class, and extending characters staying where they are unless said otherwise."""
-    expanded: dict[str, dict[str, str]] = {}
-    for state, table in states.items():
-        stay = {} if state == "start" else dict.fromkeys(extending, state)
-        said = {each: after for classes, after in table.items() for each in classes}
-        expanded[state] = {**stay, **said}
-    return expanded
-
-
-_AUTOMATA = [
-    *(_moves(states, _EXTENDING) for states in (_WORDS, _ASIAN, _SINGLES, _FLAGS)),
-    _moves(_KEYCAPS),
-    _moves(_EMOJI),
+_WORD_PART = r"""(?:K+|(?:H(?:'|"H)|[AaH](?:[':.][AaH])*|N(?:[',.]N)*)+)"""
+_PICTURE = r"[Ea](?:[XsCGgMZ]|(?<=Z)[Ea])*"
+_MODIFIER = r"M[XsCGgMZ]*"
+#: Lucene's rules over the classes of a text; the longest match that begins at a place is a token.
+_RULES = [
+    _extended(rf"_*{_WORD_PART}(?:_+{_WORD_PART})*_*"),
+    _extended("[Ss]+"),
+    _extended("[JR]"),
+    _extended("II"),
+    re.compile("#[XsGgMZ]*(?:C[XsCGgMZ]*(?:VC[XsCGgMZ]*)?|VC[XsCGgMZ]*)"),
+    re.compile(
+        rf"(?:{_MODIFIER}(?<=Z)|Z*){_PICTURE}(?:VZ(?:{_MODIFIER}(?<=Z)|Z*){_PICTURE})*"
+        rf"(?:V(?:Z{_MODIFIER}|G+g)?)?|{_MODIFIER}"
+    ),
 ]
 
 
@@ -159,36 +114,21 @@ def scan(text: str) -> list[tuple[int, int]]:
         reach = text[place : place + LONGEST]
         units = accumulate(1 + (character > "\uffff") for character in reach)
         held = len(reach) if reach.isascii() else sum(total <= LONGEST for total in units)
-        length = max(_longest(moves, classes[place : place + held]) for moves in _AUTOMATA)
-        if length:
-            spans.append((place, place + length))
-        place += max(length, 1)
+        matches = [rule.match(classes, place, place + held) for rule in _RULES]
+        end = max((match.end() for match in matches if match), default=place)
+        if end > place:
+            spans.append((place, end))
+        place = max(end, place + 1)
     return spans
-
-
-def _longest(moves: _Moves, classes: str) -> int:
-    """How many characters the longest match covers; 0 when none begins here."""
-    state, longest = "start", 0
-    for place, each in enumerate(classes, start=1):
-        after = moves[state].get(each)
-        if after is None:
-            break
-        state = after
-        if state not in _UNFINISHED:
-            longest = place
-    return longest
 
 
 _LETTER, _NUMBER, _CONNECTOR = 1, 2, 4
 _WORD = _LETTER | _NUMBER | _CONNECTOR
 _JOINS = 4
 """How far the bits of a joining mark lie above those of what it joins."""
+_SINGLE, _HARD = 8, 128
 
-_SINGLE, _HARD = 64, 128
-_TAKEN = 8
-"""Marks bytes whose words are known already: neither blank nor part of a run."""
-
-#: What the bulk rule does with classes: join, take as whole words, or leave to the automata.
+#: What the bulk rule does with classes: join, take as whole words, or leave to the exact rules.
 _KINDS = {
     "Aa": _LETTER,
     "N": _NUMBER,
@@ -201,15 +141,9 @@ _KINDS = {
 }
 
 Places = NDArray[np.int64]
-Codes = NDArray[np.uint8]
-
-
-@dataclass(frozen=True)
-class Spans:
-    """Words as byte ranges of a block, in order."""
-
-    starts: Places
-    ends: Places
+Kinds = NDArray[np.uint8]
+Spans = tuple[Places, Places]
+"""Where the words of a block start and end, in bytes and in order."""
 
 
 def alphanumeric_spans(block: bytes) -> Spans:
@@ -222,96 +156,69 @@ def word_spans(block: bytes) -> Spans:
 
     The block must begin and end with a blank, and rows within it must be separated by one.
     """
-    ascii_kinds = _kind_table()[:128].tobytes() + bytes(128)
-    codes = np.frombuffer(bytearray(block.translate(ascii_kinds)), dtype=np.uint8)
-    others: list[Spans] = []
-    singles = None if block.isascii() else _mark_beyond_ascii(block, codes, others)
-    runs = _runs(_joined(codes))
-    long = runs.ends - runs.starts > LONGEST
+    text = block.decode("utf-8")
+    points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
+    wide = np.flatnonzero(points > 0x7F)
+    narrow = text.encode("ascii", "replace").translate(_kind_table()[:256].tobytes())
+    kinds = np.frombuffer(bytearray(narrow), dtype=np.uint8)
+    kinds[wide] = _kind_table()[points[wide]]
+    scanned = _scanned(text, points, kinds, np.flatnonzero(kinds == _HARD))
+    starts, ends = _runs(_joined(kinds))
+    long = ends - starts > LONGEST // 2
     if long.any():
-        others.append(_scanned(block, codes, runs.starts[long]))
-        runs = _runs(_joined(codes))
-    if singles is not None:
-        free = codes[singles.starts] != _TAKEN
-        others.append(Spans(singles.starts[free], singles.ends[free]))
-    if not any(len(part.starts) for part in others):
-        return runs
-    # Runs are many and in order, the others are few.
-    starts = np.concatenate([part.starts for part in others])
-    order = np.argsort(starts)
-    ends = np.concatenate([part.ends for part in others])[order]
-    places = np.searchsorted(runs.starts, starts[order])
-    return Spans(np.insert(runs.starts, places, starts[order]), np.insert(runs.ends, places, ends))
+        scanned += _scanned(text, points, kinds, starts[long])
+        starts, ends = _runs(_joined(kinds))
+    singles = np.flatnonzero(kinds == _SINGLE)
+    if scanned or len(singles):
+        # Runs are many and in order, the others are few.
+        others = np.array(sorted(scanned + [(place, place + 1) for place in singles.tolist()]))
+        places = np.searchsorted(starts, others[:, 0])
+        starts = np.insert(starts, places, others[:, 0])
+        ends = np.insert(ends, places, others[:, 1])
+    more_bytes = offsets_of(1 + (points[wide] > 0x7FF) + (points[wide] > 0xFFFF))
+
+    def in_bytes(places: Places) -> Places:
+        following = np.searchsorted(places, wide, side="right")
+        counts = np.diff(following, prepend=0, append=len(places))
+        return places + np.repeat(more_bytes, counts)
+
+    return in_bytes(starts), in_bytes(ends)
 
 
-def _runs(word: Codes) -> Spans:
+def _runs(word: Kinds) -> Spans:
     inside = word.astype(np.bool_)
     edges = np.flatnonzero(inside[1:] != inside[:-1])
     edges += 1
-    return Spans(edges[0::2], edges[1::2])
+    return edges[0::2], edges[1::2]
 
 
-def _joined(codes: Codes) -> Codes:
-    """Non-zero where a byte belongs to a word, marks between two letters or digits included."""
-    word: Codes = codes & np.uint8(_WORD)
-    marks = codes[1:-1] >> np.uint8(_JOINS)
-    marks &= codes[:-2]
-    marks &= codes[2:]
+def _joined(kinds: Kinds) -> Kinds:
+    """Non-zero where a character is part of a word, as are marks between two letters or digits."""
+    word: Kinds = kinds & np.uint8(_WORD)
+    marks = kinds[1:-1] >> np.uint8(_JOINS)
+    marks &= kinds[:-2]
+    marks &= kinds[2:]
     word[1:-1] |= marks
     return word
 
 
-def _mark_beyond_ascii(block: bytes, codes: Codes, scanned: list[Spans]) -> Spans:
-    """Complete the codes for multi-byte characters; return those that are words by themselves."""
-    data = np.frombuffer(block, dtype=np.uint8)
-    leads = np.flatnonzero(data >= 0xC0)
-    first = data[leads].astype(np.int64)
-    widths = 2 + (first >= 0xE0).astype(np.int64) + (first >= 0xF0)
-    points = first & (0x7F >> widths)
-    for step in (1, 2, 3):
-        longer = widths > step
-        points[longer] = points[longer] << 6 | data[leads[longer] + step] & 0x3F
-    kinds = _kind_table()[points]
-    hard = kinds == _HARD
-    if hard.any():
-        scanned.append(_scanned(block, codes, leads[hard]))
-    free = codes[leads] != _TAKEN
-    simple = free & (kinds & _WORD > 0)
-    _fill(codes, leads[simple], widths[simple], kinds[simple])
-    # A mark between two letters or digits is part of the word, yet no letter.
-    marks = np.flatnonzero(free & (kinds >> _JOINS & (_LETTER | _NUMBER) > 0))
-    before, after = codes[leads[marks] - 1], codes[leads[marks] + widths[marks]]
-    marks = marks[(kinds[marks] >> _JOINS) & before & after != 0]
-    _fill(codes, leads[marks], widths[marks], np.full(len(marks), _CONNECTOR, np.uint8))
-    single = kinds == _SINGLE
-    return Spans(leads[single], leads[single] + widths[single])
-
-
-def _fill(codes: Codes, leads: Places, widths: Places, value: Codes) -> None:
-    for step in range(4):
-        wide = widths > step
-        codes[leads[wide] + step] = value[wide]
-
-
-def _scanned(block: bytes, codes: Codes, places: Places) -> Spans:
+def _scanned(
+    text: str, points: NDArray[np.uint32], kinds: Kinds, places: Places
+) -> list[tuple[int, int]]:
     """Scan the stretches around these places exactly, and take them away from the bulk rule."""
-    data = np.frombuffer(block, dtype=np.uint8)
-    blanks = np.flatnonzero(data <= 0x20)
+    if not len(places):
+        return []
+    blanks = np.flatnonzero(points <= 0x20)
     gaps = np.unique(np.searchsorted(blanks, places))
-    starts: list[int] = []
-    ends: list[int] = []
-    for first, last in zip(blanks[gaps - 1] + 1, blanks[gaps], strict=True):
-        text = block[first:last].decode("utf-8")
-        bytes_before = np.cumsum([0] + [len(each.encode("utf-8")) for each in text]) + first
-        for start, end in scan(text):
-            starts.append(bytes_before[start])
-            ends.append(bytes_before[end])
-        codes[first:last] = _TAKEN
-    return Spans(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64))
+    spans = []
+    for first, last in zip((blanks[gaps - 1] + 1).tolist(), blanks[gaps].tolist(), strict=True):
+        spans += [(first + start, first + end) for start, end in scan(text[first:last])]
+        kinds[first:last] = 0
+    return spans
 
 
 @cache
-def _kind_table() -> Codes:
+def _kind_table() -> Kinds:
     kinds = np.zeros(256, dtype=np.uint8)
     for symbols, kind in _KINDS.items():
         kinds[[ord(symbol) for symbol in symbols]] = kind

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from types import MappingProxyType
 
 import numpy as np
@@ -22,7 +23,7 @@ from r2med.retrieve.bm25.index import (
     read_index,
     write_index,
 )
-from r2med.retrieve.bm25.words import TokenColumns, in_threads
+from r2med.retrieve.bm25.words import Texts, in_threads
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.topk import best_places
 from r2med.runs import Run
@@ -31,7 +32,6 @@ from r2med.tasks.task import Corpus, Queries, Task
 
 Weights = NDArray[np.float64]
 Rows = NDArray[np.int64]
-Ranked = tuple[Rows, Weights]
 QueryTerms = tuple[Rows, Rows]
 """A query's known terms, ascending, and how often it says each."""
 
@@ -90,15 +90,28 @@ def build(settings: Bm25Retriever, conditions: Conditions) -> Bm25Retriever:
 
 
 class Bm25Searcher:
-    """A corpus under one variant."""
+    """A corpus under one variant: its index, with what every posting is worth worked out."""
 
     def __init__(self, retriever: Bm25Retriever, corpus: Corpus) -> None:
         self._retriever = retriever
         self._analyzer = find_analyzer(retriever.analyzer)
         self._corpus = corpus
-        self._index, self._origin = self._obtain()
-        k1, b, idf, query = retriever.k1, retriever.b, retriever.idf, retriever.query
-        self._scorer = Scorer(self._index, k1=k1, b=b, idf=idf, query=query)
+        self._index, self._origin = index, _ = self._obtain()
+        self._idf = IDFS[retriever.idf](np.diff(index.offsets), len(index))
+        # What each posting's f occurrences are worth, f / (f + norm): in place and in blocks.
+        norms = self._norms(index.lengths)
+        self._impacts = impacts = np.empty(len(index.rows))
+
+        def fill(start: int) -> None:
+            block = slice(start, start + _BLOCK)
+            counts, weights = index.counts[block].astype(np.float64), impacts[block]
+            norms.take(index.rows[block], out=weights, mode="clip")
+            np.divide(counts, np.add(counts, weights, out=weights), out=weights)
+
+        deque(in_threads(fill, range(0, len(impacts), _BLOCK)), maxlen=0)
+        few = len(index.rows) <= np.iinfo(np.int32).max
+        self._rows = index.rows if few else index.rows.astype(np.int64)
+        compiled()  # Before two threads ask for it.
 
     def _obtain(self) -> tuple[Index, str]:
         """The index, and where it came from."""
@@ -125,14 +138,24 @@ class Bm25Searcher:
         Where an id repeats, its last row's score counts, at its first row's place.
         """
         last_rows = self._corpus.last_rows
-        among = None if len(last_rows) == len(self._corpus) else last_rows
-        documents: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
-        scores: list[Weights] = [np.empty(0)]
-        asked = self._analyzer.analyze(queries.texts)
-        for best, summed in self._scorer.best(asked, depth, among=among):
-            kept = summed > 0 if self._retriever.unmatched == "drop" else slice(None)
-            documents.append(best[kept])
-            scores.append(summed[kept])
+        repeats = len(last_rows) < len(self._corpus)
+        drops = self._retriever.unmatched == "drop"
+
+        def ranked(asked: Sequence[QueryTerms]) -> list[tuple[Rows, Weights]]:
+            # One space to work in for all queries, because fresh memory costs more than sums.
+            sums, lists = np.empty(len(self._index)), []
+            for terms, counts in asked:
+                self._add_up(sums, terms, counts)
+                scores = sums[last_rows] if repeats else sums
+                places = best_places(scores, depth)
+                best = scores[places]
+                lists.append((places[best > 0], best[best > 0]) if drops else (places, best))
+            return lists
+
+        asked = self._query_terms(queries.texts)
+        parts = in_threads(ranked, iter(lambda: list(islice(asked, _QUERIES_A_PART)), []))
+        nothing = (np.empty(0, dtype=np.int64), np.empty(0))
+        documents, scores = zip(nothing, *chain.from_iterable(parts), strict=True)
         return Run(
             query_ids=queries.ids,
             document_ids=self._corpus.document_ids,
@@ -144,8 +167,15 @@ class Bm25Searcher:
     def contributions(self, query: str, document_id: str) -> dict[str, float]:
         """What each term of a query adds to a document's score; they sum to it."""
         code = self._corpus.document_ids.index(document_id).as_py()
-        text = self._analyzer.analyze(pa.array([query], type=pa.large_string()))
-        return self._scorer.contributions(text, int(self._corpus.last_rows[code]))
+        row = int(self._corpus.last_rows[code])
+        terms, counts = next(self._query_terms(pa.array([query], type=pa.large_string())))
+        added = {}
+        for term, weight in zip(terms, self._query_weights(terms, counts), strict=True):
+            start, end = self._index.offsets[term : term + 2]
+            place = start + np.searchsorted(self._index.rows[start:end], row)
+            if place < end and self._index.rows[place] == row:
+                added[self._index.words.text(int(term))] = float(weight * self._impacts[place])
+        return added
 
     def facts(self) -> Mapping[str, object]:
         """The index and the first document as analysed."""
@@ -159,58 +189,12 @@ class Bm25Searcher:
             "first_document_terms": first.row(0) if len(first) else [],
         }
 
-
-class Scorer:
-    """An index with its weights worked out, ready for any number of queries."""
-
-    def __init__(self, index: Index, *, k1: float, b: float, idf: str, query: str) -> None:
-        self._index = index
-        self._k1, self._b, self._query = k1, b, query
-        self._idf = IDFS[idf](np.diff(index.offsets), len(index))
-        # What each posting's f occurrences are worth, f / (f + norm): in place and in blocks.
-        norms = self._norms(index.lengths)
-        self._impacts = impacts = np.empty(len(index.rows))
-
-        def fill(start: int) -> None:
-            block = slice(start, start + _BLOCK)
-            counts, weights = index.counts[block].astype(np.float64), impacts[block]
-            norms.take(index.rows[block], out=weights, mode="clip")
-            np.divide(counts, np.add(counts, weights, out=weights), out=weights)
-
-        for _ in in_threads(fill, range(0, len(impacts), _BLOCK)):
-            pass
-        few = len(index.rows) <= np.iinfo(np.int32).max
-        self._rows = index.rows if few else index.rows.astype(np.int64)
-        compiled()  # Before two threads ask for it.
-
     def _norms(self, lengths: ArrayLike) -> Weights:
         """What a text of length L asks for half of a term's weight: k1 (1 - b + b L / average)."""
         longer = np.asarray(lengths, dtype=np.float64) / (self._index.average_length or 1.0)
-        norms: Weights = self._k1 * (1.0 - self._b + self._b * longer)
+        b = self._retriever.b
+        norms: Weights = self._retriever.k1 * (1.0 - b + b * longer)
         return norms
-
-    def best(
-        self, queries: TokenColumns, depth: int, *, among: Rows | None = None
-    ) -> Iterator[Ranked]:
-        """For each query the best documents and their scores, ties in the order of documents.
-
-        `among` says which rows are ranked, and in which order they stand; all of them if None.
-        Equal documents score equal: their terms are added in the same order.
-        """
-
-        def ranked(asked: Sequence[QueryTerms]) -> list[Ranked]:
-            # One space to work in for all queries, because fresh memory costs more than sums.
-            sums, lists = np.empty(len(self._index)), []
-            for terms, counts in asked:
-                self._add_up(sums, terms, counts)
-                scores = sums if among is None else sums[among]
-                places = best_places(scores, depth)
-                lists.append((places, scores[places]))
-            return lists
-
-        asked = _query_terms(queries, self._index)
-        for part in in_threads(ranked, iter(lambda: list(islice(asked, _QUERIES_A_PART)), [])):
-            yield from part
 
     def _add_up(self, sums: Weights, terms: Rows, counts: Rows) -> None:
         """Set `sums` to every document's score: the weights of its terms times their impacts.
@@ -228,32 +212,21 @@ class Scorer:
         multiply = compiled().csc_matvec
         multiply(len(sums), len(scales), columns, self._rows, self._impacts, scales, sums)
 
-    def contributions(self, query: TokenColumns, row: int) -> dict[str, float]:
-        """What each term of one query adds to the score of one document."""
-        terms, counts = next(_query_terms(query, self._index))
-        added = {}
-        for term, weight in zip(terms, self._query_weights(terms, counts), strict=True):
-            start, end = self._index.offsets[term : term + 2]
-            place = start + np.searchsorted(self._index.rows[start:end], row)
-            if place < end and self._index.rows[place] == row:
-                added[self._index.words.text(int(term))] = float(weight * self._impacts[place])
-        return added
-
     def _query_weights(self, terms: Rows, counts: Rows) -> Weights:
         idf = self._idf[terms]
-        if self._query == "bag":
+        if self._retriever.query == "bag":
             return idf * counts
         return idf * idf * (counts / (counts + self._norms(counts.sum())))
 
-
-def _query_terms(queries: TokenColumns, index: Index) -> Iterator[QueryTerms]:
-    """Each query's known terms and their counts; unknown terms are as if never said."""
-    numbers = index.find(queries.keys)[queries.terms]
-    rows = np.repeat(np.arange(len(queries)), np.diff(queries.offsets))
-    known = numbers >= 0
-    bits = max(len(index.keys), 1).bit_length()
-    pairs, counts = np.unique(rows[known] << bits | numbers[known], return_counts=True)
-    bounds = np.searchsorted(pairs, np.arange(len(queries) + 1) << bits)
-    pairs &= (1 << bits) - 1
-    for first, last in pairwise(bounds):
-        yield pairs[first:last], counts[first:last]
+    def _query_terms(self, texts: Texts) -> Iterator[QueryTerms]:
+        """Each query's known terms and their counts; unknown terms are as if never said."""
+        queries, index = self._analyzer.analyze(texts), self._index
+        numbers = index.find(queries.keys)[queries.terms]
+        rows = np.repeat(np.arange(len(queries)), np.diff(queries.offsets))
+        known = numbers >= 0
+        bits = max(len(index.keys), 1).bit_length()
+        pairs, counts = np.unique(rows[known] << bits | numbers[known], return_counts=True)
+        bounds = np.searchsorted(pairs, np.arange(len(queries) + 1) << bits)
+        pairs &= (1 << bits) - 1
+        for first, last in pairwise(bounds):
+            yield pairs[first:last], counts[first:last]

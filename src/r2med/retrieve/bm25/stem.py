@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.retrieve.bm25.words import ByteWords
+from r2med.runs.run import offsets_of
 
 Rows = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -34,8 +35,8 @@ _MASKS = np.array([(1 << 8 * kept) - 1 for kept in range(9)], dtype=np.uint64)
 _WIDTHS = (8, 12, 16, 24, 48, 256)
 
 
-def stem_ascii(words: ByteWords, dialect: Dialect) -> ByteWords:
-    """Stem lower-case ASCII words.
+def stem_words(words: ByteWords, dialect: Dialect) -> ByteWords:
+    """Stem lower-case words of which every letter is one number.
 
     A stem is never longer than its word: a restored `e` takes the place of -ed or -ing.
     """
@@ -58,19 +59,11 @@ def stem_ascii(words: ByteWords, dialect: Dialect) -> ByteWords:
 
 def stem_text(words: list[str], dialect: Dialect) -> list[str]:
     """Stem lower-case words of any script, in UTF-16 units as Java sees them."""
-    if not words:
-        return []
-    units = [np.frombuffer(word.encode("utf-16-le"), dtype="<u2") for word in words]
-    lengths = np.array([len(word) for word in units], dtype=np.int64)
-    letters = np.zeros((int(lengths.max()), len(words)), dtype=np.uint16)
-    for row, word in enumerate(units):
-        letters[: len(word), row] = word
-    matrix = WordMatrix(letters, lengths, dialect)
-    stem(matrix)
-    return [
-        matrix.letters[: matrix.lengths[row], row].tobytes().decode("utf-16-le")
-        for row in range(len(words))
-    ]
+    units = [np.frombuffer(word.encode("utf-16-le"), dtype=np.uint16) for word in words]
+    data = np.concatenate([np.empty(0, dtype=np.uint16), *units])
+    stemmed = stem_words(ByteWords(data, offsets_of([len(word) for word in units])), dialect)
+    bounds = pairwise(stemmed.offsets)
+    return [stemmed.data[first:last].tobytes().decode("utf-16-le") for first, last in bounds]
 
 
 class WordMatrix:
