@@ -73,7 +73,9 @@ def test_a_difference_within_the_tie_bounds_is_laid_to_ties() -> None:
 
 
 def test_other_data_is_said_even_when_figures_are_equal() -> None:
-    result = store(ROOT, "bm25", "Biology", ranks(1, 1), documents=3)
+    result = store(
+        ROOT, "bm25", "Biology", ranks(1, 1), differences=("documents 3 instead of 57,359",)
+    )
 
     found = held_against(result, published(1.0), "ndcg@10", ties=None)
 

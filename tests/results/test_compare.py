@@ -122,14 +122,6 @@ def test_a_metric_that_is_not_stored_names_the_command_that_adds_it() -> None:
         met("bm25", "bm25-nano", metric="ndcg@20")
 
 
-def test_other_queries_are_refused() -> None:
-    store(ROOT, "bm25", "demo/biology", {"q1": 1})
-    store(ROOT, "bm25-nano", "demo/biology", {"q2": 1})
-
-    with pytest.raises(DataError, match="different queries"):
-        met("bm25", "bm25-nano")
-
-
 def test_folders_and_results_are_compared_as_well_as_names() -> None:
     first = store(ROOT, "bm25", "demo/biology", ranks(1, 2, 0))
     second = store(ROOT, "bm25-nano", "demo/biology", ranks(1, 1, 0))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from rich.text import Text
 
 from r2med.engine.reproduce import CLOSE, Reproduced, Reproduction
 from r2med.report.table import Cell, Grid, Paper, columns_of, mean_of, points, print_fitting, signed
-from r2med.tasks.registry import grouped
 
 _COLUMNS = columns_of(
     "task", ">n", ">ours", ">published", ">difference", "verdict", ">metrics equal"
@@ -71,9 +69,5 @@ def _notes(rows: Sequence[Reproduced], decimals: int) -> list[str]:
             missing.setdefault(row.missing.replace(row.task, "TASK"), []).append(row.task)
     for message, tasks in missing.items():
         lines.append(f"Not run: {', '.join(tasks)}.")
-        one = message.replace("TASK", tasks[0]) if len(tasks) == 1 else message
-        lines += [f"  {line}" for line in one.splitlines()]
-        command = re.search("`(r2med fetch) TASK(.*?)`", message)
-        if len(tasks) > 1 and command:
-            lines.append(f"  All of them: {command[1]} {' '.join(grouped(tasks))}{command[2]}")
+        lines += [f"  {line}" for line in message.splitlines()]
     return lines

@@ -30,6 +30,7 @@ from r2med.report.table import (
     task_label,
 )
 from r2med.results.evaluation import Evaluation, Stored, size
+from r2med.results.lookup import shared_names
 from r2med.results.protocols import works_beside
 from r2med.results.record import Result
 from r2med.tasks.registry import find_suite, registered_task
@@ -295,7 +296,7 @@ def _draw_stored(stored: Stored, out: Paper) -> None:
         Column("age", cell=lambda result: age(result.record.created)),
     ]
     out.print(Grid.of(columns, stored.results))
-    for note in stored.notes:
+    for note in shared_names(stored.results):
         out.print(note)
 
 

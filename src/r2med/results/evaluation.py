@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from r2med.measure.metrics import HEADLINE, parse_metric
 from r2med.measure.significance import SIGNIFICANT, Matrix, draws_for, holm, pairwise_p
-from r2med.results.lookup import other_data, shared_names, stored_results
+from r2med.results.lookup import stored_results
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
@@ -118,16 +117,6 @@ class Stored(Tabular):
     results: Sequence[Result]
 
     drawn_by = "r2med.report.scores"
-
-    @property
-    def notes(self) -> list[str]:
-        """What sets apart results of one name on the same data, and which are of other data."""
-        stale = Counter(each.task for each in self.results if each.suite and other_data(each))
-        other = [
-            f"{task}: of those listed, {count} ran on other data than the task has now."
-            for task, count in stale.items()
-        ]
-        return [*shared_names(self.results), *other]
 
     def to_arrow(self) -> pa.Table:
         """One row per result, metrics 0 to 1; a metric that a result lacks is a missing value."""

@@ -329,11 +329,8 @@ def _words(row: Standing, option: str) -> set[str]:
     if option == "--kind":
         return {row.kind}
     if option == "--first-stage":
-        if not row.first_stage:
-            return set()
-        parts = parts_of(row.first_stage)
-        retrievers = {unit.name for unit, entry in parts if not entry or entry.stage != "expander"}
-        return {row.first_stage, *retrievers}
+        below = row.first_stage
+        return {below, *(unit.name for unit, _ in parts_of(below))} if below else set()
     stages = {unit: entry.stage for unit, entry in parts_of(row.system) if entry}
     if option == "--method":
         return {unit.name for unit, stage in stages.items() if stage == "expander"}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.atomic import atomic_file, seal, unseal
-from r2med.errors import DamagedError, UsageError
+from r2med.errors import DamagedError
 from r2med.home import slug
 from r2med.retrieve.conditions import Tell
 from r2med.systems.registry import parts_of
@@ -69,9 +69,7 @@ def stored_audits(results: Path, tell: Tell) -> list[StoredAudit]:
             names = [field.name for field in fields(StoredAudit) if field.name in record]
             audits.append(StoredAudit(**{name: record[name] for name in names}))
         except (DamagedError, OSError, TypeError) as problem:
-            said = isinstance(problem, DamagedError)
-            why = str(problem) if said else f"{path}: not a readable audit ({problem})."
-            tell(f"{why} It is left out; audit again to rebuild it.")
+            tell(f"{path}: not a readable audit ({problem}). It is left out; audit again.")
     return sorted(audits, key=lambda audit: audit.created, reverse=True)
 
 
@@ -94,11 +92,8 @@ class Flag:
 def flags_of(
     system: str, tasks: Sequence[TaskEntry], audits: Iterable[StoredAudit] = ()
 ) -> tuple[Flag, ...]:
-    """Where the tasks meet what the models of a system declare; none for a text of no system."""
-    try:
-        models = [entry for _, entry in parts_of(system) if entry]
-    except UsageError:
-        return ()
+    """Where the tasks meet what the models of a system declare."""
+    models = [entry for _, entry in parts_of(system) if entry]
     names = {task.name for task in tasks}
     meetings = [(task.name, name, f"is {name}") for task in tasks for name in task.elsewhere]
     meetings += [

@@ -235,12 +235,7 @@ class Result:
     def _bytes(self, name: str) -> bytes:
         if name in self.held:
             return self.held[name]
-        try:
-            return checked_bytes(self.folder / name, self.record.files.get(name))
-        except DamagedError as problem:
-            raise DamagedError(
-                f"{problem} If another process has just stored this result anew, try again."
-            ) from None
+        return checked_bytes(self.folder / name, self.record.files.get(name))
 
     def _repr_html_(self) -> str:
         """For notebooks: the headline metrics, and what a reader of them must know."""

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from r2med.errors import R2MedError, UsageError
+from r2med.errors import R2MedError
 from r2med.measure import parse_metric
 from r2med.measure.intervals import Averaging, Column, Interval, pooled_interval
 from r2med.measure.scores import Aggregates, aggregate, tie_bounds
@@ -152,9 +152,6 @@ class Frame:
 
     def printed(self) -> tuple[list[Standing], list[str]]:
         """The rows of all works, and a note on published systems without this metric."""
-        known = published_systems(self.suite.name)
-        if not known:
-            return [], []
         rows = []
         for figures in printed_figures(self.suite.name, self.metric).values():
             first, *others = (
@@ -173,48 +170,37 @@ class Frame:
             means = [row.mean for row in (first, *others) if row.mean is not None]
             spread = Spread(min(means), max(means), len(means)) if len(means) > 1 else None
             rows.append(replace(first, others=tuple(others), spread=spread))
-        notes = []
+        known = published_systems(self.suite.name)
         without = len(known.keys() - {row.system for row in rows})
-        if without and self.metric != METRIC:
-            notes.append(
-                f"{without} of {len(known)} published systems have no figure for {self.metric}."
-            )
-        if self.suite.name == "full" and self.metric != METRIC:
-            notes.append(f"Later works report {METRIC} only, so none of them stands here.")
-        return rows, notes
+        note = f"{without} of {len(known)} published systems have no figure for {self.metric}"
+        only = f"; later works report {METRIC} only" if self.suite.name == "full" else ""
+        return rows, [f"{note}{only}."] if without else []
 
     def measured(self, results: Sequence[Result]) -> tuple[list[Standing], list[str]]:
         """The rows of measured systems, and notes on results (newest first) that are not shown."""
         chosen: dict[tuple[str, str], dict[str, Result]] = {}
+        usual: dict[str, str] = {}  # the newest data that conforms to its manifest, if it has one
         older: Counter[str] = Counter()
         tasks = [task.name for task in self.tasks]
-        for result in results:
-            if result.task in tasks:
-                by_task = chosen.setdefault((result.system, result.alias), {})
-                older[result.system] += result.task in by_task
-                by_task.setdefault(result.task, result)
-        usual: dict[str, str] = {}  # the newest data that conforms to its manifest, if it has one
-        for result in results:
+        for result in (each for each in results if each.task in tasks):
+            by_task = chosen.setdefault((result.system, result.alias), {})
+            older[result.system] += result.task in by_task
+            by_task.setdefault(result.task, result)
             if result.suite is None or other_data(result) is None:
                 usual.setdefault(result.task, result.data)
-        rows, notes = [], []
-        for by_task in chosen.values():
-            own = {task: by_task[task] for task in tasks if task in by_task}
-            try:
-                rows.append(self._measured(own, usual))
-            except UsageError:
-                first = next(iter(own.values()))
-                notes.append(f"{first.folder}: {first.system!r} is no system's text; not shown.")
+        rows = [
+            self._measured({task: own[task] for task in tasks if task in own}, usual)
+            for own in chosen.values()
+        ]
         holders = Counter(row.label for row in rows if row.label)
         for place, row in enumerate(rows):
             if row.label and holders[row.label] > 1:
                 rows[place] = replace(row, label=f"{row.label}: {row.system}")
-        notes += [
+        return rows, [
             f"{system}: older results of other data or settings are not shown ({count})."
             for system, count in older.items()
             if count
         ]
-        return rows, notes
 
     def _measured(self, own: Mapping[str, Result], usual: Mapping[str, str]) -> Standing:
         """The row of one system's results by task, marked where their data is not the suite's."""
@@ -343,31 +329,29 @@ def tie_range(result: Result, judgements: Judgements, metric: str) -> Bounds:
 
 
 def with_gains(rows: Sequence[Standing]) -> list[Standing]:
-    """Rows with their gains over their own first stages, never across works unless said.
+    """Rows with their gains over their own first stages, never across works.
 
     Of a printed row: over the figure that one of its works prints for the first stage. Of a
-    measured row: over its measured first stage, else over the published one, with a mark.
+    measured row: over its first stage as it was measured on the same data.
     """
     printed = {row.system: row for row in rows if row.origin != "measured"}
     measured = {row.system: row for row in reversed(rows) if row.origin == "measured"}
 
     def gaining(row: Standing) -> Standing:
-        below, own = printed.get(row.first_stage), measured.get(row.first_stage)
-        if row.mean is None or not row.first_stage:
+        if row.origin == "measured":
+            own = measured.get(row.first_stage)
+            figures = [own] if own and own.marks == row.marks else []
+        else:
+            below, works = printed.get(row.first_stage), {work.id for work in row.sources}
+            figures = [
+                each
+                for each in ((below, *below.others) if below else ())
+                if works & {work.id for work in each.sources}
+            ]
+        means = [figure.mean for figure in figures if figure.mean is not None]
+        if row.mean is None or not means:
             return row
-        if row.origin != "measured":
-            works = {work.id for work in row.sources}
-            for figure in (below, *below.others) if below else ():
-                if figure.mean is not None and works & {work.id for work in figure.sources}:
-                    return replace(row, gain=row.mean - figure.mean, gain_over=figure.system)
-            return row
-        if own is not None and own.mean is not None and own.marks == row.marks:
-            return replace(row, gain=row.mean - own.mean, gain_over=own.system)
-        if row.marks or below is None or below.mean is None or below.origin != "published":
-            return row
-        mark = f"Δ is against the published figure of {below.system}, which is not measured here"
-        over = f"{below.system} (published)"
-        return replace(row, gain=row.mean - below.mean, gain_over=over, marks=(mark,))
+        return replace(row, gain=row.mean - means[0], gain_over=row.first_stage)
 
     return [replace(gaining(row), others=tuple(map(gaining, row.others))) for row in rows]
 

@@ -151,7 +151,7 @@ def test_cost_without_measured_systems_names_the_command() -> None:
 def test_a_system_measured_on_other_data_is_marked_beside_published_ones() -> None:
     drawing()
     for task in find_suite("full").entries:
-        store(Path("results"), "bm25", task.name, ranks(1, 0, 2), documents=5)
+        store(Path("results"), "bm25", task.name, ranks(1, 0, 2), differences=("documents 5",))
 
     done = run("plot", "means", "--results", "results", "--top", "145", "--out", "x.svg")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from shlex import quote
 from typing import Any
@@ -42,12 +42,6 @@ _Point = dict[str, Any]
 
 def draw(board: Leaderboard, figure: str, theme: Theme, *, top: int, by: str = "seconds") -> Any:
     """A heatmap, means, cost or dates; the first two show the `top` systems."""
-    if not any(row.mean is not None for row in board.rows):
-        tasks = ",".join(grouped([task.name for task in board.tasks]))
-        raise MissingError(
-            f"No system of the {board.suite.name} suite has {board.metric} on all the tasks.\n"
-            f"Run one first: r2med eval bm25 --task {quote(tasks)}"
-        )
     if figure == "cost":
         return cost(board, theme, by=by)
     if figure == "dates":
@@ -55,11 +49,23 @@ def draw(board: Leaderboard, figure: str, theme: Theme, *, top: int, by: str = "
     return (heatmap if figure == "heatmap" else means)(board, theme, top=top)
 
 
+def _known(board: Leaderboard, what: str, has: Callable[[Standing], object]) -> list[Standing]:
+    """The rows that have a mean and something more that a figure needs; never none."""
+    rows = [row for row in board.rows if row.mean is not None and has(row) is not None]
+    if not rows:
+        tasks = ",".join(grouped([task.name for task in board.tasks]))
+        raise MissingError(
+            f"No system of the {board.suite.name} suite has {board.metric} on all the tasks and "
+            f"{what}.\nRun some first: r2med eval bm25 bm25-lucene --task {quote(tasks)}"
+        )
+    return rows
+
+
 def _ranked(board: Leaderboard, top: int) -> tuple[list[Standing], list[str]]:
     """The rows that have a mean, best first, and a line on systems below the last one shown."""
+    ranked = _known(board, "a mean", lambda row: row.mean)
     rows = [row for row in replace(board, top=top).shown if row.mean is not None]
-    ranked = sum(row.mean is not None for row in board.rows)
-    return rows, [f"{len(rows)} of {ranked} systems"] if ranked > len(rows) else []
+    return rows, [f"{len(rows)} of {len(ranked)} systems"] if len(ranked) > len(rows) else []
 
 
 def _points(rows: Sequence[Standing]) -> list[_Point]:
@@ -96,16 +102,10 @@ def _title(board: Leaderboard, text: str, rows: Sequence[Standing], *more: str) 
     lines = [f"{board.mean_title}; {whose}"]
     if board.suite.name == "demo":
         lines.append("demo suite: not comparable with published figures")
-    flagged = [row for row in rows if row.flags]
-    if flagged:
-        tasks = ", ".join(dict.fromkeys(flag.task for row in flagged for flag in row.flags))
-        held = f"{len(flagged)} of these systems declare training data that holds {tasks}"
-        lines.append(f"{held} (or a part of it)")
-    marked = sorted({mark for row in rows for mark in row.marks})
-    shown = [f"* {mark}" for mark in marked[:_MARKS]]
-    if len(marked) > _MARKS:
-        shown.append(f"* and {len(marked) - _MARKS} more marks: r2med leaderboard lists them")
-    return {"text": f"{board.suite.title}: {text}", "subtitle": [*lines, *more, *shown]}
+    marks = [f"* {mark}" for mark in sorted({mark for row in rows for mark in row.marks})]
+    if len(marks) > _MARKS:
+        marks[_MARKS:] = ["* more marks: r2med leaderboard lists them"]
+    return {"text": f"{board.suite.title}: {text}", "subtitle": [*lines, *more, *marks]}
 
 
 def heatmap(board: Leaderboard, theme: Theme, *, top: int) -> Any:
@@ -178,12 +178,7 @@ def means(board: Leaderboard, theme: Theme, *, top: int) -> Any:
 
 def dates(board: Leaderboard, theme: Theme) -> Any:
     """One point per system whose date is known; a line joins the best so far, which are named."""
-    rows = [row for row in board.rows if row.mean is not None and row.date]
-    if not rows:
-        raise MissingError(
-            f"No system of the {board.suite.name} suite has both a mean over all its tasks and a "
-            "known date."
-        )
+    rows = _known(board, "a known date", lambda row: row.date or None)
     points = _points(rows)
     for row, point in zip(rows, points, strict=True):
         point["x"] = row.date[:7]
@@ -201,13 +196,8 @@ def dates(board: Leaderboard, theme: Theme) -> Any:
 
 def cost(board: Leaderboard, theme: Theme, *, by: str = "seconds") -> Any:
     """One point per measured system; a line joins those that nothing beats on both axes."""
-    rows = [row for row in board.rows if row.mean is not None and _spent(row, by) is not None]
-    if not rows:
-        raise MissingError(
-            f"No measured system of the {board.suite.name} suite has a mean over all its tasks "
-            f"and {by} recorded; published figures come without cost.\n"
-            f"Run some first: r2med eval bm25 bm25-lucene --task {board.suite.name}"
-        )
+    known = f"{by} recorded (published figures come without cost)"
+    rows = _known(board, known, lambda row: _spent(row, by))
     points = _points(rows)
     for row, point in zip(rows, points, strict=True):
         point |= {"kind": KIND_TITLES[row.kind], "x": max(_LEAST, _spent(row, by) or 0.0)}
