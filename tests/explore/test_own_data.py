@@ -124,7 +124,7 @@ def test_a_report_of_own_data_names_the_best_and_whether_it_can_be_told_apart(cl
 
 
 def test_a_difference_that_may_be_chance_is_no_victory(client: TestClient) -> None:
-    page = client.get("/compare?task=clinic&system=bm25&system=bm25[b=1]").text
+    page = client.get("/compare?scope=clinic&system=bm25&system=bm25[b=1]").text
     [answer] = re.findall(r'<p class="answer">(.*?)</p>', page)
 
     assert re.search(r"cannot be told apart \(p = [.\d]+\): bm25\S* has [\d.]+ points more", answer)

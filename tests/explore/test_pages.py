@@ -15,10 +15,10 @@ import r2med
 from r2med.engine.explain import term_changes
 from r2med.engine.trial import is_plain, try_query
 from r2med.errors import LimitError, UsageError
-from r2med.explore.library import Kept, Library, Snapshot
+from r2med.explore.library import Kept, Library
 from r2med.explore.pages.compare import compare_page
 from r2med.explore.pages.leaderboard import View, leaderboard_page
-from r2med.explore.pages.query import ORDERS, Lists, QueryData, answer, query_lists
+from r2med.explore.pages.query import ORDERS, QueryData, answer, query_page
 from r2med.explore.pages.system import system_page
 from r2med.explore.pages.task import task_page
 from r2med.explore.render import Axis, server_link
@@ -26,7 +26,6 @@ from r2med.home import shelf
 from r2med.measure.significance import SIGNIFICANT, p_equation
 from r2med.results.compare import QueryScores
 from r2med.results.overlap import write_audit
-from r2med.results.store import Store
 from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
 from r2med.tasks.task import Task
 from tests.explore.conftest import PROGRAM
@@ -51,42 +50,15 @@ def test_a_new_result_is_seen_and_an_old_one_is_not_read_again(library: Library)
     assert library.snapshot() is second
 
 
-def test_a_new_result_renews_what_shows_it_and_nothing_else(library: Library) -> None:
-    def lists(snapshot: Snapshot, *systems: str) -> Lists:
-        data = QueryData(snapshot, TASK, "8", systems=systems)
-        return library.lists.get(data.origin, lambda: query_lists(data, server_link))
-
+def test_a_new_result_renews_the_pages(library: Library) -> None:
     before = library.snapshot()
-    demo, full = before.board("demo"), before.board("full")
-    pair = lists(before, "bm25", "bm25-lucene")
+    demo = before.board("demo")
+    assert before.board("demo") is demo
     r2med.evaluate("bm25-nano", TASK)
     after = library.snapshot()
 
-    assert after.state_of(TASK) != before.state_of(TASK)
-    assert after.state_of("demo") != before.state_of("demo")
-    assert after.state_of("demo/biology") == before.state_of("demo/biology")
+    assert after.state != before.state and after.board("demo") is not demo
     assert "bm25-nano" in task_page(after, server_link, TASK, metric="ndcg@10")
-    assert after.board("demo") is not demo and after.board("full") is full
-    assert lists(after, "bm25", "bm25-lucene") is pair
-
-
-def test_the_lists_of_a_query_change_with_a_result_of_a_stage_or_a_label(library: Library) -> None:
-    system, store = "bm25 + bm25-nano", Store(library.folder)
-
-    def origin() -> object:
-        return QueryData(library.snapshot(), TASK, "8", systems=[system]).origin
-
-    r2med.evaluate([system, "bm25[k1=2]"], TASK)
-    results = library.snapshot().of_task(TASK)
-    whole = origin()
-    store.delete(results["bm25[k1=2]"])
-    without_another = origin()
-    store.delete(results["bm25-nano"])
-    without_a_stage = origin()
-    store.relabel(results[system], "both")
-
-    assert without_another == whole
-    assert len({whole, without_a_stage, origin()}) == 3
 
 
 def test_an_index_is_prepared_once_for_all_documents_of_a_task(library: Library) -> None:
@@ -134,7 +106,7 @@ def test_the_first_page_waits_for_no_library_that_it_does_not_need(library: Libr
         "assert snapshot.results\n"
         "about_page(snapshot, server_link)\n"
         "leaderboard_page(snapshot, View('demo'), server_link)\n"
-        "heavy = {'pandas', 'altair', 'torch', 'r2med.results.diagnosis.diagnose'}\n"
+        "heavy = {'pandas', 'altair', 'torch', 'ray'}\n"
         "print(sorted(heavy & sys.modules.keys()))\n"
     )
     said = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
@@ -162,8 +134,7 @@ def test_a_verdict_names_the_winner_and_whether_it_is_real(library: Library) -> 
     page = compare_page(
         snapshot,
         server_link,
-        suite=None,
-        task=TASK,
+        scope=TASK,
         systems=["bm25-lucene", "bm25"],
         metric="ndcg@10",
     )
@@ -190,9 +161,8 @@ def test_an_arrow_says_how_far_a_document_stands_from_its_place_in_the_other_sys
         for system in ("bm25", "bm25-lucene")
     )
 
-    _, html = query_lists(
-        QueryData(snapshot, TASK, "8", systems=["bm25", "bm25-lucene"]), server_link
-    )
+    data = QueryData(snapshot, TASK, "8", systems=["bm25", "bm25-lucene"])
+    html = query_page(data, server_link)
 
     moves = {name: other[name] - rank for name, rank in list(here.items())[:10]}
     signs = [f"{'↑' if move > 0 else '↓'}{abs(move)}" if move else "=" for move in moves.values()]

@@ -24,12 +24,7 @@ from r2med.explore.pages.about import about_page
 from r2med.explore.pages.compare import compare_page
 from r2med.explore.pages.document import document_pages
 from r2med.explore.pages.leaderboard import View, draw_figure, leaderboard_page
-from r2med.explore.pages.query import (
-    MOST_SYSTEMS,
-    QueryData,
-    query_lists,
-    query_page,
-)
+from r2med.explore.pages.query import MOST_SYSTEMS, QueryData, query_page
 from r2med.explore.pages.task import task_page, tasks_page
 from r2med.explore.render import STATIC, Link, Part, static_file
 from r2med.home import slug
@@ -126,9 +121,7 @@ class _Site:
                 key = ("query", name, each.query_id)
                 self.pages[key] = partial(self._query, name, each.query_id, shown)
         for scope, systems in self.compared.items():
-            task = scope if scope in self.results else None
-            whole = None if task else scope
-            page = partial(compare_page, snapshot, suite=whole, task=task, metric=METRIC)
+            page = partial(compare_page, snapshot, scope=scope, metric=METRIC)
             for chosen in _choices(systems):
                 self.pages[("compare", scope, *chosen)] = partial(page, systems=chosen)
         self.pages[("tasks",)] = partial(tasks_page, snapshot)
@@ -158,7 +151,7 @@ class _Site:
             pages = document_pages(self.snapshot, self._link(keys[held[0]]), name, held, **of)
             for document_id, page in pages.items():
                 self._page(keys[document_id], page)
-        return query_page(data, query_lists(data, link), link)
+        return query_page(data, link)
 
     def _comparisons(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The best systems of every suite, and of every task of the user's own data."""

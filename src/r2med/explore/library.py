@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import pyarrow as pa
 
 from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError, nearest
-from r2med.home import slug
 from r2med.results.lookup import newest_by_system, newest_first, own_tasks
 from r2med.results.overlap import AUDITS, StoredAudit, stored_audits
 from r2med.results.record import RECORD_FILE, RUN_FILE, SCORES_FILE, Result
@@ -31,6 +29,7 @@ from r2med.tasks.load import load_task, task_names
 from r2med.tasks.reading.source import split_selection
 from r2med.tasks.registry import (
     Suite,
+    all_entries,
     in_suite_order,
     registered_task,
     resolve,
@@ -39,7 +38,6 @@ from r2med.tasks.registry import (
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
-    from r2med.explore.pages.query import Lists
     from r2med.explore.pages.task import Counted
     from r2med.results.diagnosis.diagnose import Scene
     from r2med.results.leaderboard import Leaderboard
@@ -48,7 +46,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: Corpora and their terms stay in memory for so many tasks; a full task takes 100 to 200 MB.
 _TASKS, _SCENES, _SEARCHERS = 4, 2, 1
-_BOARDS, _RUNS, _LISTS = 64, 64, 250
+_BOARDS, _RUNS = 64, 64
+_FILES = (RECORD_FILE, RUN_FILE, SCORES_FILE)
 _ABSENT = "The texts of this task were not at hand when this site was written."
 _LEFT_OUT = "This site leaves out the texts of queries and documents. About names their licences."
 
@@ -62,24 +61,18 @@ class Kept(Generic[T]):
         self._making: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
 
-    def get(
-        self, key: Hashable, make: Callable[[], T], *, worth: Callable[[T], bool] = lambda _: True
-    ) -> T:
-        """The value of a key; an error of `make`, or a value not `worth` it, is not kept."""
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value of a key; an error of `make` is not kept."""
         with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-                return self._values[key]
             making = self._making.setdefault(key, threading.Lock())
         with making:
-            with self._lock:
-                if key in self._values:
-                    return self._values[key]
-            value = make()
+            value = self._values.get(key)
+            if value is None:
+                value = make()
             with self._lock:
                 self._making.pop(key, None)
-                if worth(value):
-                    self._values[key] = value
+                self._values[key] = value
+                self._values.move_to_end(key)
                 while len(self._values) > self._limit:
                     self._values.popitem(last=False)
         return value
@@ -104,8 +97,6 @@ class Snapshot:
     audits: tuple[StoredAudit, ...] = ()
     damaged_audits: tuple[str, ...] = ()
     state: int = hash(())
-    stamps: Mapping[Path, Hashable] = field(default_factory=dict)
-    """What changes with the files of each result, damaged ones included."""
     texts: bool = True
     """Whether texts of queries and documents may be shown."""
     public: bool = False
@@ -146,14 +137,6 @@ class Snapshot:
         stored = (result.suite for result in self.results if result.suite in known)
         return next(stored, None) or (LOCAL if self.own else "full")
 
-    def state_of(self, scope: str) -> Hashable:
-        """What changes whenever a result of this suite or task does, or an audit, or a label."""
-        place = slug(scope)
-        own = ((f, s) for f, s in self.stamps.items() if place in (f.parent.name, f.parts[-3]))
-        labels = ((system, name) for system, name in self.names.items() if system != name)
-        audits = ((audit.path, audit.created) for audit in self.audits)
-        return frozenset(own), frozenset(labels), frozenset(audits)
-
     def of_task(self, name: str, metric: str | None = None) -> dict[str, Result]:
         """The newest result of every system on a task, the best first by nDCG@10.
 
@@ -170,12 +153,11 @@ class Snapshot:
         from r2med.results.leaderboard import leaderboard
 
         choice = {name: value for name, value in choice.items() if value}
-
-        def make() -> Leaderboard:
-            given: Any = {"results": self.results, "audits": self.audits, "tell": lambda said: None}
-            return _released(leaderboard(suite, **choice, **given))
-
-        return self.library.boards.get((self.state_of(suite), suite, *sorted(choice.items())), make)
+        given: Any = {"results": self.results, "audits": self.audits, "tell": lambda said: None}
+        return self.library.boards.get(
+            (self.state, suite, *sorted(choice.items())),
+            lambda: _released(leaderboard(suite, **choice, **given)),
+        )
 
     def data_of(self, name: str, results: Mapping[str, Result]) -> tuple[Task | None, str]:
         """The data that results were made on, and why texts are not shown: empty where they are."""
@@ -204,15 +186,14 @@ class Library:
         self.folder = Path(folder)
         self.root = root
         self.boards: Kept[Leaderboard] = Kept(_BOARDS)
-        self.lists: Kept[Lists] = Kept(_LISTS)
         self.counted: Kept[Counted] = Kept(_BOARDS)
         named = resolve(tasks) if tasks else []
         places = zip(task_names(named), named, strict=True)
         self._own = {name: place for name, place in places if isinstance(place, Path)}
         self._lock = threading.Lock()
         self._read: dict[Path, tuple[Hashable, Result | str]] = {}
-        self._shelf = Snapshot(self)
-        self._places = _Places(Store(self.folder))
+        self._current = Snapshot(self)
+        self._store = Store(self.folder)
         self._tasks: Kept[Task] = Kept(_TASKS)
         self._scenes: Kept[Scene] = Kept(_SCENES)
         self._runs: Kept[Run] = Kept(_RUNS)
@@ -221,28 +202,29 @@ class Library:
     def snapshot(self) -> Snapshot:
         """The results as they are now."""
         with self._lock:
-            stamps, audits = self._places.stamps()
-            state = hash((tuple(stamps.items()), tuple(audits.items())))
-            if state != self._shelf.state:
-                self._read = {
-                    folder: self._read[folder]
-                    if folder in self._read and self._read[folder][0] == stamp
-                    else (stamp, _read(folder))
-                    for folder, stamp in stamps.items()
-                }
-                read = {folder: each for folder, (_, each) in self._read.items()}
+            stamps = {
+                folder: tuple(_stamp(folder / name) for name in _FILES)
+                for folder in self._store.folders()
+            }
+            audits = sorted((self.folder / AUDITS).glob("*/*.json"))
+            here = tuple(self.has_data(entry.name) for entry in all_entries())
+            state = hash((tuple(stamps.items()), *map(_stamp, audits), here))
+            if state != self._current.state:
+                for folder, stamp in stamps.items():
+                    if folder not in self._read or self._read[folder][0] != stamp:
+                        self._read[folder] = stamp, _read(folder)
+                read = {folder: self._read[folder][1] for folder in stamps}
                 results = [each for each in read.values() if isinstance(each, Result)]
                 problems: list[str] = []
-                self._shelf = Snapshot(
+                self._current = Snapshot(
                     self,
                     tuple(newest_first(results)),
                     {folder: each for folder, each in read.items() if isinstance(each, str)},
                     tuple(stored_audits(self.folder, problems.append)),
                     tuple(problems),
                     state,
-                    stamps,
                 )
-            return self._shelf
+            return self._current
 
     def knows(self, name: str) -> bool:
         """Whether a name is a registered task, or one whose folder is named or recorded."""
@@ -257,7 +239,7 @@ class Library:
                 f"The data of {name} {where}.\n"
                 "Name a folder of that name at the start: r2med explore --task FOLDER"
             )
-        hashes = (each.data for each in self._shelf.results if each.task == name)
+        hashes = (each.data for each in self._current.results if each.task == name)
         return self._tasks.get(
             (name, folder, next(hashes, None)),
             lambda: _released(load_task(folder or name, name=name, root=self.root)),
@@ -288,7 +270,7 @@ class Library:
 
     def _folder(self, name: str) -> Path | None:
         """Where the user's own data is: as named at the start, else as results record it."""
-        return self._own.get(name) or self._shelf.own.get(name)
+        return self._own.get(name) or self._current.own.get(name)
 
 
 #: As malloc.h numbers them: how many heaps there are, and what is large enough for its own pages.
@@ -330,46 +312,7 @@ def task_words(name: str) -> str:
     return f"{entry.source} ({entry.suite})" if entry else name
 
 
-Stamp = tuple[int, int, int]
-#: A folder that changed this short a time ago may change again without a new time of change.
-_SETTLED = 0.1
-
-
-@dataclass
-class _Places:
-    """Where results and audits are, and what changes when a file of theirs does.
-
-    It is asked on every request; folders are listed again when one of those above them has changed.
-    """
-
-    store: Store
-    above: dict[Path, Stamp] = field(default_factory=dict)
-    files: dict[Path, tuple[Path, ...]] = field(default_factory=dict)
-    audits: tuple[Path, ...] = ()
-
-    def stamps(self) -> tuple[dict[Path, tuple[Stamp, ...]], dict[Path, Stamp]]:
-        """The stamps of every result's files, and of every audit."""
-        if not self.above or {path: _stamp(path) for path in self.above} != self.above:
-            self._look()
-        results = {folder: tuple(map(_stamp, files)) for folder, files in self.files.items()}
-        return results, {path: _stamp(path) for path in self.audits}
-
-    def _look(self) -> None:
-        recent = time.time_ns() - int(_SETTLED * 1e9)  # before listing: what comes later is seen
-        folders = list(self.store.folders())
-        self.audits = tuple(sorted((self.store.root / AUDITS).glob("*/*.json")))
-        self.files = {
-            folder: tuple(folder / name for name in (RECORD_FILE, RUN_FILE, SCORES_FILE))
-            for folder in folders
-        }
-        parents = {path.parent for path in (*folders, *self.audits)}
-        above = {self.store.root, *parents, *(parent.parent for parent in parents)}
-        stamps = {path: _stamp(path) for path in above}
-        settled = all(changed < recent for changed, _, _ in stamps.values())
-        self.above = stamps if settled else {}
-
-
-def _stamp(path: Path) -> Stamp:
+def _stamp(path: Path) -> tuple[int, int, int]:
     try:
         status = path.stat()
     except OSError:

@@ -25,38 +25,34 @@ _TOP = 10
 
 
 def compare_page(
-    snapshot: Snapshot,
-    link: Link,
-    *,
-    suite: str | None,
-    task: str | None,
-    systems: Sequence[str],
-    metric: str,
+    snapshot: Snapshot, link: Link, *, scope: str, systems: Sequence[str], metric: str
 ) -> str:
     """Systems on a task, or on the tasks of a suite that all of them ran on.
 
     Without two systems it shows what can be chosen.
     """
-    scope = (
-        [task] if task else [name for name in snapshot.tasks if snapshot.suite_of(name) == suite]
-    )
-    by_task = {name: snapshot.of_task(name) for name in scope}
+    whole = scope in snapshot.suites
+    tasks = [name for name in snapshot.tasks if scope in (name, snapshot.suite_of(name))]
+    by_task = {name: snapshot.of_task(name) for name in tasks}
     counts = Counter(system for results in by_task.values() for system in results)
     check_systems(systems, counts, MOST_SYSTEMS)
-    titles = {name: each.title for name, each in snapshot.suites.items()}
     stored = {snapshot.suite_of(name) for name in snapshot.tasks}
-    where = task_label(task) if task else titles.get(suite or "", "")
+    where = snapshot.suites[scope].title if whole else task_label(scope)
     values = {
         "page": "compare",
         "where": where,
-        "scope": task or suite or "",
-        "whole": not task,
+        "scope": scope,
+        "whole": whole,
         "systems": systems,
         "names": snapshot.names,
         "metric": metric,
         "offered": sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])),
         "scopes": [
-            *((name, f"{title}, all tasks") for name, title in titles.items() if name in stored),
+            *(
+                (s.name, f"{s.title}, all tasks")
+                for s in snapshot.suites.values()
+                if s.name in stored
+            ),
             *((name, task_words(name)) for name in snapshot.tasks),
         ],
         "most": MOST_SYSTEMS,

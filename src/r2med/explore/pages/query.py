@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
-
-from markupsafe import Markup
 
 from r2med.errors import MissingError, nearest
 from r2med.explore.library import Snapshot, check_systems
@@ -41,9 +39,6 @@ ORDERS: Mapping[str, tuple[str, Callable[[QueryScores], float]]] = {
 _EXCERPT, _LONG = 220, 2500
 #: Ranks that a sentence names.
 _RANKS = 3
-
-Lists = tuple[str, Markup]
-"""The answer and the larger part of the page, which take longest to make."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,21 +106,6 @@ class QueryData:
         self.ranks = {system: run.ranks_of(self.query_id) for system, run in runs.items()}
         self.scene = self.snapshot.library.scene(self.data) if self.data else None
         self.judged = self.scene.judged.get(self.query_id, {}) if self.scene else {}
-
-    @property
-    def origin(self) -> Hashable:
-        """Whatever the lists are made from: they stay as they are for as long as this does."""
-        used = {str(part) for system in self.chosen for part in members_of(parse(system))}
-        rerankings = (each.record.reranking for each in self.chosen.values())
-        used |= {each.first for each in rerankings if each}
-        results = (
-            (each.folder, self.snapshot.stamps.get(each.folder))
-            for each in self.snapshot.results
-            if each.task == self.task and each.system in used | self.chosen.keys()
-        )
-        names = tuple((system, self.snapshot.names[system]) for system in self.chosen)
-        data = (self.data.hash if self.data else None, self.missing)
-        return self.query_id, self.metric, self.depth, names, tuple(results), data
 
     @cached_property
     def positives(self) -> list[tuple[str, list[int | None]]]:
@@ -195,9 +175,13 @@ class QueryData:
         return max(0, len(text.split()) - (limit or 0)) if text else 0
 
 
-def query_page(data: QueryData, lists: Lists, link: Link) -> str:
-    """The page of a query around its lists."""
-    answer, html = lists
+def query_page(data: QueryData, link: Link) -> str:
+    """What was asked, ranked and missed, and why."""
+    asked = dict.fromkeys(("texts", "answers", "body_systems", "reasonings"), "")
+    if data.texts is not None:
+        queries = data.texts.queries
+        row = queries.ids.index(data.query_id).as_py()
+        asked = {name: getattr(queries, name)[row].as_py() or "" for name in asked}
     return render(
         "query.html",
         link,
@@ -205,38 +189,20 @@ def query_page(data: QueryData, lists: Lists, link: Link) -> str:
         title=f"Query {data.query_id}, {task_label(data.task)}",
         data=data,
         suite=next(iter(data.stored.values())).suite,
-        answer=answer,
-        lists=html,
+        answer=answer(data),
+        asked=asked,
         names=data.snapshot.names,
         orders=ORDERS,
         depths=DEPTHS,
         most=MOST_SYSTEMS,
         systems=data.systems,
-    )
-
-
-def query_lists(data: QueryData, link: Link) -> Lists:
-    """What was asked, ranked and missed; made from `data.origin` alone."""
-    asked = dict.fromkeys(("texts", "answers", "body_systems", "reasonings"), "")
-    if data.texts is not None:
-        queries = data.texts.queries
-        row = queries.ids.index(data.query_id).as_py()
-        asked = {name: getattr(queries, name)[row].as_py() or "" for name in asked}
-    html = render(
-        "lists.html",
-        link,
-        data=data,
-        asked=asked,
-        names=data.snapshot.names,
         causes=CAUSES,
         evidence=evidence,
         label_of=label_of,
         verbs=VERBS,
         stops=STOPS,
         top=TOP,
-        systems=data.systems,
     )
-    return answer(data), Markup(html)
 
 
 def answer(data: QueryData) -> str:
