@@ -58,4 +58,4 @@ def test_diagnose_needs_a_stored_result_and_a_known_query() -> None:
     assert (missing.code, unknown.code, ending.code) == (1, 2, 2)
     assert "r2med eval bm25" in missing.err
     assert "no such query" in unknown.err
-    assert ".parquet or .csv" in ending.err
+    assert "expected a .parquet file" in ending.err

@@ -42,6 +42,10 @@ def test_any_text_is_latex_that_compiles(text: str) -> None:
     assert all(character < "\u0100" for character in left)
 
 
+def test_letters_of_other_scripts_are_written_by_name_or_without_marks() -> None:
+    assert latex("β-blocker, ≥ 5 µg, š") == "beta-blocker, $\\geq$ 5 $\\mu$g, s"
+
+
 @given(LINES, LINES)
 def test_markdown_cells_read_back_as_the_texts_they_were(name: str, value: str) -> None:
     """By an independent reader of Markdown, whatever the texts hold."""
@@ -86,7 +90,7 @@ def test_names_of_systems_are_code_in_markdown_and_escaped_in_latex() -> None:
     assert "hyde:gpt4{[}n=4{]} \\textbar{} bm25 & 50.00" in page.to_latex()
 
 
-def test_a_caption_goes_on_after_a_comma_and_begins_sentences_in_upper_case() -> None:
+def test_a_caption_has_all_that_stands_above_the_table() -> None:
     page = Page()
     page.print("A = bm25\nB = wordllama", style="bold")
     page.print("on Demo suite")
@@ -95,7 +99,7 @@ def test_a_caption_goes_on_after_a_comma_and_begins_sentences_in_upper_case() ->
 
     written = page.to_latex()
 
-    assert "\\caption{A = bm25, B = wordllama, on Demo suite. One row per task.}" in written
+    assert "\\caption{A = bm25; B = wordllama; on Demo suite; One row per task.}" in written
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ def diagnose(
     ] = False,
     limit: options.Limit = 20,
     file: Annotated[
-        Path | None, options.out("Write one row per positive to this .parquet or .csv file.")
+        Path | None, options.out("Write one row per positive to this .parquet file.")
     ] = None,
     results: options.Results = options.RESULTS,
     data_root: options.DataRoot = None,
@@ -58,8 +58,10 @@ def diagnose(
     from r2med.results.diagnosis.diagnose import diagnose as diagnosed
     from r2med.results.lookup import stored_results
 
-    if file is not None and file.suffix not in (".parquet", ".csv"):
-        raise UsageError(f"--out {file}: expected a file that ends in .parquet or .csv.")
+    if file is not None and file.suffix != ".parquet":
+        raise UsageError(
+            f"--out {file}: expected a .parquet file; --format csv prints the same rows."
+        )
     of_page = ("table", "csv", "json") if query is not None else ()
     shown = options.format_of(form, as_json, of_page, "the page of a query")
     if shown in ("csv", "json"):
@@ -70,10 +72,7 @@ def diagnose(
         diagnosis = diagnosed(system, task, results=results, root=data_root, tell=notice)
         if file is not None:
             with atomic_file(file) as draft:
-                if file.suffix == ".csv":
-                    draft.write_text(diagnosis.to_csv(), encoding="utf-8")
-                else:
-                    pq.write_table(diagnosis.to_arrow(), draft)
+                pq.write_table(diagnosis.to_arrow(), draft)
         show(diagnosis, shown, limit=limit)
         return
     refuse_unread(context, "with --query", "limit", "file")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ from r2med.errors import plural
 from r2med.report.console import visible
 from r2med.report.table import (
     Cell,
-    Column,
     Grid,
     Paper,
     SystemName,
@@ -27,12 +25,7 @@ from r2med.report.table import (
     snippet,
 )
 from r2med.results.diagnosis.causes import CAUSES, SHARING, TOP, PositiveFinding
-from r2med.results.diagnosis.findings import (
-    Diagnosis,
-    QueryFinding,
-    Slice,
-    TaskDiagnosis,
-)
+from r2med.results.diagnosis.findings import Diagnosis, Slice, TaskDiagnosis
 
 if TYPE_CHECKING:
     from r2med.engine.explain import Explained
@@ -40,12 +33,10 @@ if TYPE_CHECKING:
     from r2med.expand.answers import Expansion
 
 _QUERIES_SHOWN = 20
-_RANKS_SHOWN = 5
-#: How many characters of a query's text a table shows.
-_LEAST_TEXT, _MOST_TEXT = 12, 100
-#: Words of a long text that are shown unless all are asked for, and how many more may follow.
+#: How many characters of a query's text a table shows, and of the ranks of its positives.
+_MOST_TEXT, _RANKS_WIDTH = 100, 16
+#: Words of a long text that are shown unless all are asked for.
 _WORDS = 120
-_SLACK = 20
 _TERMS = 5
 _OPEN = "cannot be detected here: {}"
 #: What an agent does in a step of each kind, and why it stopped.
@@ -104,48 +95,33 @@ def _draw_task(task: TaskDiagnosis, out: Paper, limit: int) -> None:
 
 
 def _queries(task: TaskDiagnosis, width: int, limit: int) -> Grid:
-    """The worst queries first; a dash is below the list, the text takes what room is left."""
+    """The worst queries first; a dash is below the list."""
     worst = sorted(task.queries, key=lambda query: query.score)
-    shown = worst[:limit]
-    titles = ["query", task.metric, "positives at", "cause"]
-    cells = []
-    for query in shown:
-        ranks = [str(each.rank or "–") for each in query.positives]
-        more = f" +{len(ranks) - _RANKS_SHOWN}" if ranks[_RANKS_SHOWN:] else ""
-        title = CAUSES[query.cause].title if query.cause else "all found"
-        places = " ".join(ranks[:_RANKS_SHOWN]) + more
-        cells.append([snippet(query.query_id, 16), f"{100 * query.score:.2f}", places, title])
-    taken = sum(
-        max([len(title), *(Text(row[place]).cell_len for row in cells)]) + 2
-        for place, title in enumerate(titles)
-    )
-    columns = [Column(title, right=title == task.metric, fixed=True) for title in titles]
-    if width - taken >= _LEAST_TEXT:
-        columns.append(Column("text", right=False, fixed=True))
-        for row, query in zip(cells, shown, strict=True):
-            row.append(snippet(query.text, min(width - taken, _MOST_TEXT)))
-    left = len(worst) - len(shown)
+    rows = [
+        [
+            snippet(query.query_id, 16),
+            f"{100 * query.score:.2f}",
+            snippet(" ".join(str(each.rank or "–") for each in query.positives), _RANKS_WIDTH),
+            CAUSES[query.cause].title if query.cause else "all found",
+            snippet(query.text, min(width // 3, _MOST_TEXT)),
+        ]
+        for query in worst[:limit]
+    ]
+    left = len(worst) - len(rows)
     caption = f"{left} better queries are not shown; --limit, --json or --out" if left else None
-    return Grid(columns, cells, caption=caption)
+    columns = columns_of("query", f">{task.metric}", "positives at", "cause", "text")
+    return Grid(columns, rows, caption=caption)
 
 
 def _slices(slices: Sequence[Slice], metric: str) -> Grid:
-    ends = {place for place, (a, b) in enumerate(pairwise(slices)) if a.by != b.by}
-    rows: list[list[Cell]] = [
-        [
-            each.by if not place or place - 1 in ends else "",
-            SystemName(each.value),
-            str(each.queries),
-            f"{100 * each.score:.2f}",
-            f"{100 * each.interval.low:.0f} to {100 * each.interval.high:.0f}"
-            if each.interval
-            else "",
-            f"{100 * each.hit:.0f}",
-        ]
-        for place, each in enumerate(slices)
-    ]
+    rows: list[list[Cell]] = []
+    for each in slices:
+        span = each.interval
+        interval = f"{100 * span.low:.0f} to {100 * span.high:.0f}" if span else ""
+        scores = (f"{100 * each.score:.2f}", interval, f"{100 * each.hit:.0f}")
+        rows.append([each.by, SystemName(each.value), str(each.queries), *scores])
     columns = columns_of("slice", "", ">queries", f">{metric}", ">95 %", f">hit@{TOP}")
-    return Grid(columns, rows, ends=frozenset(ends), caption="all values × 100")
+    return Grid(columns, rows, caption="all values × 100")
 
 
 def _draw_query(page: Explained, out: Paper, *, full: bool = False) -> None:
@@ -162,7 +138,7 @@ def _draw_query(page: Explained, out: Paper, *, full: bool = False) -> None:
         _draw_generations(page, page.expansion, out, full)
     out.print("\npositives", style="bold")
     for positive in query.positives:
-        _draw_positive(query, positive, page, out)
+        _draw_positive(positive, page, out)
     out.print(f"\ntop {TOP}, {query.holes} unjudged", style="bold")
     for ranked in query.top:
         covered = f"{percent(ranked.coverage)} of the query"
@@ -192,10 +168,6 @@ def _draw_generations(page: Explained, expansion: Expansion, out: Paper, full: b
         if number <= len(expanded.traces):
             _draw_trace(expanded.traces[number - 1], out, full)
         else:
-            if full and sample.raw.strip() != sample.answer.strip():
-                _indented("as the model wrote it:", out, style="dim")
-                _indented(sample.raw.strip(), out)
-                _indented("the answer in it:", out, style="dim")
             _indented(_cut(sample.answer.strip(), full), out)
         if sample.outcome != "ok":
             unused = "" if sample.useful else ": not searched with"
@@ -218,14 +190,12 @@ def _draw_trace(trace: Trace, out: Paper, full: bool) -> None:
 
 def _cut(text: str, full: bool) -> str:
     pieces = re.findall(r"\s*\S+", text)
-    if full or len(pieces) <= _WORDS + _SLACK:
+    if full or len(pieces) <= _WORDS:
         return text
     return "".join(pieces[:_WORDS]) + f" … ({len(pieces) - _WORDS} more words; --full shows all)"
 
 
-def _draw_positive(
-    query: QueryFinding, positive: PositiveFinding, page: Explained, out: Paper
-) -> None:
+def _draw_positive(positive: PositiveFinding, page: Explained, out: Paper) -> None:
     name, rank, alone = positive.document_id, positive.rank, positive.first_stage_rank
     place = f"rank {rank}" if rank else "not listed"
     if alone is not None:
@@ -234,40 +204,28 @@ def _draw_positive(
         place += f", {moved} in the first stage alone"
     out.print(f"{place} · {name} · {CAUSES[positive.cause].title if positive.cause else 'found'}")
     _indented(snippet(document_text(page.task, name), out.width - 4), out, style="dim")
-    _indented(evidence(query, positive), out)
+    _indented(evidence(positive), out)
     if page.members:
         ranks = (f"{each} {own.get(name, 'not listed')}" for each, own in page.members.items())
         _indented(f"members: {'; '.join(ranks)}", out)
     changes = page.changes.get(name, ())
-    gained = [change for change in changes if change.difference > 0]
-    lost = [change for change in changes if change.difference < 0]
-    for line, own in (
-        (Text("gained ", style="green"), gained),
-        (Text("lost   ", style="red"), lost),
-    ):
-        for change in own[:_TERMS]:
-            line.append(f" {change.term}", style="default")
-            line.append(f" {change.difference:+.2f}", style="dim")
-        if own[_TERMS:]:
-            rest = sum(change.difference for change in own[_TERMS:])
-            line.append(f" and {len(own) - _TERMS} more {rest:+.2f}", style="dim")
+    for word, sign in (("gained", 1), ("lost", -1)):
+        own = [change for change in changes if sign * change.difference > 0][:_TERMS]
         if own:
-            out.print(Padding(line, (0, 2)))
+            terms = (f"{change.term} {change.difference:+.2f}" for change in own)
+            _indented(f"{word:7} {'  '.join(terms)}", out)
 
 
 def _indented(text: str, out: Paper, style: str = "") -> None:
     out.print(Padding(Text(text, style=style), (0, 2)))
 
 
-def evidence(query: QueryFinding, positive: PositiveFinding) -> str:
+def evidence(positive: PositiveFinding) -> str:
     """The numbers behind a positive's cause, as a sentence a reader can check."""
     shares = ("coverage", "as_well", "top_coverage", "subject", "likeness")
     template = CAUSES[positive.cause].evidence if positive.cause else SHARING
     return template.format(
-        query=query,
         positive=positive,
         now="not in the list" if positive.rank is None else f"{positive.rank} now",
-        query_words=plural(query.words, "word"),
-        words=plural(positive.words, "word"),
         **{name: percent(getattr(positive, name)) for name in shares},
     )

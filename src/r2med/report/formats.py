@@ -186,10 +186,8 @@ def _html(text: str) -> str:
 def _latex_table(captions: Iterable[str], grid: Grid, notes: Iterable[str]) -> str:
     columns = grid.columns
     lines = ["\\begin{table}", "\\centering"]
-    if heading := [line.replace("\n", ", ") for line in (*captions, grid.title) if line]:
-        # What begins in lower case goes on, all else is a new sentence.
-        rest = (f"{', ' if line[0].islower() else '. '}{line}" for line in heading[1:])
-        lines.append(f"\\caption{{{latex(heading[0] + ''.join(rest))}.}}")
+    if heading := [line.replace("\n", "; ") for line in (*captions, grid.title) if line]:
+        lines.append(f"\\caption{{{latex('; '.join(heading))}.}}")
     sides = "".join("r" if column.right else "l" for column in columns)
     lines += [_FITTED, f"\\begin{{tabular}}{{{sides}}}", "\\toprule"]
     lines += [_latex_row(column.title for column in columns), "\\midrule"]
@@ -229,27 +227,16 @@ _LATEX = {
     **{"▲": "$\\uparrow$", "▼": "$\\downarrow$", "…": "\\ldots{}", "–": "--", "—": "---"},
     **{"‘": "`", "’": "'", "“": "``", "”": "''"},
 }
-_GREEK = re.compile(r"GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)")
-#: Letters that LaTeX sets; the other capitals look as Latin ones do.
-_CAPITALS = (
-    *("Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi"),
-    *("Sigma", "Upsilon", "Phi", "Psi", "Omega"),
-)
-_SMALL = (
-    *("Alpha", "Beta", "Epsilon", "Zeta", "Eta", "Iota", "Kappa", "Mu", "Nu", "Rho", "Tau", "Chi"),
-    *_CAPITALS,
-)
+_LETTER = re.compile(r"LETTER (\w+)")
 
 
 def _latex_character(character: str) -> str:
+    """A character that every font has; of other scripts the letter's name, such as beta."""
     if character in _LATEX:
         return _LATEX[character]
     if character.isascii() or "À" <= character <= "ÿ":
         return character
-    if greek := _GREEK.fullmatch(unicodedata.name(character, "")):
-        name = greek[2].replace("LAMDA", "LAMBDA").title()
-        if greek[1] == "SMALL":
-            return f"$\\{name.lower()}$" if name in _SMALL else name[0].lower()
-        return f"$\\{name}$" if name in _CAPITALS else name[0]
     simple = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
-    return "".join(_LATEX.get(each, each) for each in simple) if simple else "?"
+    if not simple and (letter := _LETTER.search(unicodedata.name(character, ""))):
+        simple = letter[1].lower()
+    return "".join(_LATEX.get(each, each) for each in simple) or "?"

@@ -49,6 +49,8 @@ class PositiveFinding:
     subject_witness: str | None
     source_witness: str | None
     surface_witness: str | None
+    query_terms: int
+    """Distinct terms of the query that the corpus knows."""
     query_words: int
     words: int
     query_limit: int | None
@@ -85,21 +87,25 @@ class PositiveFinding:
 
 @dataclass(frozen=True)
 class Cause:
-    """A name for data, a title for tables, what it means, and the rule that decides it."""
+    """A name, what it means, and the rule that decides it."""
 
     name: str
-    title: str
     meaning: str
     holds: Callable[[PositiveFinding], bool]
     evidence: str
-    """The numbers of a positive and its query that a reader can check, as a template."""
+    """The numbers of a positive that a reader can check, as a template."""
     witness: str = ""
     """The field with the document that shows the cause."""
 
+    @property
+    def title(self) -> str:
+        """The name as tables and pages write it."""
+        return self.name.replace("-", " ")
+
 
 SHARING = (
-    "it shares {positive.shared_terms} of the query's {query.terms} terms ({coverage} by weight: "
-    "rare terms count more)"
+    "it shares {positive.shared_terms} of the query's {positive.query_terms} terms ({coverage} by "
+    "weight: rare terms count more)"
 )
 _WRONG = f"a typical wrong document in the top {TOP} shares {{top_coverage}}"
 
@@ -113,14 +119,12 @@ def _few_terms(case: PositiveFinding) -> bool:
 _ALL = (
     Cause(
         "not-in-corpus",
-        "not in the corpus",
         "it is judged relevant but the corpus does not hold it",
         lambda case: not case.in_corpus,
         "the corpus does not hold it",
     ),
     Cause(
         "twin-retrieved",
-        "unjudged twin found",
         f"the top {TOP} hold an unjudged document with nearly the same terms",
         lambda case: case.likeness >= TWIN,
         f"{{positive.witness}}, in the top {TOP}, has {{likeness}} of its terms and is not judged",
@@ -128,13 +132,11 @@ _ALL = (
     ),
     Cause(
         "not-offered",
-        "never a candidate",
         "the first stage did not offer it, so no reranker could help",
         lambda case: case.reranked is not None and (case.rank is None or case.rank > case.reranked),
         "not among the documents given to the reranker",
     ),
     Cause(
-        "demoted",
         "demoted",
         f"the first stage alone had it in the top {TOP}; the reranker or expansion lost it",
         lambda case: case.first_stage_rank is not None and case.first_stage_rank <= TOP,
@@ -142,21 +144,18 @@ _ALL = (
     ),
     Cause(
         "query-cut",
-        "query cut short",
         "the query has more words than the encoder reads tokens",
         lambda case: case.query_limit is not None and case.query_words > case.query_limit,
-        "the query has {query_words}, more than the encoder reads tokens",
+        "the query has {positive.query_words} words, more than the encoder reads tokens",
     ),
     Cause(
         "document-cut",
-        "document cut short",
         "the positive has more words than the encoder reads tokens",
         lambda case: case.limit is not None and case.words > case.limit,
-        "it has {words}; at most {positive.limit} tokens of it are read",
+        "words in it: {positive.words}; tokens of it that are read: at most {positive.limit}",
     ),
     Cause(
         "same-source",
-        "wrong passage, same source",
         f"the top {TOP} hold another passage of the positive's source document",
         lambda case: case.source_witness is not None,
         "{positive.witness} is of the same source",
@@ -164,7 +163,6 @@ _ALL = (
     ),
     Cause(
         "same-subject",
-        "right subject, other text",
         f"a document in the top {TOP} shares the positive's key terms, which the query lacks",
         lambda case: case.subject >= SAME_SUBJECT,
         f"{{positive.witness}}, in the top {TOP}, has {{subject}} of its key terms, and the query "
@@ -173,7 +171,6 @@ _ALL = (
     ),
     Cause(
         "few-shared-terms",
-        "few shared terms",
         "it hardly shares terms with the query; the link is knowledge, not words",
         _few_terms,
         f"{SHARING}; {{as_well}} of all documents share as much, and {_WRONG}",
@@ -181,7 +178,6 @@ _ALL = (
     ),
     Cause(
         "surface-match",
-        "surface match ahead",
         "it shares some terms, but documents on other subjects share more",
         lambda case: case.coverage < case.top_coverage,
         f"{SHARING}; {_WRONG}, {{positive.witness}} the most, but none has more than {{subject}} "
@@ -190,7 +186,6 @@ _ALL = (
     ),
     Cause(
         "outranked",
-        "not explained by words",
         f"it shares as much of the query as the top {TOP} do, yet stands below them",
         lambda case: True,
         f"{SHARING}; {_WRONG}",

@@ -89,8 +89,8 @@ def diagnose_ranking(
     run = (
         ranking.run if only is None else Run.from_lists({only: ranking.run.ranking_or_empty(only)})
     )
-    scores = measure(run, task.judgements, [METRIC, f"hit@{TOP}"], ties="list")
-    by_query = {row["query_id"]: row for row in scores.to_arrow().to_pylist()}
+    scores = measure(run, task.judgements, [METRIC], ties="list")
+    by_query = dict(zip(scores.query_ids.to_pylist(), scores[METRIC].tolist(), strict=True))
     findings = [
         _View(scene, row, ranking, below).finding(by_query[query])
         for row, query in enumerate(task.queries.ids.to_pylist())
@@ -100,10 +100,6 @@ def diagnose_ranking(
     if not findings:
         which = "no query has a positive" if only is None else f"query {only!r} has no positive"
         raise DataError(f"{task.name}: {which}, so there is nothing to diagnose.")
-    if not scene.sources:
-        missing.append("passages of the same source, because the document ids name no sources.")
-    if ranking.result is None and below is None:
-        missing.append("cut texts and demotions, because a run file does not name its system.")
     return TaskDiagnosis(
         system=ranking.name,
         task=task.name,
@@ -168,17 +164,15 @@ class _View:
         self.covered = [(float(self.coverage[place]), name) for name, place in self.others]
         """How much of the query each of them covers."""
 
-    def finding(self, scores: Mapping[str, float]) -> QueryFinding:
+    def finding(self, score: float) -> QueryFinding:
         """All that is to say of the query."""
         positives = [self._positive(name) for name, grade in self.judged.items() if grade > 0]
         positives.sort(key=lambda each: (each.rank is None, each.rank or 0, each.document_id))
         return QueryFinding(
             query_id=self.query,
             text=self.text,
-            score=float(scores[METRIC]),
-            hit=scores[f"hit@{TOP}"] > 0,
+            score=score,
             words=len(self.text.split()),
-            terms=len(self.terms),
             answer=self.scene.answers.get(self.query) or None,
             body_system=self.scene.task.queries.body_systems[self.row].as_py() or None,
             overlap=max(each.coverage for each in positives),
@@ -215,6 +209,7 @@ class _View:
             subject_witness=subject[1],
             source_witness=next(same_source, None),
             surface_witness=max(self.covered)[1] if self.covered else None,
+            query_terms=len(self.terms),
             query_words=query_words,
             words=len((lexicon.text(name) or "").split()),
             query_limit=limits.query if limits.pair is None else limits.pair,
@@ -269,19 +264,11 @@ class Limits:
 
 
 def limits_of(identity: Mapping[str, Any]) -> Limits:
-    """The limits of the last stage that read whole texts.
-
-    A fusion reads as much as its most patient member, and an expanded query is not the query.
-    """
+    """The limits of the last stage that read whole texts; an expanded query is not the query."""
     if "reranker" in identity:
         return Limits(pair=_read_by(identity["reranker"], "pair"))
     if "expander" in identity:
         return Limits(document=limits_of(identity.get("first", {})).document)
-    if "members" in identity:
-        members = [limits_of(member) for member in identity["members"]]
-        return Limits(
-            _most([each.query for each in members]), _most([each.document for each in members])
-        )
     retriever = identity.get("retriever", {})
     return Limits(_read_by(retriever, "query"), _read_by(retriever, "document"))
 
@@ -297,8 +284,3 @@ def _read_by(built: Mapping[str, Any], side: str) -> int | None:
     lengths = [model.get(f"{side}_max_length"), model.get("max_length")]
     lengths += [own.get("max_length"), own.get("limit")]
     return next((length for length in lengths if isinstance(length, int) and length > 0), None)
-
-
-def _most(limits: list[int | None]) -> int | None:
-    known = [limit for limit in limits if limit is not None]
-    return max(known) if known and len(known) == len(limits) else None

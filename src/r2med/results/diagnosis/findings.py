@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from r2med.errors import UsageError, nearest
 from r2med.measure.intervals import Interval, mean_interval
 from r2med.results.diagnosis.causes import CAUSES, PositiveFinding
 from r2med.tabular import Tabular, fields_of, table_of
@@ -47,10 +46,7 @@ class QueryFinding:
     query_id: str
     text: str
     score: float
-    hit: bool
     words: int
-    terms: int
-    """Distinct terms that the corpus knows."""
     answer: str | None
     body_system: str | None
     overlap: float
@@ -129,16 +125,6 @@ class TaskDiagnosis:
         """Documents in all the top 10s."""
         return sum(len(query.top) for query in self.queries)
 
-    def query(self, query_id: str) -> QueryFinding:
-        """One query by its id."""
-        for query in self.queries:
-            if query.query_id == query_id:
-                return query
-        known = [query.query_id for query in self.queries]
-        raise UsageError(
-            f"{self.task} has no query {query_id!r} with a positive. {nearest(query_id, known)}"
-        )
-
     def to_json(self) -> dict[str, Any]:
         """Everything about the task and its queries."""
         facts = ["task", "suite", "family", "data", "metric", "depth", "positives", "out_of_reach"]
@@ -190,32 +176,25 @@ class Diagnosis(Tabular):
             groups: dict[tuple[int, str], list[QueryFinding]] = {}
             for name, query in zip(names, queries, strict=True):
                 groups.setdefault(name, []).append(query)
-            if by != "family" and (len(groups) == 1 or max(map(len, groups.values())) == 1):
+            if len(groups) == 1 or max(map(len, groups.values())) == 1:
                 continue
             for (_, value), own in sorted(groups.items()):
                 scores = np.array([query.score for query in own])
                 interval = mean_interval(scores) if len(own) >= _FEW else None
-                hit = sum(query.hit for query in own) / len(own)
+                hit = sum(query.outcome != "none found" for query in own) / len(own)
                 slices.append(Slice(by, value, len(own), float(scores.mean()), interval, hit))
         return slices
 
     def to_arrow(self) -> pa.Table:
         """One row per positive; the columns of its query are repeated."""
-        named = ("system", "task", "family", "query_id", "text", "outcome", "query_cause")
-        columns: dict[str, type] = dict.fromkeys(named, str)
-        columns |= {"query_words": int, "query_terms": int, "overlap": float, "holes": int}
-        columns |= {"answer": str, "body_system": str, self.tasks[0].metric: float}
-        known = fields_of(PositiveFinding)
-        columns |= {name: known[name] for name in _POSITIVE_COLUMNS}
+        columns: dict[str, type] = {"system": str, "task": str, "family": str, "holes": int}
+        columns |= {"outcome": str, "query_cause": str, self.tasks[0].metric: float}
+        columns |= {**fields_of(QueryFinding), **fields_of(PositiveFinding)}
         rows = []
         for task in self.tasks:
             for query in task.queries:
                 own = {**vars(task), **vars(query), task.metric: query.score, "holes": query.holes}
-                own |= {
-                    "outcome": query.outcome,
-                    "query_cause": query.cause,
-                    "query_terms": query.terms,
-                }
+                own |= {"outcome": query.outcome, "query_cause": query.cause}
                 rows += [{**own, **vars(positive)} for positive in query.positives]
         return table_of(columns, rows)
 
@@ -229,10 +208,6 @@ class Diagnosis(Tabular):
         }
 
 
-_POSITIVE_COLUMNS = (
-    *("document_id", "relevance", "rank", "cause", "witness", "coverage", "shared_terms"),
-    *("as_well", "top_coverage", "subject", "likeness", "words", "limit", "first_stage_rank"),
-)
 #: Too few queries for an interval that means anything.
 _FEW = 5
 
