@@ -24,7 +24,7 @@ from tests.cli.running import run
         ("compare a b --protocols", "--metric mrr", "with --protocols"),
         ("diagnose bm25 -t demo", "--run", "without --query"),
         ("diagnose bm25 -t demo --json", "--limit 5", "on JSON"),
-        ("diagnose bm25 -t demo/biology --query 1", "--out x.csv", "with --query"),
+        ("diagnose bm25 -t demo/biology --query 1", "--out x.parquet", "with --query"),
         ("diagnose bm25 -t demo/biology --query 1", "--fresh", "without --run"),
         ("generate hyde --write-prompts here", "--llm gpt4", "with --write-prompts"),
         ("generate hyde --llm gpt4 --dry-run", "--max-tokens 9", "with --dry-run"),
