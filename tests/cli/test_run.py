@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cli.running import run
 
 
@@ -36,3 +38,41 @@ def test_what_a_mode_needs_is_asked_for() -> None:
     done = run("run", "--mode", "eval_reranker", "--task", "Biology", "--retriever_name", "nv")
 
     assert (done.code, done.err) == (2, "error: --mode eval_reranker needs --reranker_name.\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "system"),
+    [
+        ("--mode eval_retrieval --retriever_name bm25", "bm25"),
+        ("--mode eval_reranker --retriever_name nv --reranker_name monobert", "'nv | monobert@10'"),
+        (
+            "--mode eval_retrieval --retriever_name bge --gar_method hyde --gar_llm gpt4",
+            "'hyde:gpt4 | bge'",
+        ),
+    ],
+)
+def test_options_become_a_system(options: str, system: str) -> None:
+    done = run("run", *options.split(), "--task", "Biology", "--results", "here", "--dry-run")
+
+    assert done.err == f"$ r2med eval {system} --task Biology --results here\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("--mode eval", "--mode 'eval' is not known"),
+        ("--mode eval_retrieval", "needs --retriever_name"),
+        ("--mode eval_reranker --retriever_name nv", "needs --reranker_name"),
+        ("--mode generate_hydoc --gar_method hyde", "needs --gar_llm"),
+        ("--mode eval_retrieval --retriever_name nv --gar_llm gpt4", "--gar_method is missing"),
+        (
+            "--mode eval_reranker --retriever_name nv --reranker_name mono",
+            "Did you mean 'monobert'",
+        ),
+    ],
+)
+def test_what_is_missing_or_unknown_is_named(options: str, why: str) -> None:
+    refused = run("run", *options.split(), "--task", "demo/biology")
+
+    assert refused.code == 2
+    assert why in refused.err

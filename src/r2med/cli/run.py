@@ -13,11 +13,15 @@ from r2med.errors import UsageError
 from r2med.report.console import notice_console, progress
 from r2med.report.formats import show
 
-RERANKERS = ("bge-reranker", "monobert", "rankllama")
-METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
+_NEEDS = {
+    "eval_retrieval": ("retriever_name",),
+    "eval_reranker": ("retriever_name", "reranker_name"),
+    "generate_hydoc": ("gar_method", "gar_llm"),
+}
 
 
 def run(
+    context: typer.Context,
     mode: Annotated[
         str, typer.Option("--mode", help="eval_retrieval, eval_reranker or generate_hydoc.")
     ],
@@ -49,9 +53,20 @@ def run(
 
     The equivalent command goes to standard error, its scores to standard output.
     """
-    words = reference_words(mode, retriever_name, reranker_name, recall_k, gar_method, gar_llm)
-    command = ["r2med", *words, "--task", task]
-    if words[0] == "eval" and results != options.RESULTS:
+    for option in _NEEDS[chosen(mode, tuple(_NEEDS), "--mode")]:
+        if not context.params[option]:
+            raise UsageError(f"--mode {mode} needs --{option}.")
+    if bool(gar_method) != bool(gar_llm):
+        lacking = "--gar_llm" if gar_method else "--gar_method"
+        raise UsageError(f"{lacking} is missing: a method and a model go together.")
+    command = ["r2med", "eval", str(retriever_name), "--task", task]
+    if mode == "generate_hydoc":
+        command[1:3] = ["generate", str(gar_method), "--llm", str(gar_llm)]
+    elif mode == "eval_reranker":  # the reference's rerankers rank without expansion
+        command[2] += f" | {reranker_name}@{recall_k}"
+    elif gar_method:
+        command[2] = f"{gar_method}:{gar_llm} | {retriever_name}"
+    if command[1] == "eval" and results != options.RESULTS:
         command += ["--results", str(results)]
     command += ["--data-root", str(data_root)] if data_root else []
     notice_console().print(f"$ {shlex.join(command)}", soft_wrap=True)
@@ -59,38 +74,6 @@ def run(
         from r2med.cli.app import app
 
         app(command[1:], prog_name="r2med", standalone_mode=False)
-
-
-def reference_words(
-    mode: str,
-    retriever_name: str | None = None,
-    reranker_name: str | None = None,
-    recall_k: int = 10,
-    gar_method: str | None = None,
-    gar_llm: str | None = None,
-) -> list[str]:
-    """The command here that options of the reference's run.py mean; what a mode lacks is named."""
-    retriever, reranker = ("retriever_name", retriever_name), ("reranker_name", reranker_name)
-    method, llm = ("gar_method", gar_method), ("gar_llm", gar_llm)
-    needs = {
-        "eval_retrieval": [retriever],
-        "eval_reranker": [retriever, reranker],
-        "generate_hydoc": [method, llm],
-    }
-    for option, value in needs[chosen(mode, tuple(needs), "--mode")]:
-        if not value:
-            raise UsageError(f"--mode {mode} needs --{option}.")
-    chosen(reranker_name or RERANKERS[0], RERANKERS, "--reranker_name")
-    chosen(gar_method or METHODS[0], METHODS, "--gar_method")
-    if bool(gar_method) != bool(gar_llm):
-        lacking = "--gar_llm" if gar_method else "--gar_method"
-        raise UsageError(f"{lacking} is missing: a method and a model go together.")
-    if mode == "generate_hydoc":
-        return ["generate", str(gar_method), "--llm", str(gar_llm)]
-    if mode == "eval_reranker":  # the reference's rerankers rank without expansion
-        return ["eval", f"{retriever_name} | {reranker_name}@{recall_k}"]
-    expanded = f"{gar_method}:{gar_llm} | {retriever_name}" if gar_method else retriever_name
-    return ["eval", str(expanded)]
 
 
 def reproduce(

@@ -67,8 +67,6 @@ class Failure:
     """Whether every other request would meet the same: a wrong key, an unknown model."""
     passing: bool = False
     """Whether another try may succeed."""
-    wait: float | None = None
-    """Seconds before it that the server asks for."""
 
     def advice(self, *, unknown: str) -> str:
         """What to do; `unknown` is said where the server knows no such address or model."""
@@ -188,8 +186,7 @@ class Session:
             if attempt >= self.limits.attempts:
                 tries = f" (tried {attempt} times)" if attempt > 1 else ""
                 return replace(outcome, why=outcome.why + tries)
-            backoff = _backoff(attempt, self.limits.backoff)
-            await asyncio.sleep(backoff if outcome.wait is None else outcome.wait)
+            await asyncio.sleep(_backoff(attempt, self.limits.backoff))
 
     async def _attempt(
         self, path: str, data: bytes, read: Callable[[dict[str, Any], float], T]
@@ -213,10 +210,13 @@ class Session:
             why = f"the connection failed: {self.server.shown(str(problem))}"
             return Failure(None, why, passing=True), Cost()
         except (aiohttp.ClientError, TimeoutError) as problem:
-            words = self.server.shown(str(problem)) or type(problem).__name__
-            if isinstance(problem, TimeoutError):
-                words = f"no answer within {self.limits.timeout:g} s"
-            return Failure(None, f"the connection failed: {words}", passing=True), None
+            timed_out, why = (
+                isinstance(problem, TimeoutError),
+                f"{type(problem).__name__} {problem}",
+            )
+            words = f"no answer within {self.limits.timeout:g} s" if timed_out else why
+            why = f"the connection failed: {self.server.shown(words)}"
+            return Failure(None, why, passing=True), None
         if response.status != 200:
             return self._refused(response.status, response.headers, bytes(content))
         seconds = time.monotonic() - began
@@ -246,7 +246,7 @@ class Session:
             longer = f"{why}; the server asks to wait {asked:,.0f} s"
             return Failure(status, longer, code, hopeless=True), cost
         self._held_until = max(self._held_until, time.monotonic() + (asked or 0.0))
-        return Failure(status, why, code, passing=True, wait=asked), cost
+        return Failure(status, why, code, passing=True), cost
 
 
 async def _open(headers: Mapping[str, str], timeout: float) -> aiohttp.ClientSession:
@@ -311,10 +311,9 @@ def used(value: Mapping[str, Any]) -> Tokens | None:
 
 def _complaint(content: bytes) -> tuple[str, str]:
     """A server's words about what is wrong, and its code for it, in the shapes servers use."""
-    value = _object(content)
-    error = None if value is None else value.get("error", value)
-    if not isinstance(error, dict):
-        return (error if isinstance(error, str) else content.decode("utf-8", "replace")), ""
-    words = error.get("message") or error.get("detail") or ""
+    value = _object(content) or {}
+    error = value.get("error", value)
+    error = error if isinstance(error, dict) else {"message": error}
+    words = error.get("message")
     code = next((error[k] for k in ("code", "type") if isinstance(error.get(k), str)), "")
     return (words if isinstance(words, str) else content.decode("utf-8", "replace")), code
