@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -94,16 +93,6 @@ def test_a_damaged_line_is_noticed_and_the_rest_is_kept(tmp_path: Path) -> None:
     again = opened(tmp_path)
 
     assert [again.get(key) is not None for key in "abc"] == [True, False, True]
-
-
-def test_the_folder_says_which_model_it_is_of(tmp_path: Path) -> None:
-    calls = opened(tmp_path)
-    calls.put("a", ANSWER)
-
-    told = json.loads((calls.folder / "model.json").read_text(encoding="utf-8"))
-
-    assert told == IDENTITY
-    assert calls.folder.name.startswith("some-model-")
 
 
 def test_every_part_of_a_request_is_in_its_key() -> None:

@@ -6,7 +6,7 @@ data nor model: it reckons all work of all models from published counts and mean
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,6 @@ from r2med.expand.writing import Bound, FromModel
 from r2med.remote.budget import CHARACTERS_PER_TOKEN, Estimate
 from r2med.rerank.llm import LlmReranker
 from r2med.retrieve.api import ApiRetriever
-from r2med.retrieve.dense.embed import SIDES, Side
 from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, Stage
 from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Corpus, Judgements, Queries, Task, counts, statistics
@@ -169,32 +168,33 @@ def loads(
                 yield _asked("rerank", name, reranker.estimate(sizes.stand_in, depth), sizes)
             else:
                 pair = sizes.query_tokens + sizes.document_tokens
-                limit = float(str(stage.settings.get("max_length") or np.inf))
                 pairs = sizes.queries * depth
-                yield Load(sizes.task, name, "rerank", pairs, round(pairs * min(pair, limit)))
+                tokens = round(pairs * min(pair, _limit(stage.settings, "max_length")))
+                yield Load(sizes.task, name, "rerank", pairs, tokens)
 
 
 def _encoded(stage: Retrieval, sizes: Sizes, width: int | None, written: float) -> Iterator[Load]:
     settings, engine = stage.settings, stage.entry.engine
-    limits = {
-        side: float(str(settings.get(f"{side}_max_length") or settings.get("max_length") or np.inf))
-        for side in SIDES
-    }
     numbers = int(str(settings.get("dimensions") or 0)) or width
     vector: int | None = None
     if numbers and engine in _ONE_VECTOR:
         vector = numbers * (2 if settings.get("storage") == "float16" else 4)
     api = stage.retriever if isinstance(stage.retriever, ApiRetriever) else None
     price = api.settings.known_price() if api else None
-    sides: tuple[tuple[LoadStage, Side, int, float], ...] = (
-        ("documents", "document", sizes.documents, sizes.document_tokens),
-        ("queries", "query", sizes.queries, sizes.query_tokens + written),
+    sides: tuple[tuple[LoadStage, str, int, float], ...] = (
+        ("documents", "document_max_length", sizes.documents, sizes.document_tokens),
+        ("queries", "query_max_length", sizes.queries, sizes.query_tokens + written),
     )
-    for name, side, count, length in sides:
-        tokens = round(count * min(length, limits[side]))
+    for name, limit, count, length in sides:
+        tokens = round(count * min(length, _limit(settings, limit, "max_length")))
         held = None if vector is None else count * vector
         bill = price.of(tokens) if price else None
         yield Load(sizes.task, stage.name, name, count, tokens, held, bill)
+
+
+def _limit(settings: Mapping[str, object], *names: str) -> float:
+    """The tokens at which a model cuts a text, by the first setting that says so."""
+    return next((float(str(settings[name])) for name in names if settings.get(name)), np.inf)
 
 
 def _asked(stage: LoadStage, part: str, estimate: Estimate, sizes: Sizes) -> Load:

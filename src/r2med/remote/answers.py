@@ -21,11 +21,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from r2med.atomic import AppendFile, atomic_file
+from r2med.atomic import AppendFile
 from r2med.remote.completions import ChatAnswer
 
 SUFFIX = ".calls"
-MODEL_FILE = "model.json"
 #: Seconds after which written answers are brought to the disk itself, against a power cut.
 _SYNC_EVERY = 0.5
 
@@ -50,7 +49,6 @@ class Answers:
         text = json.dumps(identity, sort_keys=True)
         slug = re.sub(r"[^a-z0-9.]+", "-", str(identity.get("model", "")).lower()).strip("-")
         self.folder = root / f"{slug[:40]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        self._identity = identity
         self._tell = tell
         self._lines: dict[str, _Line] = {}
         self._read: dict[Path, int] = {}
@@ -78,9 +76,6 @@ class Answers:
         data = row.encode("utf-8", "replace")
         line = b"%08x %s\n" % (zlib.crc32(data), data)
         with self._guard:
-            if not self._read and not (self.folder / MODEL_FILE).exists():
-                with atomic_file(self.folder / MODEL_FILE) as draft:
-                    draft.write_text(json.dumps(self._identity, indent=2) + "\n", encoding="utf-8")
             path, start = self._file.append(line)
             self._lines[key] = _Line(path, start, len(line), now)
             self._read[path] = start + len(line)

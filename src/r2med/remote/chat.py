@@ -291,7 +291,6 @@ class Remote:
                     own_key_env=llm.key_env,
                     environment=_ENVIRONMENT,
                     url=self.url,
-                    key_env=options.get("key_env", ""),
                 )
             self._chats[key] = Chat(llm, server, self)
         return self._chats[key]

@@ -17,7 +17,7 @@ from r2med.remote.requests import Failure, Job, used
 #: Tokens that a chat format puts around a message, on average.
 _FRAME = 4
 #: The most that it puts around a message, and before a conversation: a system prompt of its own.
-MOST_FRAME, _MOST_PREFACE = 16, 128
+_MOST_FRAME, _MOST_PREFACE = 16, 128
 #: Words and codes by which servers say that a prompt does not fit.
 _TOO_LONG = re.compile(
     r"context[ _](size|window|length)|too many tokens|prompt is too long|string_above_max_length",
@@ -108,22 +108,16 @@ def to_job(llm: LLM, request: ChatRequest, *, limited: bool) -> Job:
         sent[llm.max_tokens_as] = request.max_tokens
     if request.stop:
         sent["stop"] = list(request.stop)
-    most = most_tokens(llm, request) if limited else Tokens()
-    if most is None:
+    if not limited:
+        return Job(sent)
+    longest = request.max_tokens or llm.max_tokens or llm.output_limit
+    if longest is None:
         raise UsageError(
             f"nobody knows how long an answer of {llm.name} may become, so a limit cannot be kept. "
             "Give it a max_tokens, or its output_limit in a file of your own; see docs/llms.md."
         )
-    return Job(sent, most)
-
-
-def most_tokens(llm: LLM, request: ChatRequest) -> Tokens | None:
-    """The most tokens that a request and its answer may have; None where nobody knows."""
-    most = request.max_tokens or llm.longest_answer
-    if most is None:
-        return None
-    prompt = sum(most_tokens_of(m.role + m.content) + MOST_FRAME for m in request.messages)
-    return Tokens(_MOST_PREFACE + prompt, most)
+    prompt = sum(most_tokens_of(m.role + m.content) + _MOST_FRAME for m in request.messages)
+    return Job(sent, Tokens(_MOST_PREFACE + prompt, longest))
 
 
 def prompt_tokens(request: ChatRequest) -> int:
@@ -138,16 +132,14 @@ def read_answer(
 
     Token counts that the server leaves out are estimated.
     """
-    choices = value.get("choices")
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-        error = value.get("error")
-        raise ValueError(f"it holds no choices{f' but says {error!r}' if error else ''}")
-    choice = choices[0]
-    message = {"content": choice.get("text")} if request.bare else choice.get("message")
-    if not isinstance(message, dict):
-        raise ValueError("its first choice holds no message")
-    if not isinstance(message.get("content"), str | None):
-        raise ValueError("its message's content is not a text")
+    match value.get("choices"):
+        case [dict(choice), *_]:
+            message = {"content": choice.get("text")} if request.bare else choice.get("message")
+        case _:
+            error = value.get("error")
+            raise ValueError(f"it holds no choices{f' but says {error!r}' if error else ''}")
+    if not isinstance(message, dict) or not isinstance(message.get("content"), str | None):
+        raise ValueError("its first choice holds no message with a text")
     text = encodable(message.get("content") or "")
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     if not isinstance(reasoning, str) or "</think>" in text:

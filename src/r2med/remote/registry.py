@@ -42,7 +42,6 @@ class LLM:
     seed: int | None = None
     max_tokens: int | None = setting(default=None, least=1)
     max_tokens_as: str = "max_tokens"
-    reasoning_effort: str | None = None
     output_limit: int | None = setting(default=None, least=1)
     expected_tokens: int = setting(default=400, least=1)
     price_in: float | None = setting(default=None, least=0)
@@ -59,11 +58,6 @@ class LLM:
             return None
         return Price(self.price_in, self.price_out)
 
-    @property
-    def longest_answer(self) -> int | None:
-        """The most new tokens of one answer; None where nobody knows."""
-        return self.max_tokens or self.output_limit
-
     def parameters(self) -> dict[str, object]:
         """What is sent with every request besides the conversation."""
         sent: dict[str, object | None] = {
@@ -71,7 +65,6 @@ class LLM:
             "top_p": self.top_p,
             "seed": self.seed,
             self.max_tokens_as: self.max_tokens,
-            "reasoning_effort": self.reasoning_effort,
         }
         return {key: value for key, value in sent.items() if value is not None} | dict(self.extra)
 

@@ -102,17 +102,16 @@ def find_server(
 
 
 def _normalised(url: str) -> str:
-    wrong = f"{url!r} is not the address of a server; expected one like http://localhost:8000/v1."
     try:
         parts = urlsplit(url if "//" in url else f"http://{url}")
     except ValueError:  # brackets that hold no address
-        raise UsageError(wrong) from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(wrong)
-    if "@" in parts.netloc or parts.query or parts.fragment:
+        parts = urlsplit("")
+    more = "@" in parts.netloc or parts.query or parts.fragment
+    if parts.scheme not in ("http", "https") or not parts.hostname or more:
         raise UsageError(
-            f"the address of the server at {parts.hostname} holds more than host, port and path.\n"
-            "A key belongs in an environment variable such as R2MED_LLM_KEY, not in the address."
+            "the address of the server is not a host, port and path; expected one like "
+            "http://localhost:8000/v1.\nA key belongs in an environment variable such as "
+            "R2MED_LLM_KEY, not in the address."
         )
     path = _ENDPOINTS.sub("", parts.path.rstrip("/")) or "/v1"
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
