@@ -113,5 +113,5 @@ def test_the_table_calls_itself_an_estimate_and_options_alone_are_refused() -> N
     assert "listwise:qwen-7b: rerank" in served.out  # though no server is named
     assert "8 tasks: an estimate, nothing is run" in shown.out
     assert "348,509" in shown.out and "unknown" in shown.out
-    assert "go with --dry-run --tokens-per-second" in alone.err
-    assert "goes with --dry-run" in running.err
+    assert "--price has no effect without --dry-run --tokens-per-second N" in alone.err
+    assert "--tokens-per-second has no effect without --dry-run" in running.err

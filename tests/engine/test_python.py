@@ -114,7 +114,7 @@ def test_a_sweep_comes_from_a_file_and_the_command_line_goes_before_it(tmp_path:
         ("system = []", "'system' is not known. Did you mean 'systems'?"),
         ("systems = [1]", "expected a list of texts"),
         ("systems = ['bm25']\n[options]\nbatch-size = 'x'", "a valid integer"),
-        ("systems = ['bm25']\n[options]\nbatchsize = 1", "Did you mean 'batch-size'?"),
+        ("systems = ['bm25']\n[options]\nbatchsize = 1", "No such option: --batchsize"),
         ("[options]\nmetrics = false", "options.metrics is False, expected one value"),
         ("[options]\nmetrics = ['mrr', 'map']", "options.metrics is ['mrr', 'map'], expected one"),
         ("[options]\nforce = 'yes'", "options.force is 'yes', expected true or false"),

@@ -80,12 +80,11 @@ def evaluate(
 
     shown = options.format_of(form, as_json, ("table", "json") if dry_run else (), "an estimate")
     grouping = options.chosen(by, options.GROUPINGS, "--by")
-    if tokens_per_second and not dry_run:
-        raise UsageError("--tokens-per-second goes with --dry-run: nothing is run at that pace.")
-    if not tokens_per_second and (price, passages, vector_width) != (None, None, None):
-        raise UsageError(
-            "--price, --passages and --vector-width go with --dry-run --tokens-per-second N."
-        )
+    if not dry_run:
+        refuse_unread(context, "without --dry-run", "tokens_per_second")
+    if not tokens_per_second:
+        mode = "without --dry-run --tokens-per-second N"
+        refuse_unread(context, mode, "price", "passages", "vector_width")
     asked = [str(metric) for metric in parse_metrics(metrics)] if metrics else []
     named = [written_out(system, results) for system in systems or ()]
     named += [f"model:{target}" for target in model or ()]
@@ -225,10 +224,10 @@ def _seen_texts(result: Result) -> Iterator[str]:
         yield f"  {seen['first']!r}"
 
 
-def _with_sweep(context: Context, path: Path, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with those of a file; what the command line says comes first.
+def _with_sweep(context: Context, path: Path, typed: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a file, read as the command line's are; what is typed comes first.
 
-    Systems of both are taken, the file's first. Options are read as the command line's are:
+    Systems of both are taken, the file's first:
 
         systems = ["bm25", "tuned {k1}=bm25[k1={k1}]"]
         tasks = ["demo"]
@@ -238,33 +237,28 @@ def _with_sweep(context: Context, path: Path, arguments: Mapping[str, Any]) -> d
         metrics = "ndcg@10,recall@100"
     """
     settings = _read_sweep(path)
-    values = {**arguments, "sweep": None}
-    systems = [
-        text for system in settings["systems"] for text in _filled(system, settings["values"], path)
-    ]
-    values["systems"] = [*systems, *(values["systems"] or [])] or None
-    if settings["tasks"] and not is_typed(context, "task"):
-        values["task"] = ",".join(settings["tasks"])
-    parameters: list[Any] = context.command.params
-    known = {name[2:]: each for each in parameters for name in each.opts if name[:2] == "--"}
-    words: list[str] = []
+    systems = [text for each in settings["systems"] for text in _filled(each, settings, path)]
+    words = ["--task", ",".join(settings["tasks"])] if settings["tasks"] else []
+    parameters: list[Any] = [each for each in context.command.params if hasattr(each, "is_flag")]
+    switches = {name for each in parameters for name in each.opts if each.is_flag}
     for option, value in settings["options"].items():
-        if option not in known or option in ("from", "task"):
-            raise UsageError(f"{path}: options.{option} is not known. {nearest(option, known)}")
-        switch, several = known[option].is_flag, value if isinstance(value, list) else [value]
-        if isinstance(value, bool) != switch or (value is several and not known[option].multiple):
+        switch = f"--{option}" in switches
+        if isinstance(value, list) or isinstance(value, bool) != switch:
             expected = "true or false" if switch else "one value, as on the command line"
             raise UsageError(f"{path}: options.{option} is {value!r}, expected {expected}.")
-        words += [f"--{option}"] * value if switch else [f"--{option}={each}" for each in several]
+        words += [f"--{option}"] * value if switch else [f"--{option}={value}"]
     try:
         with context.command.make_context(context.command_path, words) as read:
-            for name, value in read.params.items():
-                if is_typed(read, name) and not is_typed(context, name):
-                    values[name] = value
+            values = {
+                name: typed[name] if is_typed(context, name) or not is_typed(read, name) else value
+                for name, value in read.params.items()
+            }
     except Exception as problem:
         if (why := usage_message(problem)) is None:
             raise
         raise UsageError(f"{path}: {why}") from None
+    values |= {"context": context, "sweep": None}
+    values["systems"] = [*systems, *(typed["systems"] or [])]
     context.params.update(values)
     return values
 
@@ -280,28 +274,24 @@ def _read_sweep(path: Path) -> dict[str, Any]:
     for key, value in raw.items():
         if key not in settings:
             raise UsageError(f"{path}: {key!r} is not known. {nearest(key, settings)}")
-        texts = [value] if isinstance(value, str) else value
-        if key in ("values", "options"):
-            if not isinstance(value, dict):
-                raise DataError(f"{path}: {key} is {value!r}, expected a table, [{key}].")
-        elif not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
-            raise DataError(f"{path}: {key} is {value!r}, expected a list of texts.")
-        settings[key] = texts
+        table = isinstance(settings[key], dict)
+        texts = isinstance(value, list) and all(isinstance(each, str) for each in value)
+        if not (isinstance(value, dict) if table else texts):
+            expected = f"a table, [{key}]" if table else "a list of texts"
+            raise DataError(f"{path}: {key} is {value!r}, expected {expected}.")
+        settings[key] = value
     return settings
 
 
-def _filled(system: str, values: Mapping[str, Any], path: Path) -> list[str]:
+def _filled(system: str, settings: Mapping[str, Any], path: Path) -> list[str]:
     """The system once for every combination of the values that it names in braces."""
     texts = [system]
     for name in dict.fromkeys(re.findall(r"\{(\w+)\}", system)):
-        if name not in values:
+        values = settings["values"].get(name)
+        if not isinstance(values, list) or not values:
             raise UsageError(
-                f"{path}: systems holds {{{name}}}, in {system!r}, which is not among [values]. "
-                f"{nearest(name, values)}"
+                f"{path}: systems holds {{{name}}}, in {system!r}; values.{name} is {values!r}, "
+                "expected a list."
             )
-        if not isinstance(values[name], list) or not values[name]:
-            raise DataError(f"{path}: values.{name} is {values[name]!r}, expected a list.")
-        texts = [
-            text.replace(f"{{{name}}}", str(value)) for text in texts for value in values[name]
-        ]
+        texts = [text.replace(f"{{{name}}}", str(value)) for text in texts for value in values]
     return texts

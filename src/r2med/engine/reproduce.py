@@ -63,19 +63,12 @@ def reproduce(
         )
     published = find_published(system, suites.pop())
     text = runnable(system)
-    parts = parts_of(text)
-    unknown = dict.fromkeys(unit.name for unit, entry in parts if entry is None)
-    generations = any(_PUBLISHED_GENERATIONS in unit.options for unit, _ in parts)
+    generations = any(_PUBLISHED_GENERATIONS in unit.options for unit, _ in parts_of(text))
     rows = []
     for item in tasks:
         place = item if isinstance(item, Path) else item.name
         begin(str(place))
         try:
-            if unknown:
-                raise UsageError(
-                    f"{', '.join(unknown)}: not registered in this version, so it cannot be run. "
-                    "`r2med info systems` lists names."
-                )
             loaded = load_task(place, root=root)
             result = evaluate(text, loaded, results=results, conditions=conditions or Conditions())
             ties = tie_range(result, loaded.judgements, name)
@@ -125,10 +118,6 @@ class Reproduced:
     published: float | None
     ours: float | None = None
     verdict: Verdict | None = None
-    equal: int = 0
-    """How many of the task's published metrics came out equal ..."""
-    compared: int = 0
-    """... of those that are measured here."""
     queries: int = 0
     tie_bounds: Bounds | None = None
     """Ours with equal scores in the worst and in the best order."""
@@ -139,8 +128,9 @@ class Reproduced:
     @property
     def difference(self) -> float | None:
         """Ours minus published."""
-        known = self.ours is not None and self.published is not None
-        return self.ours - self.published if known else None  # type: ignore[operator]
+        if self.ours is None or self.published is None:
+            return None
+        return self.ours - self.published
 
 
 def find_published(text: str, suite: str) -> Printed:
@@ -152,8 +142,9 @@ def find_published(text: str, suite: str) -> Printed:
 
     known, spec = published_systems(suite), registered(parse(text))
     name = str(mapped(spec, as_published))
-    if system := _running(name, suite):
-        return system
+    for system in known.values():
+        if name == system.system or name in system.runs_as:
+            return system
     if suite == "full" and (printed := printed_beside(name)):
         figures = {task: {METRIC: value} for task, value in printed[0].values(METRIC).items()}
         origins = dict.fromkeys(figures, "; ".join(map(str, printed[0].works)))
@@ -166,23 +157,13 @@ def find_published(text: str, suite: str) -> Printed:
     if plain != name and plain in known:
         raise UsageError(
             f"{spec}: options change the published protocol of {plain}; reproduce it as it was: "
-            f"r2med reproduce '{plain}'. `r2med leaderboard --only {plain}` lists other works."
+            f"r2med reproduce '{plain}'."
         )
-    other = "nano" if suite == "full" else "full"
-    if _running(name, other):
-        hint = f"There are figures of {other}: add --task {other}."
-    else:
-        hint = nearest(name, [each for each in known if each.count("|") == name.count("|")])
+    alike = [each for each in known if each.count("|") == name.count("|")]
     raise UsageError(
-        f"No figures of {suite} are published for {name!r}. {hint}\n"
-        "`r2med leaderboard` lists the published systems."
+        f"No figures of {suite} are published for {name!r}. {nearest(name, alike)}\n"
+        "`r2med leaderboard` lists the published systems; --suite nano those of Nano."
     )
-
-
-def _running(name: str, suite: str) -> Printed | None:
-    """The published system of a suite that a text without options runs."""
-    known = published_systems(suite).values()
-    return next((each for each in known if name == each.system or name in each.runs_as), None)
 
 
 def runnable(text: str) -> str:
@@ -205,14 +186,11 @@ def held_against(
     names = {task.lower(): task for task in published.figures}
     task = result.task  # a folder of the user's own may hold a contrast collection, in any case
     task = task if result.suite else names.get(task.lower(), task)
-    figures = published.figures.get(task, {})
-    wanted, ours = figures.get(metric), measured_value(result, metric)
-    verdicts = {
-        name: verdict(mine, theirs, published.decimals)
-        for name, theirs in figures.items()
-        if (mine := measured_value(result, name)) is not None
-    }
-    judged, data = verdicts.get(metric), other_data(result)
+    wanted = published.figures.get(task, {}).get(metric)
+    ours, data = measured_value(result, metric), other_data(result)
+    judged = None
+    if wanted is not None and ours is not None:
+        judged = verdict(ours, wanted, published.decimals)
     reasons = [data] if data else []  # equal figures need no explanation, unless by chance
     if judged in ("close", "different"):
         if ties and wanted is not None and ties[0] - _NOISE <= wanted <= ties[1] + _NOISE:
@@ -227,8 +205,6 @@ def held_against(
         published=wanted,
         ours=ours,
         verdict=judged,
-        equal=sum(each == "equal" for each in verdicts.values()),
-        compared=len(verdicts),
         queries=result.record.task.judged_queries,
         tie_bounds=ties,
         reasons=tuple(reasons),

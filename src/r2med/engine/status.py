@@ -25,7 +25,7 @@ _KEPT = 8
 _LONGEST = 500
 
 State = Literal["waiting", "running", "done", "reused", "failed"]
-End = Literal["finished", "failed", "interrupted", "stopped"]
+End = Literal["finished", "failed", "stopped"]
 
 
 @dataclass
@@ -93,15 +93,13 @@ def watched(
         status.end = "finished"
         for cell in status.ahead:
             cell.state = "failed"
-    except (GeneratorExit, KeyboardInterrupt) as stop:
-        status.end = "stopped" if isinstance(stop, GeneratorExit) else "interrupted"
-        raise
-    except BaseException as problem:
+    except Exception as problem:
         status.end, status.problem = "failed", str(problem)[:_LONGEST]
         for cell in status.ahead[:1]:
             cell.state = "failed"
         raise
     finally:
+        status.end = status.end or "stopped"
         _write(status, root)
 
 
@@ -127,7 +125,7 @@ def read_statuses(root: Path) -> list[Status]:
         with suppress(OSError, ValueError, TypeError, KeyError):
             raw = json.loads(path.read_text(encoding="utf-8"))
             status = Status(**{**raw, "cells": [CellStatus(**cell) for cell in raw["cells"]]})
-            if status.end is None and not _lives(status):
+            if status.end is None and _born(status.pid) != status.born:
                 status.end = "stopped"
                 for cell in status.ahead:
                     cell.state = "waiting"
@@ -139,21 +137,14 @@ def _files(root: Path) -> list[Path]:
     return sorted(path for path in (root / FOLDER).glob("*.json") if not path.name.startswith("."))
 
 
-def _lives(status: Status) -> bool:
-    try:
-        os.kill(status.pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return status.born is None or _born(status.pid) == status.born
-
-
 def _born(pid: int) -> str | None:
-    """When a process began, where the system tells it; None elsewhere."""
+    """When a process began, as far as the system tells it; None where there is no such process."""
     try:
+        if not Path("/proc/self/stat").exists():
+            os.kill(pid, 0)
+            return "unknown"
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
-    except (OSError, IndexError, UnicodeDecodeError):
+    except OSError:
         return None
 
 

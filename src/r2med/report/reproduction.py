@@ -9,9 +9,7 @@ from rich.text import Text
 from r2med.engine.reproduce import CLOSE, Reproduced, Reproduction
 from r2med.report.table import Cell, Grid, Paper, columns_of, mean_of, points, print_fitting, signed
 
-_COLUMNS = columns_of(
-    "task", ">n", ">ours", ">published", ">difference", "verdict", ">metrics equal"
-)
+_COLUMNS = columns_of("task", ">n", ">ours", ">published", ">difference", "verdict")
 _STYLES = {"equal": "green", "close": "yellow", "different": "red"}
 
 
@@ -32,8 +30,6 @@ def draw(reproduction: Reproduction, out: Paper) -> None:
             f"task mean ({len(rows)})",
             mean_of(row.published for row in rows),
             ours,
-            equal=sum(row.equal for row in rows),
-            compared=sum(row.compared for row in rows),
             queries=sum(row.queries for row in rows) if ours is not None else 0,
         )
         lines.append(_cells(mean, ""))
@@ -51,7 +47,6 @@ def _cells(row: Reproduced, verdict: Cell) -> list[Cell]:
         points(row.published, 3),
         signed(row.difference, 3),
         verdict,
-        f"{row.equal}/{row.compared}" if row.compared else "-",
     ]
 
 

@@ -99,7 +99,7 @@ def _progress(statuses: Sequence[Status]) -> str:
     if newest.end == "finished":
         failed = newest.count("failed")
         return f"The last evaluation finished: {are}{f', {failed} failed' if failed else ''}."
-    how = {"failed": "failed", "interrupted": "was interrupted"}.get(newest.end, "was stopped")
+    how = "failed" if newest.end == "failed" else "was stopped"
     return f"The last evaluation {how} after {of}; run the same command again to go on."
 
 
