@@ -78,11 +78,11 @@ class Cells:
     task: Task
     store: Store
     loading: Ledger
+    tell: Tell
+    """Hears what a reader of the scores should know, each message once."""
     force: bool = False
-    done: dict[str, dict[str, Result]] = field(default_factory=dict)
+    done: dict[tuple[str, str], Result] = field(default_factory=dict)
     """By key and system text: systems of one identity can have several texts."""
-    heard: set[str] = field(default_factory=set)
-    """Messages that the reader has got already."""
     ahead: dict[str, Callable[[], list[tuple[Run, Ledger]]]] = field(default_factory=dict)
     """By key: runs that workers have begun; call one to wait for it."""
 
@@ -109,35 +109,32 @@ class Cells:
         return self.store.relabel(result, system.label)
 
     def _result(self, cell: Cell, conditions: Conditions, extra: Sequence[Metric]) -> Result:
-        part = cell.part
-        if isinstance(part, Expanding):
-            self._tell_once(part.bound(self.task).notices, conditions.tell)
-        alike = self.done.setdefault(cell.key, {})
-        kept = alike.get(part.text) or self._stored(cell, conditions.tell)
-        known = kept if part.text in alike or not self.force else None
-        if known is not None:
-            self._tell_once(_changed(known, sources(part)), conditions.tell)
+        part, place = cell.part, (cell.key, cell.part.text)
+        notices = part.bound(self.task).notices if isinstance(part, Expanding) else ()
+        kept = self.done.get(place) or self._stored(cell)
+        known = kept if place in self.done or not self.force else None
+        for message in (*notices, *(_changed(known, sources(part)) if known else ())):
+            self.tell(message)
         if known is None or not all(str(metric) in known.metrics for metric in extra):
-            twin = known or next(iter(alike.values()), None)
-            known = self._made(cell, kept, twin, conditions, extra)
-        alike[part.text] = known
+            known = self._made(cell, kept, known, conditions, extra)
+        self.done[place] = known
         return known
 
     def _made(
         self,
         cell: Cell,
         kept: Result | None,
-        twin: Result | None,
+        known: Result | None,
         conditions: Conditions,
         extra: Sequence[Metric],
     ) -> Result:
-        """Run a system, or take the run of a result with the same key; measure and store it.
+        """Run a system, or take the run of a known result; measure and store it.
 
         The label and the metrics of the one kept before stay, so that results stay comparable.
         """
         ledger = Ledger(list(self.loading.costs))
-        if twin:
-            run = twin.run
+        if known:
+            run = known.run
         elif begun := self.ahead.pop(cell.key, None):
             [(run, spent)] = begun()
             ledger.include(spent, reused=False)
@@ -146,9 +143,9 @@ class Cells:
         metrics = [*stored_metrics(), *extra, *map(parse_metric, kept.metrics if kept else ())]
         label = kept.record.system.label if kept else None
         record, scores = self._measured(cell, run, list(dict.fromkeys(metrics)), ledger, label)
-        if twin:
+        if known:
             same = ("seconds", "stages", "facts", "created", "sources")
-            record = replace(record, **{name: getattr(twin.record, name) for name in same})
+            record = replace(record, **{name: getattr(known.record, name) for name in same})
         elif name := _approximate(cell.part):
             loss = self._index_loss(cell.part, run, scores, conditions)
             facts = {**record.facts, name: {**record.facts[name], "loss": loss}}
@@ -157,29 +154,23 @@ class Cells:
 
     def _member(self, part: Stage, work: Work) -> Run:
         """A member's run, by the result of that member; its costs belong to the whole system."""
-        before = sum(map(len, self.done.values()))
+        before = len(self.done)
         result = self._result(Cell.of(part, self.task), work.conditions, ())
         costs = [StageCost(**cost) for cost in result.record.stages if cost["part"]]
-        reused = result.reused or sum(map(len, self.done.values())) == before
+        reused = result.reused or len(self.done) == before
         work.ledger.include(Ledger(costs, dict(result.record.facts)), reused=reused)
         return result.run
 
     def _folder(self, cell: Cell) -> Path:
         return self.store.place(self.task.name, self.task.suite, cell.part.text, cell.key)
 
-    def _stored(self, cell: Cell, tell: Tell) -> Result | None:
+    def _stored(self, cell: Cell) -> Result | None:
         folder = self._folder(cell)
         try:
             return read_result(folder) if folder.exists() else None
         except DamagedError as problem:
-            tell(f"{problem} It is run again.")
+            self.tell(f"{problem} It is run again.")
             return None
-
-    def _tell_once(self, messages: Sequence[str], tell: Tell) -> None:
-        for message in messages:
-            if message not in self.heard:
-                self.heard.add(message)
-                tell(message)
 
     def _measured(
         self, cell: Cell, run: Run, metrics: Sequence[Metric], ledger: Ledger, label: str | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -154,10 +155,9 @@ def each_result(
     _tell_shallow(built, extra, tell)
     names = task_names(tasks, own_tasks(store.root))
     cells = [(name, system.stage.text) for name in names for system in built]
-    heard: set[str] = set()
+    once = cache(tell)
     every = (
-        replace(_cells(like, name, store, tell, options), heard=heard)
-        for like, name in zip(tasks, names, strict=True)
+        _cells(like, name, store, once, options) for like, name in zip(tasks, names, strict=True)
     )
     try:
         yield from watched(_each(built, every, extra), store.root, cells)
@@ -208,7 +208,7 @@ def _cells(like: TaskLike, name: str, store: Store, tell: Tell, options: Options
     store.sweep(task.name, task.suite)
     for notice in task.notices:
         tell(f"{task.name}: {notice}")
-    return Cells(task, store, loading, options.get("force", False))
+    return Cells(task, store, loading, tell, options.get("force", False))
 
 
 def _workers(systems: Sequence[object], options: Options, tell: Tell) -> Workers | None:
