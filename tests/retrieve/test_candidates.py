@@ -25,21 +25,21 @@ def test_whole_numbers_are_ids_and_empty_lists_are_lists(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("queries", "lists", "message"),
     [
-        (["1", None], [["a"], ["b"]], r"row 2: 'query-id' holds a null"),
-        (["1", "2"], [["a"], None], r"row 2: 'corpus-ids' holds a null"),
-        (["1", "2"], [["a"], ["b", None]], r"row 2: 'corpus-ids' holds a null"),
-        (["1"], [[["a"]]], r"ids in column 'corpus-ids' are list<"),
-        (["1"], ["a"], r"column 'corpus-ids' holds string"),
-        ([1.5], [["a"]], r"ids in column 'query-id' are double"),
-        ([["1"]], [["a"]], r"ids in column 'query-id' are list<"),
-        (["1", "1"], [["a"], ["b"]], r"row 2: the query '1' has a list already"),
-        (["1", "2"], [["a"], ["b", "c", "b"]], r"row 2: the document 'b' is listed twice"),
+        (["1", None], [["a"], ["b"]], "row 2: "),
+        (["1", "2"], [["a"], None], "row 2: "),
+        (["1", "2"], [["a"], ["b", None]], "row 2: "),
+        (["1"], [[["a"]]], r"query-id \(string\), corpus-ids \(list<.*list<"),
+        (["1"], ["a"], r"corpus-ids \(string\)"),
+        ([1.5], [["a"]], r"query-id \(double\)"),
+        ([["1"]], [["a"]], r"query-id \(list<"),
+        (["1", "1"], [["a"], ["b"]], "row 2: "),
+        (["1", "2"], [["a"], ["b", "c", "b"]], "row 2: "),
     ],
 )
 def test_a_file_that_holds_no_candidate_lists_is_named_with_the_row_or_column(
     tmp_path: Path, queries: object, lists: object, message: str
 ) -> None:
-    with pytest.raises(DataError, match=rf"lists\.parquet.*{message}"):
+    with pytest.raises(DataError, match=rf"lists\.parquet.*{message}.*candidates have the columns"):
         subset(tmp_path, queries, lists).read(safeguard=False)
 
 

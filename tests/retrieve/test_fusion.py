@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r2med.errors import UsageError
-from r2med.retrieve.fusion import Fusion, reciprocal_rank_fusion
+from r2med.retrieve.fusion import Fusion
 from r2med.runs import Run
 from r2med.settings import read
 
@@ -50,7 +50,7 @@ def test_the_order_of_the_members_does_not_matter(members: list[Run], method: st
 @settings(deadline=None)
 @given(st.lists(runs(), min_size=2, max_size=3), st.integers(0, 200))
 def test_reciprocal_rank_fusion_sums_inverse_ranks(members: list[Run], k: int) -> None:
-    fused = reciprocal_rank_fusion(members, k=k)
+    fused = Fusion(k=k).fuse(members, depth=1000)
 
     for query, ranked in lists_of(fused).items():
         ranks = [
@@ -87,7 +87,7 @@ def test_equal_sums_are_ordered_by_best_rank_then_by_id() -> None:
     left = Run.from_lists({"q": [("z", 2.0), ("a", 1.0)]})
     right = Run.from_lists({"q": [("a", 2.0), ("z", 1.0)]})
 
-    fused = reciprocal_rank_fusion([left, right])
+    fused = Fusion().fuse([left, right], depth=1000)
 
     assert [document for document, _ in fused.ranking("q")] == ["a", "z"]
 
@@ -112,7 +112,7 @@ def test_queries_that_one_member_lacks_are_kept() -> None:
     left = Run.from_lists({"q1": [("a", 1.0)], "q2": []})
     right = Run.from_lists({"q3": [("b", 1.0)]})
 
-    fused = reciprocal_rank_fusion([left, right])
+    fused = Fusion().fuse([left, right], depth=1000)
 
     assert fused.query_ids.to_pylist() == ["q1", "q2", "q3"]
     assert fused.lengths.tolist() == [1, 0, 1]

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import r2med
-from r2med.errors import DataError, MissingError, UsageError
+from r2med.errors import DataError, UsageError
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.interface import Searcher
 from r2med.retrieve.user_models import as_matrix, load_target, retriever_of, running
@@ -139,12 +139,13 @@ def test_a_model_can_be_fused_with_any_other_system() -> None:
     ("target", "error", "message"),
     [
         ("no_colon", UsageError, "expected package.module:Class"),
-        ("no_such_module_here:X", MissingError, "module 'no_such_module_here' cannot be imported"),
-        ("own=my_models:X", UsageError, "as in `r2med eval own=model:my_models:X`"),
+        ("no_such_module_here:X", DataError, "importing no_such_module_here from .* failed"),
+        ("own=my_models:X", UsageError, "expected package.module:Class"),
+        ("./my_encoder.py:Letters", UsageError, "expected package.module:Class"),
         ("json:JSONDecoderr", UsageError, "json has no 'JSONDecoderr'. Did you mean"),
         ("fractions:_gcd", UsageError, "has no '_gcd'"),
         ("pathlib:PurePath.x", UsageError, "has no"),
-        ("http.client:HTTPConnection", UsageError, "cannot be made without arguments"),
+        ("http.client:HTTPConnection", DataError, "without arguments failed before .*'host'"),
     ],
 )
 def test_a_target_that_is_not_there_is_told(
@@ -174,11 +175,11 @@ def test_whatever_is_no_matrix_is_told() -> None:
 
 
 def test_complex_vectors_are_refused_as_arrays_and_as_tensors() -> None:
-    with pytest.raises(DataError, match="complex numbers; expected real ones"):
+    with pytest.raises(DataError, match="no matrix of real numbers"):
         as_matrix(np.ones((2, 3), dtype=complex))
 
     torch = pytest.importorskip("torch")
-    with pytest.raises(DataError, match="complex numbers; expected real ones"):
+    with pytest.raises(DataError, match="no matrix of real numbers"):
         as_matrix(torch.ones(2, 3, dtype=torch.complex64))
 
 
@@ -187,7 +188,7 @@ def test_a_method_that_returns_none_is_named() -> None:
         def encode_corpus(self, corpus: Any, **kw: object) -> Any:
             return None
 
-    with pytest.raises(DataError, match=r"Forgetful\.encode_corpus returned None"):
+    with pytest.raises(DataError, match=r"Forgetful\.encode_corpus gave NoneType"):
         ranked(Forgetful())
 
 
@@ -293,7 +294,9 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 def test_a_module_with_a_syntax_error_is_told_with_file_and_line(write: Write) -> None:
     write("unfinished", "x = 1\ndef y(:\n")
 
-    with pytest.raises(DataError, match=r"importing unfinished failed in .*unfinished\.py, line 2"):
+    with pytest.raises(
+        DataError, match=r"importing unfinished .*failed in .*unfinished\.py, line 2"
+    ):
         load_target("unfinished:X")
 
 
@@ -308,7 +311,7 @@ def test_a_class_that_fails_is_told_with_the_line_and_stays_the_cause(write: Wri
     write("failing", "class X:\n    def __init__(self):\n        raise TypeError('no weights')\n")
 
     with pytest.raises(
-        DataError, match=r"X\(\) failed in .*, line 3: TypeError: no weights"
+        DataError, match=r"X\(\) without arguments failed in .*, line 3: TypeError: no weights"
     ) as caught:
         load_target("failing:X")
 
@@ -327,22 +330,6 @@ def test_a_module_that_exits_does_not_end_the_program(write: Write) -> None:
 
     with pytest.raises(DataError, match=r"leaving\.py, line 1: SystemExit: bye"):
         load_target("leaving:X")
-
-
-@pytest.mark.parametrize(
-    ("target", "wanted"),
-    [
-        ("./my_encoder.py:Letters", "write my_encoder:Letters."),
-        ("my_encoder.py:Letters", "write my_encoder:Letters."),
-        ("models/my_encoder.py:Letters", "write models.my_encoder:Letters."),
-        ("../other/my_encoder.py:Letters", "write my_encoder:Letters, from the folder ../other."),
-    ],
-)
-def test_a_path_in_place_of_a_module_is_told_how_to_write_it(target: str, wanted: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        load_target(target)
-
-    assert str(caught.value).endswith(wanted)
 
 
 def test_a_model_may_import_from_the_working_folder_while_it_runs(write: Write) -> None:

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 from r2med.errors import UsageError
 from r2med.nano.pool import SEED
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.fusion import NANO_K, reciprocal_rank_fusion
+from r2med.retrieve.fusion import NANO_K, Fusion
 from r2med.retrieve.given import find_subset, split_of, subset_names
 from r2med.runs import Run
 from r2med.runs.run import ordered
@@ -71,7 +71,7 @@ def combined(
     """
     first = lexical.truncated(FIRST_DEPTH)
     second = ordered(vector, "id-ascending").truncated(FIRST_DEPTH)
-    fused = reciprocal_rank_fusion([first, second], k=NANO_K, depth=HYBRID_DEPTH)
+    fused = Fusion(k=NANO_K).fuse([first, second], depth=HYBRID_DEPTH)
     positives = positives_of(judgements)
     hybrid, safeguards = {}, {}
     for query in fused.query_ids.to_pylist():

@@ -64,13 +64,6 @@ class Fusion:
         return _summed(runs, shares, found, depth)
 
 
-def reciprocal_rank_fusion(
-    runs: Sequence[Run], *, k: int = DEFAULT_K, depth: int = 1000, filled: Sequence[bool] = ()
-) -> Run:
-    """Fuse runs over the same queries; a document scores the sum of 1 / (k + rank)."""
-    return Fusion("rrf", k).fuse(runs, depth=depth, filled=filled)
-
-
 def _scaled(run: Run, method: Method) -> Column:
     """Scores on one scale within a query, the lowest being 0; equal ones count as 1 throughout.
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -41,8 +40,8 @@ _SAFEGUARD_RANK = 101
 _HYBRID = "reranking_hybrid"
 _COLUMNS = ("query-id", "corpus-ids")
 _EXPECTED = (
-    "candidates have the columns query-id (an id) and corpus-ids (a list of document ids, best "
-    "first)."
+    "candidates have the columns query-id (an id, each once) and corpus-ids (a list of document "
+    "ids, best first, each once), without nulls."
 )
 #: What is said of each count of `Findings`, in a sentence that is right for any number.
 _NOTICES = {
@@ -59,6 +58,7 @@ _NOTICES = {
         "lists whose ranks contradict the scores: {count:,}; scores decide, as in trec_eval."
     ),
     "repeated_ranks": "lists with a rank given twice: {count:,}; {decides} decide.",
+    "without_scores": "no scores; the ranks decide.",
 }
 
 
@@ -68,11 +68,6 @@ class RunSettings:
 
     path: str = setting(identity="content")
     repeats: Repeats = "refuse"
-
-    def __post_init__(self) -> None:
-        """Refuse no path."""
-        if not self.path:
-            raise UsageError("run: what to read is missing, as in run:PATH.")
 
 
 @dataclass(frozen=True)
@@ -99,7 +94,8 @@ class RunFile:
         """The ranking as the file has it, and what is odd about its form."""
         self.fingerprint()
         run, oddities = read_run(self.path, repeats=self.repeats)
-        return run, Findings(**asdict(oddities), repeats=self.repeats)
+        repeats = self.repeats if oddities.repeated_documents else ""
+        return run, Findings(**asdict(oddities), repeats=repeats)
 
 
 def locate_run(text: str, repeats: Repeats = "refuse") -> RunFile:
@@ -107,6 +103,8 @@ def locate_run(text: str, repeats: Repeats = "refuse") -> RunFile:
 
     The run of a stored result is measured in the tie order that its record says.
     """
+    if not text:
+        raise UsageError("run: what to read is missing, as in run:PATH.")
     path = user_path(text)
     run = path / _RUN_FILE if path.is_dir() else path
     if not run.is_file():
@@ -168,32 +166,29 @@ class Findings(Oddities):
     unknown_documents: int = 0
     unknown_document: str = ""
     missing_queries: int = 0
-    repeats: str = "refuse"
+    repeats: str = ""
+    """Which of a document's entries counts, where one is repeated."""
 
     def facts(self) -> Mapping[str, object]:
         """Those that were found, for the record."""
-        facts = {name: value for name, value in asdict(self).items() if value}
-        if not self.repeated_documents:
-            facts.pop("repeats")
-        return facts
+        return {name: value for name, value in asdict(self).items() if value}
 
-    def notices(self, *names: str) -> list[str]:
-        """A sentence for each, or for each of these, with what follows from it."""
-        values = {**asdict(self), "decides": "lines" if self.without_scores else "scores"}
-        sentences = [
-            _NOTICES[name].format(count=values[name], **values)
-            for name in names or _NOTICES
-            if values[name]
+    def notices(self) -> list[str]:
+        """A sentence for each, with what follows from it."""
+        facts = self.facts()
+        decides = "lines" if self.without_scores else "scores"
+        return [
+            sentence.format(count=facts[name], decides=decides, **facts)
+            for name, sentence in _NOTICES.items()
+            if name in facts
         ]
-        unscored = self.without_scores and not names
-        return [*sentences, "no scores; the ranks decide."] if unscored else sentences
 
     def check_strict(self, source: str) -> None:
         """Fail where the ranking names something that is not there."""
-        for notice in self.notices("unknown_queries", "unknown_documents"):
+        if self.unknown_queries or self.unknown_documents:
             raise DataError(
-                f"{source}: {notice.removesuffix('; dropped.')}.\n"
-                "Was the run made on other data? Without --strict they are dropped and counted."
+                f"{source}: {self.notices()[0]}\n"
+                "Was the run made on other data? --strict refuses what else is dropped and counted."
             )
 
 
@@ -278,28 +273,17 @@ def _read(file: Path) -> Iterator[tuple[str, list[str]]]:
     """Every query of a file with its documents, best first; whole numbers are ids, too."""
     with arrow_errors(file):
         table = pq.read_table(file)
-    for column in _COLUMNS:
-        if column not in table.column_names:
-            raise DataError(f"{file}: column {column!r} is missing; {_EXPECTED}")
-    ids, lists = (table[column].type for column in _COLUMNS)
-    if not (pa.types.is_list(lists) or pa.types.is_large_list(lists)):
-        raise DataError(f"{file}: column 'corpus-ids' holds {lists}; {_EXPECTED}")
-    for column, kind in zip(_COLUMNS, (ids, lists.value_type), strict=True):
+    kinds = {column.name: column.type for column in table.schema}
+    ids, lists = (kinds.get(column, pa.null()) for column in _COLUMNS)
+    listed = pa.types.is_list(lists) or pa.types.is_large_list(lists)
+    for kind in (ids, lists.value_type if listed else pa.null()):
         if kind not in (pa.string(), pa.large_string()) and not pa.types.is_integer(kind):
-            raise DataError(f"{file}: the ids in column {column!r} are {kind}; {_EXPECTED}")
-    known = set()
+            held = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+            raise DataError(f"{file}: holds {held}; {_EXPECTED}")
+    known = {None}
     rows = zip(*(table[column].to_pylist() for column in _COLUMNS), strict=True)
     for row, (query, documents) in enumerate(rows, start=1):
-        problem = ""
-        if query is None or documents is None or None in documents:
-            column = _COLUMNS[0] if query is None else _COLUMNS[1]
-            problem = f"{column!r} holds a null; {_EXPECTED}"
-        elif query in known:
-            problem = f"the query '{query}' has a list already; expected one row for each query."
-        elif len(set(documents)) < len(documents):
-            twice = Counter(documents).most_common(1)[0][0]
-            problem = f"the document '{twice}' is listed twice; expected each document once."
-        if problem:
-            raise DataError(f"{file}, row {row}: {problem}")
+        if query in known or documents is None or len({None, *documents}) <= len(documents):
+            raise DataError(f"{file}, row {row}: {_EXPECTED}")
         known.add(query)
         yield str(query), [str(document) for document in documents]

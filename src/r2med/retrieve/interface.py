@@ -7,9 +7,9 @@ combine differently for each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -67,20 +67,17 @@ class QueryForm:
     dense: tuple[Part, ...]
 
 
-@runtime_checkable
-class FormSearcher(Protocol):
-    """A searcher that averages: dense retrieval, and whatever else encodes texts."""
-
-    def search_forms(self, forms: Sequence[QueryForm], *, depth: int) -> Run:
-        """As `search`, each query's vector being the plain mean of its parts' vectors."""
-
-
 def search_forms(
     searcher: Searcher, queries: Queries, forms: Sequence[QueryForm], *, depth: int
 ) -> Run:
-    """Search with expanded queries; a searcher that cannot average takes the lexical text."""
-    if isinstance(searcher, FormSearcher):
-        return searcher.search_forms(forms, depth=depth)
+    """Search with expanded queries.
+
+    A searcher that encodes texts has `search_forms(forms, depth=...)`, in which a query's vector is
+    the plain mean of its parts' vectors; one that has not takes the lexical text.
+    """
+    averaging: Callable[..., Run] | None = getattr(searcher, "search_forms", None)
+    if averaging is not None:
+        return averaging(forms, depth=depth)
     texts = {form.query_id: form.lexical for form in forms}
     column = pa.array([texts[name] for name in queries.ids.to_pylist()], type=pa.large_string())
     return searcher.search(replace(queries, texts=column), depth=depth)

@@ -90,11 +90,7 @@ def best_places(scores: NDArray[np.floating], depth: int) -> NDArray[np.int64]:
     reaching = grouped.max(axis=0) if size > 1 else scores
     floor = np.partition(reaching, -depth)[-depth]
     places = np.flatnonzero(scores > floor)
-    above = scores[places]
-    if len(places) > 2 * depth:
-        kept = np.flatnonzero(above >= np.partition(above, -depth)[-depth])
-        places, above = places[kept], above[kept]
-    ranked: NDArray[np.int64] = places[np.argsort(-above, kind="stable")[:depth]]
+    ranked: NDArray[np.int64] = places[np.argsort(-scores[places], kind="stable")[:depth]]
     lacking = depth - len(ranked)
     if not lacking:
         return ranked

@@ -27,7 +27,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import DataError, MissingError, R2MedError, UsageError, nearest
+from r2med.errors import DataError, R2MedError, UsageError, nearest
 from r2med.models.batching import Rows
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Form, Inputs, Side, TextInputs
@@ -159,43 +159,38 @@ def _encoders(model: Any) -> tuple[UserEncoder, UserEncoder]:
 
 def _corpus_call(model: Any) -> Encode:
     """`encode_corpus` with what it takes: the reference hands over dicts, some take plain texts."""
-    plain = False
 
     def encode(texts: list[str]) -> object:
-        nonlocal plain
-        if plain:
-            return model.encode_corpus(texts)
         try:
             return model.encode_corpus([{"text": text} for text in texts])
         except (TypeError, AttributeError, KeyError, ValueError) as problem:
             what = f"{_called(model, 'encode_corpus')} failed on dicts {described(problem)}\nand it"
             with running(f"{what}, called with plain texts,"):
-                vectors = model.encode_corpus(texts)
-            plain = True
-            return vectors
+                return model.encode_corpus(texts)
 
     return encode
 
 
-def as_matrix(vectors: object, source: str = "the model") -> NDArray[np.float32]:
+def as_matrix(vectors: Any, source: str = "the model") -> NDArray[np.float32]:
     """Tensors, arrays and lists of vectors as one float32 array."""
-    if vectors is None:
-        raise DataError(f"{source} returned None; expected one vector for each text.")
-    if hasattr(vectors, "detach"):
-        tensor = cast("Any", vectors).detach().cpu()
-        vectors = (tensor if tensor.is_complex() else tensor.float()).numpy()
-    elif isinstance(vectors, Sequence) and vectors and hasattr(vectors[0], "detach"):
-        vectors = np.stack([as_matrix(vector, source) for vector in vectors])
+
+    def plain(value: Any) -> Any:
+        if not hasattr(value, "detach"):
+            return value
+        tensor = value.detach().cpu()
+        return (tensor if tensor.is_complex() else tensor.float()).numpy()
+
     try:
-        array = np.asarray(cast("Any", vectors))
-        if np.iscomplexobj(array):
-            raise DataError(f"{source} gave complex numbers; expected real ones.")
-        return np.ascontiguousarray(array, dtype=np.float32)
+        listed = isinstance(vectors, Sequence)
+        array = np.asarray([plain(row) for row in vectors] if listed else plain(vectors))
     except (TypeError, ValueError):
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "biuf":
         raise DataError(
-            f"{source} gave {type(vectors).__name__} that is no matrix of numbers; expected one "
-            "vector of equal length for each text."
-        ) from None
+            f"{source} gave {type(vectors).__name__} that is no matrix of real numbers; expected "
+            "one vector of equal length for each text."
+        )
+    return np.ascontiguousarray(array, dtype=np.float32)
 
 
 def load_target(target: str) -> object:
@@ -204,37 +199,16 @@ def load_target(target: str) -> object:
     The folder stays on the path, because a model may import more of it when it runs.
     """
     module_name, _, attribute = target.rpartition(":")
-    if not (module_name and attribute):
+    if not attribute or not all(part.isidentifier() for part in module_name.split(".")):
         raise UsageError(
-            f"model {target!r}: expected package.module:Class, as in my_models.encoder:Encoder."
-        )
-    label, labelled, within = module_name.rpartition("=")
-    if labelled:
-        raise UsageError(
-            f"model {target!r}: a label stands before the whole system, as in "
-            f"`r2med eval {label}=model:{within}:{attribute}`."
-        )
-    path = Path(module_name)
-    if path.suffix == ".py" or not all(part.isidentifier() for part in module_name.split(".")):
-        inside = not path.is_absolute() and ".." not in path.parts
-        parts = path.with_suffix("").parts if inside else (path.stem,)
-        raise UsageError(
-            f"model {target!r}: {module_name!r} is no module's name. A module is named as in an "
-            f"import: write {'.'.join(parts)}:{attribute}"
-            + ("." if inside else f", from the folder {path.parent}.")
+            f"model {target!r}: expected package.module:Class as in an import, seen from the "
+            "working folder: my_models.encoder:Encoder for the class Encoder of "
+            "my_models/encoder.py."
         )
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
-    with running(f"model {target!r}: importing {module_name}"):
-        try:
-            module = importlib.import_module(module_name)
-        except ModuleNotFoundError as problem:
-            if not f"{module_name}.".startswith(f"{problem.name}."):
-                raise
-            raise MissingError(
-                f"model {target!r}: module {problem.name!r} cannot be imported from {here} "
-                "or the installed packages."
-            ) from None
+    with running(f"model {target!r}: importing {module_name} from {here}"):
+        module = importlib.import_module(module_name)
     if not hasattr(module, attribute):
         public = [name for name in vars(module) if not name.startswith("_")]
         raise UsageError(
@@ -247,16 +221,8 @@ def made(model: object, where: str) -> object:
     """The object itself, or one of the class, which must need no arguments."""
     if not isinstance(model, type):
         return model
-    with running(f"{where}: making {model.__name__}()"):
-        try:
-            return model()
-        except TypeError as problem:
-            if problem.__traceback__ is None or problem.__traceback__.tb_next is not None:
-                raise
-            raise UsageError(
-                f"{where}: the class cannot be made without arguments ({problem}).\n"
-                "Give its parameters defaults, or name a ready object of the module instead."
-            ) from None
+    with running(f"{where}: making {model.__name__}() without arguments"):
+        return model()
 
 
 def identity_of(model: object, where: str) -> str | float | Mapping[str, object] | None:

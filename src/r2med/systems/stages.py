@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from r2med.errors import UsageError
-from r2med.retrieve.fusion import Fusion, reciprocal_rank_fusion
+from r2med.retrieve.fusion import Fusion
 from r2med.retrieve.given import CandidateSettings, Findings, RunFile, find_subset, fitted
 from r2med.retrieve.interface import QueryForm, Retriever, search_forms
 from r2med.runs import Run
@@ -283,7 +283,7 @@ class Expanding(_Named):
         with work.ledger.stage("fuse", self.name):
             lists = [ordered(run, self.ties(work.task)) for run in runs]
             filled = [fills(self.first)] * len(runs)
-            return reciprocal_rank_fusion(lists, depth=self.depth, filled=filled)
+            return Fusion().fuse(lists, depth=self.depth, filled=filled)
 
 
 @dataclass(frozen=True)
