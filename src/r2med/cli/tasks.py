@@ -12,6 +12,7 @@ from r2med.cli import options
 from r2med.cli.app import command_group
 from r2med.cli.options import refuse_unread
 from r2med.errors import MissingError, UsageError, plural
+from r2med.home import user_path
 from r2med.report.console import answer, echo, notice, progress
 from r2med.report.formats import show as show_value
 from r2med.tasks.fetch.provenance import data_folder, is_present
@@ -40,12 +41,9 @@ def check(
     """
     from r2med.report.tasks import problem_grids, summary
     from r2med.tasks.own_data import check as check_one
-    from r2med.tasks.reading.source import split_selection, task_folders
+    from r2med.tasks.reading.source import task_folders
 
-    places: list[str | Path] = []
-    for folder in folders:
-        path, split = split_selection(folder)
-        places += [folder] if split or not path.is_dir() else task_folders(path)
+    places = (place for folder in folders for place in task_folders(user_path(folder)))
     checked = [check_one(place) for place in places]
     problems = [problem for each in checked for problem in each.problems]
     sound = [] if as_json else [summary(o.task) for o in checked if o.task and not o.problems]
@@ -137,9 +135,6 @@ def fetch(
         Path | None,
         typer.Option("--from", metavar="ZIP|DIR", help="Take files you have, not the hub's."),
     ] = None,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Only check what is here; never use the network.")
-    ] = False,
     generations: Annotated[
         bool,
         typer.Option("--generations", help="Also what published models wrote for the queries."),
@@ -155,19 +150,18 @@ def fetch(
     """
     if source is None and not names:
         raise UsageError("Say what to fetch: a suite (full, nano), tasks, or --from ZIP|DIR.")
-    if source is not None:
-        refuse_unread(context, "with --from", "offline", "generations", "force")
     entries = _entries(names) if names else []
     if source is not None:
         from r2med.tasks.fetch.local import import_from
 
+        refuse_unread(context, "with --from", "generations", "force")
         fetched = import_from(source, entries)
     else:
         from r2med.tasks.fetch.hub import fetch as fetch_data
 
-        fetched = fetch_data(entries, offline=offline, force=force)
+        fetched = fetch_data(entries, force=force)
         if generations:
-            fetched += fetch_data(entries, generations=True, offline=offline, force=force)
+            fetched += fetch_data(entries, generations=True, force=force)
     for remark in (remark for each in fetched for remark in each.notices):
         notice(remark)
     facts = ("outcome", "files", "commit", "notices")
@@ -181,17 +175,14 @@ def fetch(
 
 @tasks.command(short_help="Check data against what the manifest says of it.")
 def verify(
-    context: typer.Context,
     names: options.AnyTaskArguments = None,
     data_root: options.DataRoot = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Show every fact, also those that agree.")
-    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Check counts, text statistics and sha256 of data against the manifest.
 
     For Nano tasks also the figures of their candidate subsets.
+    Of several tasks it shows what differs, of one and as JSON every fact.
     Exits with 1 when anything differs. What the manifest does not know is
     shown as unknown.
     """
@@ -201,8 +192,6 @@ def verify(
     from r2med.tasks.load import load_task
     from r2med.tasks.verify import check_files, compared
 
-    if as_json:
-        refuse_unread(context, "on JSON, which has every fact", "every")
     entries = _entries(names or [])
     if not names and data_root is not None:
         raise UsageError("With --data-root name tasks to check, e.g. `r2med tasks verify full`.")
@@ -220,12 +209,11 @@ def verify(
             if entry.suite == "nano":
                 checks += check_profile(measured_profile(task), entry)
             bar.advance(line)
-    parts = [check_summary(entries, checks)] if len(entries) > 1 else []
-    shown = every or len(entries) == 1
-    if rows := [check for check in checks if shown or check.passed is False]:
-        parts.append(check_table(rows))
+    differing = [check for check in checks if check.passed is False]
+    several = [check_summary(entries, checks), *([check_table(differing)] if differing else [])]
+    parts = several if len(entries) > 1 else [check_table(checks)]
     answer([asdict(check) for check in checks], *parts, as_json=as_json)
-    if any(check.passed is False for check in checks):
+    if differing:
         raise typer.Exit(1)
 
 

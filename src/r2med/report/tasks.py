@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -28,26 +27,21 @@ _STYLES = {False: "bold", True: "", None: "dim"}
 
 
 def suite_table(suite: Suite, entries: Sequence[TaskEntry], by: str) -> Grid:
-    """One row per task, family by family; or per family or scenario: its tasks, their sizes."""
+    """One row per task, family or scenario: whether its data is here, and its shape."""
+    groups: dict[str, list[TaskEntry]] = {}
+    for entry in entries:
+        groups.setdefault(entry.name if by == "task" else getattr(entry, by), []).append(entry)
     rows: list[list[Cell]] = []
-    if by == "task":
-        for family, members in groupby(entries, key=lambda entry: entry.family):
-            rows.append([Text(family, style="italic")])
-            for entry in members:
-                here = "yes" if is_present(entry) else "no"
-                rows.append([f" {entry.name}", here, *_shape([entry]), entry.scenario])
-        others = columns_of("here", ">queries", ">documents", ">pos/q", "scenario")
-        columns = [Column("task", right=False, fixed=True), *others]
-    else:
-        groups: dict[str, list[TaskEntry]] = {}
-        for entry in entries:
-            groups.setdefault(getattr(entry, by), []).append(entry)
-        for name, group in groups.items():
-            names = ", ".join(entry.source for entry in group)
-            here = f"{sum(map(is_present, group))}/{len(group)}"
-            rows.append([name, names, here, *_shape(group)])
-        columns = columns_of(by, "tasks", ">here", ">queries", ">documents", ">pos/q")
-    return Grid(columns, rows, gap=1, title=f"{suite.title} · suite {suite.name}")
+    for name, group in groups.items():
+        here = f"{sum(map(is_present, group))}/{len(group)}"
+        about = ", ".join(entry.source for entry in group)
+        if by == "task":
+            here, about = "yes" if is_present(group[0]) else "no", group[0].scenario
+        rows.append([name, here, *_shape(group), about])
+    about = "scenario" if by == "task" else "tasks"
+    columns = columns_of("here", ">queries", ">documents", ">pos/q", about)
+    title = f"{suite.title} · suite {suite.name}"
+    return Grid([Column(by, right=False, fixed=True), *columns], rows, gap=1, title=title)
 
 
 def task_details(entry: TaskEntry) -> Group:
@@ -55,10 +49,6 @@ def task_details(entry: TaskEntry) -> Group:
     edition = f", edition {entry.edition}" if entry.edition else ""
     hub, queries, documents, positives = entry.hub, *_shape([entry])
     licence = entry.licence or "unknown"
-    lengths = (
-        f"{_figure(entry.statistics.get(f'{what}_text', {}).get('average_text_length'))} per {each}"
-        for what, each in (("queries", "query"), ("documents", "document"))
-    )
     split = f", split {entry.split}" if entry.split else ""
     judged = _figure(entry.counts.get("judgements"))
     rows = [
@@ -69,7 +59,6 @@ def task_details(entry: TaskEntry) -> Group:
         ("queries", queries),
         ("documents", documents),
         ("judgements", f"{judged} ({positives} positives per query)"),
-        ("characters", ", ".join(lengths)),
         ("data", f"{'here' if is_present(entry) else 'not here'}: {data_folder(entry)}"),
         ("hub", f"{hub.repo}{split}" if hub else "none"),
         *([("revision", hub.revision or "not pinned (default branch)")] if hub else []),

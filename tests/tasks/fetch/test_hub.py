@@ -245,10 +245,13 @@ def test_offline_mode_is_respected(
     assert hub.seen == []
 
 
-def test_offline_is_fine_when_all_is_here(hub: Hub, entry: TaskEntry) -> None:
+def test_offline_is_fine_when_all_is_here(
+    hub: Hub, entry: TaskEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fetch([entry])
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
 
-    assert fetch([entry], offline=True)[0].files == 0
+    assert fetch([entry])[0].files == 0
 
 
 def test_an_unpinned_nano_task_brings_its_split_and_records_the_commit(hub: Hub) -> None:

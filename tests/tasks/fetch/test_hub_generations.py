@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import huggingface_hub.constants
 import pytest
 
 from r2med.errors import DataError, MissingError, UsageError
@@ -26,7 +27,7 @@ FILES = {
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     with running_hub() as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
         hub.add("R2MED/Biology", COMMIT, FILES)
@@ -67,9 +68,13 @@ def test_a_repository_without_generations_says_what_it_holds(hub: Hub, entry: Ta
         fetch([entry], generations=True)
 
 
-def test_offline_nothing_is_asked(hub: Hub, entry: TaskEntry) -> None:
+def test_offline_nothing_is_asked(
+    hub: Hub, entry: TaskEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+
     with pytest.raises(MissingError, match="Offline mode is on"):
-        fetch([entry], generations=True, offline=True)
+        fetch([entry], generations=True)
 
     assert not hub.seen
 

@@ -56,7 +56,6 @@ def fetch(
     entries: Iterable[TaskEntry],
     *,
     generations: bool = False,
-    offline: bool = False,
     force: bool = False,
 ) -> list[Fetched]:
     """Bring the data of tasks, or their published generations; what is here and sound stays.
@@ -65,9 +64,8 @@ def fetch(
     `HF_ENDPOINT`, `HF_HUB_OFFLINE` and `HF_TOKEN` are respected; no other token is ever sent.
     """
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its warnings are raised here
-    offline = offline or huggingface_hub.is_offline_mode()
     wanted = dict.fromkeys(_with_generations(entry) if generations else entry for entry in entries)
-    return [_fetch_one(entry, generations, again=force, offline=offline) for entry in wanted]
+    return [_fetch_one(entry, generations=generations, again=force) for entry in wanted]
 
 
 def _with_generations(entry: TaskEntry) -> TaskEntry:
@@ -93,14 +91,14 @@ def _fetched(entry: TaskEntry, files: int, what: str, commit: str | None) -> Fet
     return Fetched(entry, data_folder(entry), files, outcome + at, commit)
 
 
-def _fetch_one(entry: TaskEntry, generations: bool, *, again: bool, offline: bool) -> Fetched:
+def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool) -> Fetched:
     """Download under a lock: who waited for another finds the files there."""
     hub, what = entry.hub, "generations" if generations else "files"
     if hub is None:
         return Fetched(entry, data_folder(entry), 0, "comes with r2med")
     if not (generations or again) and (here := _as_it_is(entry)):
         return here
-    if offline:
+    if huggingface_hub.is_offline_mode():
         raise MissingError(
             f"Offline mode is on, so the {what} of {entry.name} cannot be fetched.\n{_INSTEAD}"
         )

@@ -99,9 +99,7 @@ def find_source(folder: Path, split: str | None = None) -> Source:
 
 def task_folders(folder: Path) -> list[Path]:
     """The folder itself, or the folders in it that hold tasks, where it holds none of its own."""
-    if holds_task(folder):
-        return [folder]
-    children = sorted(child for child in folder.iterdir() if child.is_dir())
+    children = [] if holds_task(folder) else sorted(folder.glob("*/"))
     return [child for child in children if holds_task(child)] or [folder]
 
 
