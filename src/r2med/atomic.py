@@ -37,8 +37,6 @@ T = TypeVar("T")
 SEAL = "checksum"
 _DRAFT = ".draft"
 _RETIRED = ".old"
-#: Where a file system has no locks, a draft is taken for abandoned at this age.
-_ABANDONED_SECONDS = 24 * 3600
 _MAGIC = b"r2ck"
 _TRAILER = struct.Struct("<4sI")
 _swept: set[Path] = set()
@@ -126,11 +124,9 @@ def sweep(folder: Path) -> None:
     with suppress(OSError):
         for entry in list(os.scandir(folder)):
             if entry.name.startswith(".") and entry.name.endswith(_DRAFT):
-                path = Path(entry.path)
-                with suppress(OSError), _held(path, wait=False) as held:
-                    age = time.time() - path.stat().st_mtime
-                    if held or (held is None and age > _ABANDONED_SECONDS):
-                        _remove(path)
+                with suppress(OSError), _held(Path(entry.path), wait=False) as held:
+                    if held:
+                        _remove(Path(entry.path))
             elif entry.name.startswith(".") and entry.name.endswith(_RETIRED):
                 _restored(folder / entry.name[1 : -len(_RETIRED)])
 
@@ -138,13 +134,10 @@ def sweep(folder: Path) -> None:
 class AppendFile:
     """A file of this process alone; it is made when the first record is written."""
 
-    def __init__(
-        self, folder: Path, suffix: str, *, what: str, elsewhere: str = "set R2MED_HOME"
-    ) -> None:
+    def __init__(self, folder: Path, suffix: str, *, what: str) -> None:
         self.folder = folder
         self.suffix = suffix
         self.what = what
-        self.elsewhere = elsewhere
         self._handle: int | None = None
         self._path = folder
         self._size = 0
@@ -171,7 +164,8 @@ class AppendFile:
                 raise
             raise MissingError(
                 f"{self._path}: the {self.what} cannot be written ({problem.strerror}).\n"
-                f"Make room, or {self.elsewhere} to a folder with more; what was written is kept."
+                "Make room, or choose another folder (R2MED_HOME, --results); what was written is "
+                "kept."
             ) from None
         self._size = start + len(record)
         return self._path, start
@@ -244,9 +238,8 @@ def let_go() -> None:
 
     What is used again of a mapped file is read again.
     """
-    if hasattr(mmap, "MADV_DONTNEED"):
-        for mapped in list(_mapped):
-            mapped.madvise(mmap.MADV_DONTNEED)
+    for mapped in list(_mapped):
+        mapped.madvise(mmap.MADV_DONTNEED)
     import ctypes
 
     if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
@@ -371,20 +364,15 @@ def _exchange(draft: Path, target: Path) -> bool:
     import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)
-    one, other = os.fsencode(draft), os.fsencode(target)
-    here, swap = -100, 2
-    if hasattr(library, "renameat2"):
-        failed = library.renameat2(here, one, here, other, swap)
-    elif hasattr(library, "renamex_np"):
-        failed = library.renamex_np(one, other, swap)
-    else:
+    if not hasattr(library, "renameat2"):
         return False
-    code = ctypes.get_errno() if failed else 0
+    here, swap = -100, 2
+    if not library.renameat2(here, os.fsencode(draft), here, os.fsencode(target), swap):
+        return True
+    code = ctypes.get_errno()
     if code in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
         return False
-    if code:
-        raise OSError(code, os.strerror(code), str(target))
-    return True
+    raise OSError(code, os.strerror(code), str(target))
 
 
 def _restored(target: Path) -> bool:

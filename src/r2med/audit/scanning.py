@@ -183,7 +183,7 @@ def _outcomes(
             with suppress(DamagedError):  # half a line of a killed process; the chunk is done again
                 record = unseal(line, path)
                 known[record["file"], record["chunk"]] = record["outcome"]
-    kept = AppendFile(log, ".jsonl", what="progress of the audit", elsewhere="point --results")
+    kept = AppendFile(log, ".jsonl", what="progress of the audit")
     pool, most = None, 0
     if processes > 1:
         context = multiprocessing.get_context("spawn")
