@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from r2med.errors import UsageError
@@ -22,9 +23,6 @@ SHELVES: dict[str, str] = {
 }
 #: Characters of a text that a folder's name keeps.
 _READABLE = 60
-#: What common file systems allow, in bytes.
-_LONGEST_NAME = 255
-_LONGEST_PATH = 4095
 #: Shelves that may hold what a paid model answered; they are cleared only by name.
 PAID = ("embeddings", "answers", "expansions")
 
@@ -50,20 +48,17 @@ def user_path(text: str | Path, option: str = "") -> Path:
 
     A path that no file system could hold is a UsageError, like a home folder that is not there.
     """
-    where = f"{option}: " if option else ""
-    longest = max((len(os.fsencode(part)) for part in Path(text).parts), default=0)
-    if longest > _LONGEST_NAME or len(os.fsencode(text)) > _LONGEST_PATH or "\0" in str(text):
-        raise UsageError(
-            f"{where}{str(text)[:60]!r}...: no file can have this name: it holds a zero byte, or "
-            f"is longer than {_LONGEST_NAME} bytes ({_LONGEST_PATH} for a whole path)."
-        )
+    where, shown = f"{option}: " if option else "", str(text)[:60]
     try:
-        return Path(text).expanduser()
+        path = Path(text).expanduser()
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            path.lstat()
+        return path
     except RuntimeError:
-        raise UsageError(
-            f"{where}{text}: there is no home folder of {Path(text).parts[0]!r} here. "
-            "Write the path in full."
-        ) from None
+        problem = f"there is no home folder of {Path(text).parts[0]!r} here; write the path in full"
+    except (OSError, ValueError) as error:
+        problem = f"no file can have this name ({error.args[-1]})"
+    raise UsageError(f"{where}{shown!r}: {problem}.")
 
 
 def shelf(name: str) -> Path:

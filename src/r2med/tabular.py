@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_SHOWN_ROWS = 10
-
-
 class Tabular(ABC):
     """A value that is also a table; a class says what its Arrow table is, the rest follows."""
 
@@ -44,15 +41,13 @@ class Tabular(ABC):
         import_module(self.drawn_by).draw(self, out)
         return text.getvalue().rstrip("\n")
 
-    def _repr_html_(self) -> str:
-        """For notebooks: what the command line shows, or the first rows of the table."""
-        if self.drawn_by:
-            page = import_module("r2med.report.formats").Page()
-            import_module(self.drawn_by).draw(self, page)
-            return str(page.to_html())
-        table = self.to_arrow().slice(0, _SHOWN_ROWS)
-        rows = [[_cell(value) for value in row.values()] for row in table.to_pylist()]
-        return html_table(repr(self), table.column_names, rows)
+    def _repr_html_(self) -> str | None:
+        """For notebooks: what the command line shows; they show the text where this is None."""
+        if not self.drawn_by:
+            return None
+        page = import_module("r2med.report.formats").Page()
+        import_module(self.drawn_by).draw(self, page)
+        return str(page.to_html())
 
     @abstractmethod
     def to_arrow(self) -> pa.Table:
@@ -88,10 +83,6 @@ def html_table(
     below = [f"<p>{escape(note)}</p>" for note in notes]
     table = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
     return "".join([f"<p><b>{escape(title)}</b></p>", table, *below])
-
-
-def _cell(value: object) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else "" if value is None else str(value)
 
 
 def table_of(columns: Mapping[str, type], rows: Iterable[Mapping[str, object]]) -> pa.Table:

@@ -43,7 +43,7 @@ def test_pages_of_notebooks_show_any_text_as_it_is() -> None:
     result = r2med.evaluate(f'"{evil}"=bm25', mine)
     other = r2med.evaluate("bm25-nano", mine)
     values: list[Any] = [
-        *(mine, result, result.run, result.scores, r2med.compare(result, other), r2med.stored()),
+        *(mine, result, result.run, r2med.compare(result, other), r2med.stored()),
         *(r2med.diagnose(result, mine), r2med.leaderboard("demo")),
     ]
 

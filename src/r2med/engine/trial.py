@@ -48,7 +48,7 @@ def try_query(system: System, task: Task, text: str, *, paid: bool, depth: int =
 
     def ranked(each: Stage, work: Work) -> Run:
         run = each.run(work)
-        ranking = ordered(run, each.ties(alone)).ranking_or_empty(QUERY)
+        ranking = ordered(run, each.ties(alone)).ranking(QUERY)
         stages.append((each.text, ranking[:depth]))
         return run
 

@@ -129,7 +129,7 @@ class Finder:
         """The best passages for each text; a document that scores nothing was not found."""
         ids = [f"search-{place}" for place in range(len(texts))]
         run = self._searcher.search(Queries.of(ids, texts), depth=depth)
-        lists = (run.ranking_or_empty(query) for query in ids)
+        lists = (run.ranking(query) for query in ids)
         document = self.task.document
         return [[Passage(name, document(name)) for name, score in hits if score] for hits in lists]
 

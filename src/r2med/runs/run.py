@@ -66,25 +66,21 @@ class Run:
         return ranks
 
     def ranking(self, query_id: str) -> list[tuple[str, float]]:
-        """One query's list as (document id, score) pairs."""
+        """One query's list as (document id, score) pairs; none for a query that the run lacks."""
         row = self.query_ids.index(query_id).as_py()
         if row < 0:
-            raise KeyError(f"no query {query_id!r} in this run")
+            return []
         part = slice(self.offsets[row], self.offsets[row + 1])
         ids = self.document_ids.take(pa.array(self.documents[part])).to_pylist()
         return list(zip(ids, self.scores[part].tolist(), strict=True))
 
     def listed(self, query_id: str) -> list[str]:
-        """One query's documents, best first; none for a query that the run lacks."""
-        return [document for document, _ in self.ranking_or_empty(query_id)]
+        """One query's documents, best first."""
+        return [document for document, _ in self.ranking(query_id)]
 
     def ranks_of(self, query_id: str) -> dict[str, int]:
         """The rank of every document in one query's list, the best first."""
         return {document: rank for rank, document in enumerate(self.listed(query_id), start=1)}
-
-    def ranking_or_empty(self, query_id: str) -> list[tuple[str, float]]:
-        """As `ranking`, with an empty list for a query that the run lacks."""
-        return [] if self.query_ids.index(query_id).as_py() < 0 else self.ranking(query_id)
 
     def truncated(self, depth: int) -> Run:
         """The first `depth` documents of every list."""
@@ -132,13 +128,13 @@ class Run:
     @classmethod
     def from_columns(
         cls,
-        query_ids: pa.Array | Sequence[str],
-        document_ids: pa.Array | Sequence[str],
+        query_ids: Sequence[str],
+        document_ids: Sequence[str],
         scores: NDArray[np.float64] | Sequence[float],
     ) -> Run:
         """From parallel columns, one row per entry; each query's rows keep their order."""
-        queries = _strings(query_ids).dictionary_encode()
-        documents = _strings(document_ids).dictionary_encode()
+        queries = pa.array(query_ids, pa.large_string()).dictionary_encode()
+        documents = pa.array(document_ids, pa.large_string()).dictionary_encode()
         rows, codes = (each.indices.to_numpy(zero_copy_only=False) for each in (queries, documents))
         kept = distinct(rows, codes, len(documents.dictionary))
         if len(kept) < len(rows):
@@ -162,7 +158,7 @@ class Run:
         flat = [(query, *pair) for query, ranked in lists.items() for pair in ranked]
         queries, documents, scores = zip(*flat, strict=True) if flat else ((), (), ())
         run = cls.from_columns(queries, documents, scores)
-        every = _strings(list(lists))
+        every = pa.array(list(lists), pa.large_string())
         return run.over(every, places_of(run.query_ids, every))
 
     @classmethod
@@ -221,14 +217,6 @@ def offsets_of(lengths: NDArray[Any] | Sequence[int]) -> NDArray[np.int64]:
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
-
-
-def _strings(values: pa.Array | Sequence[str]) -> pa.LargeStringArray:
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if isinstance(values, pa.Array):
-        return values.cast(pa.large_string())
-    return pa.array(values, type=pa.large_string())
 
 
 TieOrder = Literal["trec", "id-ascending", "list"]

@@ -52,7 +52,7 @@ def document_pages(
             raise MissingError(f"{name} has no query {query_id[:100]!r}.")
         marked = scene.lexicon.matched(task.query(query_id), list(texts.values()))
         for each, result in stored.items():
-            ranked = enumerate(snapshot.library.ranked(result).ranking_or_empty(query_id), start=1)
+            ranked = enumerate(snapshot.library.ranked(result).ranking(query_id), start=1)
             lists[each] = {document: (rank, score) for rank, (document, score) in ranked}
         chosen = stored.get(system or "") or next(iter(stored.values()), None)
         if not missing and chosen is not None:

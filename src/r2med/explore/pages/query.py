@@ -102,7 +102,7 @@ class QueryData:
         self.previous = ids[place - 1] if place else None
         self.next = ids[place + 1] if place + 1 < len(ids) else None
         runs = {system: self.snapshot.library.ranked(each) for system, each in self.chosen.items()}
-        self.lists = {system: run.ranking_or_empty(self.query_id) for system, run in runs.items()}
+        self.lists = {system: run.ranking(self.query_id) for system, run in runs.items()}
         self.ranks = {system: run.ranks_of(self.query_id) for system, run in runs.items()}
         self.scene = self.snapshot.library.scene(self.data) if self.data else None
         self.judged = self.scene.judged.get(self.query_id, {}) if self.scene else {}
