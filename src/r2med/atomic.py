@@ -104,19 +104,10 @@ def read_folder(folder: Path, read: Callable[[Path], T]) -> T:
             return outcome
 
 
-@contextmanager
-def lock(path: Path) -> Iterator[None]:
+def lock(path: Path) -> AbstractContextManager[None]:
     """Hold a lock file, waiting for whoever holds it; a lock dies with the process that has it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    while True:
-        path.touch()
-        with _held(path, wait=True) as held:
-            if held is not False:
-                try:
-                    yield
-                finally:
-                    path.unlink(missing_ok=True)
-                return
+    return _owned(path, Path.touch)
 
 
 def sweep(folder: Path) -> None:
@@ -286,21 +277,28 @@ def _draft(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
         sweep(beside)
     draft = beside / f".{target.name[:32]}.{secrets.token_hex(8)}{_DRAFT}"
     try:
-        while True:
-            make(draft)
-            with _held(draft, wait=True) as held:
-                if held is not False:
-                    try:
-                        yield draft
-                        return
-                    finally:
-                        _remove(draft)
+        with _owned(draft, make):
+            yield draft
     except BrokenPipeError:
         raise
     except OSError as problem:
         if problem.filename is None or _DRAFT in os.fsdecode(problem.filename):
             problem.filename, problem.filename2 = str(target), None
         raise
+
+
+@contextmanager
+def _owned(path: Path, make: Callable[[Path], None]) -> Iterator[None]:
+    """Make a file or folder and keep it locked while the block runs; then it is removed."""
+    while True:
+        make(path)
+        with _held(path, wait=True) as held:
+            if held is not False:
+                try:
+                    yield
+                finally:
+                    _remove(path)
+                return
 
 
 @contextmanager

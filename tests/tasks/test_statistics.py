@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from r2med.tasks.load import load_task
+from r2med.tasks.load import checked, load_task
 from r2med.tasks.registry import find_task
 from r2med.tasks.task import counts, statistics
-from r2med.tasks.verify import checked
 from tests.tasks.writing import Written, write_r2med
 
 

@@ -6,9 +6,8 @@ import pytest
 
 from r2med.errors import MissingError
 from r2med.tasks.fetch.provenance import data_folder
-from r2med.tasks.load import load_task
+from r2med.tasks.load import Check, check_files, compared, load_task
 from r2med.tasks.registry import TaskEntry, find_task
-from r2med.tasks.verify import Check, check_files, compared
 from tests.hub_server import sha256
 from tests.tasks.small_registry import BIOLOGY, MEDQA, NANO, small_registry, task_files, write
 

@@ -21,7 +21,7 @@ from r2med.tasks.registry import TaskEntry, all_entries, resolve, suites
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from r2med.tasks.verify import Check
+    from r2med.tasks.load import Check
 
 tasks = command_group(
     default="list", help="List, fetch, verify and describe tasks.", no_args_is_help=False
@@ -189,8 +189,7 @@ def verify(
     from r2med.nano.profiles import check_profile
     from r2med.nano.profiles import profile as measured_profile
     from r2med.report.tasks import check_summary, check_table
-    from r2med.tasks.load import load_task
-    from r2med.tasks.verify import check_files, compared
+    from r2med.tasks.load import check_files, compared, load_task
 
     entries = _entries(names or [])
     if not names and data_root is not None:

@@ -29,9 +29,9 @@ from r2med.nano.candidates import (
 )
 from r2med.retrieve.conditions import Conditions, Tell
 from r2med.tabular import Tabular, fields_of, table_of
+from r2med.tasks.load import Check, checked
 from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Task
-from r2med.tasks.verify import Check, checked
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,9 +16,9 @@ from r2med.tasks.fetch.provenance import data_folder, is_present
 from r2med.tasks.registry import Suite, TaskEntry
 
 if TYPE_CHECKING:
+    from r2med.tasks.load import Check
     from r2med.tasks.own_data import Problem
     from r2med.tasks.task import Task
-    from r2med.tasks.verify import Check
 
 _ASPECTS = ("counts", "statistics", "sha256", "profile")
 #: Words and styles for what agrees, what differs, and what the manifest does not say.

@@ -1,21 +1,27 @@
-"""Load a task by its registered name or from any folder, with what its reader must know."""
+"""Load a task by its registered name or from any folder, and compare it with its manifest.
+
+A check is one fact of the manifest beside the data's own; it is open where the manifest has none.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.home import user_path
-from r2med.tasks.fetch.provenance import data_folder
+from r2med.tasks.fetch.provenance import data_folder, read_provenance, sha256_of, task_files
 from r2med.tasks.reading.arrow_copy import read_or_copy
 from r2med.tasks.reading.collection import read_task
 from r2med.tasks.reading.source import Source, find_source, split_selection
 from r2med.tasks.registry import TaskEntry, find_task, known_task, resolve, suites
-from r2med.tasks.task import Task
-from r2med.tasks.verify import compared
+from r2med.tasks.task import Task, counts, figures, statistics
+
+Aspect = Literal["counts", "statistics", "sha256", "profile"]
 
 
 def load_task(
@@ -186,3 +192,51 @@ def _with_differences(task: Task, entry: TaskEntry, *, texts: bool) -> Task:
 
 def _figure(value: object) -> str:
     return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One fact of one task; `passed` is None when there is nothing to compare with."""
+
+    task: str
+    aspect: Aspect
+    what: str
+    expected: str | int | float | None
+    found: str | int | float | None
+    passed: bool | None
+
+
+def compared(task: Task, entry: TaskEntry, *, texts: bool = True) -> list[Check]:
+    """Counts and, with `texts`, text statistics of a task against its manifest."""
+    sizes, known = counts(task), dict(figures(entry.statistics))
+    measured = dict(figures(statistics(task))) if texts else {}
+    return [
+        *(checked(entry, "counts", n, entry.counts.get(n), size) for n, size in sizes.items()),
+        *(
+            checked(entry, "statistics", n, known.get(n), value)
+            for n, value in measured.items()
+            if n not in sizes
+        ),
+    ]
+
+
+def checked(entry: TaskEntry, aspect: Aspect, what: str, expected: Any, found: Any) -> Check:
+    """A fact of the manifest beside what was found; manifests are rounded to six digits."""
+    passed: bool | None = expected == found
+    if expected is None or found is None:
+        passed = None
+    elif isinstance(expected, float) and isinstance(found, int | float):
+        passed = math.isclose(expected, found, rel_tol=1e-9, abs_tol=1e-6)
+    return Check(entry.name, aspect, what, expected, found, passed)
+
+
+def check_files(entry: TaskEntry, folder: Path) -> list[Check]:
+    """Checksums: against the manifest, else against what was recorded when it was fetched."""
+    recorded = read_provenance(folder)
+    checks = []
+    for path, file in task_files(entry, folder).items():
+        label, expected = path, entry.files.get(path, {}).get("sha256")
+        if expected is None and path in recorded:
+            label, expected = f"{path} (as fetched)", recorded[path].sha256
+        checks.append(checked(entry, "sha256", label, expected, sha256_of(file)))
+    return checks

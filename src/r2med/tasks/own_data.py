@@ -19,10 +19,18 @@ import pyarrow.compute as pc
 from r2med.atomic import atomic_folder
 from r2med.errors import DataError, R2MedError, UsageError, nearest, plural
 from r2med.tasks.load import load_task
-from r2med.tasks.reading.collection import contradictions, read_part, repeated_ids, unknown
+from r2med.tasks.reading.collection import (
+    DOCUMENT_NAMES,
+    QUERY_NAMES,
+    SCORE_NAMES,
+    contradictions,
+    read_part,
+    repeated_ids,
+    score_of,
+    unknown,
+)
 from r2med.tasks.reading.fields import NUMBER_WORDS, Rows, Where
 from r2med.tasks.reading.jsonl import decoded, write_jsonl
-from r2med.tasks.reading.judgements import DOCUMENT_NAMES, QUERY_NAMES, SCORE_NAMES, score_of
 from r2med.tasks.reading.lines import MAX_LINE, blocks, limit
 from r2med.tasks.reading.source import PARTS, Source, find_source, split_selection
 from r2med.tasks.task import Task

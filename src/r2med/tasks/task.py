@@ -282,9 +282,9 @@ def _text_statistics(texts: pa.LargeStringArray) -> dict[str, int | float]:
     total = int(lengths.sum())
     return {
         "total_text_length": total,
-        "min_text_length": int(lengths.min(initial=np.iinfo(np.int64).max)) if total else 0,
-        "average_text_length": total / max(len(lengths), 1),
-        "max_text_length": int(lengths.max(initial=0)),
+        "min_text_length": int(lengths.min()),
+        "average_text_length": total / len(lengths),
+        "max_text_length": int(lengths.max()),
         "unique_texts": len(texts.unique()),
     }
 
@@ -298,9 +298,9 @@ def _relevance_statistics(judgements: Judgements) -> dict[str, int | float]:
     documents = judgements.document_ids.filter(pa.array(relevant))
     return {
         "num_relevant_docs": int(per_query.sum()),
-        "min_relevant_docs_per_query": int(per_query.min()) if per_query.size else 0,
-        "average_relevant_docs_per_query": float(per_query.mean()) if per_query.size else 0.0,
-        "max_relevant_docs_per_query": int(per_query.max()) if per_query.size else 0,
+        "min_relevant_docs_per_query": int(per_query.min()),
+        "average_relevant_docs_per_query": float(per_query.mean()),
+        "max_relevant_docs_per_query": int(per_query.max()),
         "unique_relevant_docs": int(pc.count_distinct(documents).as_py()),
     }
 

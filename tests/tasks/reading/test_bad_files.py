@@ -162,7 +162,7 @@ def test_a_gzip_file_that_is_cut_off_is_named(tmp_path: Path) -> None:
     file = tmp_path / "corpus.jsonl.gz"
     file.write_bytes(file.read_bytes()[:-12])
 
-    assert message(tmp_path).startswith(f"{file}: the gzip data is cut off before its end.")
+    assert message(tmp_path).startswith(f"{file}: the gzip data is cut off or damaged (")
 
 
 @pytest.mark.parametrize("damage", [slice(10, 20), slice(-8, -4)], ids=["body", "checksum"])
@@ -220,7 +220,7 @@ def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").unlink()
     (tmp_path / "corpus.jsonl").mkdir()
 
-    assert message(tmp_path) == f"{tmp_path / 'corpus.jsonl'} is a folder, expected a file."
+    assert message(tmp_path) == f"{tmp_path / 'corpus.jsonl'} cannot be read: is a directory."
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from r2med.tasks.load import load_task
-from r2med.tasks.reading.judgements import read_judgements
+from r2med.tasks.reading.collection import read_judgements
 from tests.tasks.writing import Written, write_lines, write_r2med
 
 

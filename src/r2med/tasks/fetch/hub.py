@@ -37,8 +37,8 @@ from r2med.tasks.fetch.provenance import (
     sha256_of,
     task_files,
 )
+from r2med.tasks.load import check_files
 from r2med.tasks.registry import HubSource, TaskEntry, find_task
-from r2med.tasks.verify import check_files
 
 _INSTEAD = (
     "Without the hub: `r2med fetch --from ZIP|DIR` takes files you already have, "

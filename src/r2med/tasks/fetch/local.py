@@ -30,10 +30,9 @@ from r2med.tasks.fetch.provenance import (
     origin_of,
     parts_of,
 )
-from r2med.tasks.load import load_task
+from r2med.tasks.load import check_files, load_task
 from r2med.tasks.reading.lines import MAX_FILE, MAX_RATIO, limit
 from r2med.tasks.registry import TaskEntry, find_suite, known_task
-from r2med.tasks.verify import check_files
 
 #: Members of fewer bytes may expand as they like.
 _HARMLESS = 1 << 20

@@ -5,8 +5,11 @@ What does not stop a load but matters to a reader of the scores becomes a notice
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +18,17 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, plural
 from r2med.tasks.reading import fields
-from r2med.tasks.reading.fields import Complain, Field, Rows, stop
-from r2med.tasks.reading.jsonl import read_jsonl
-from r2med.tasks.reading.judgements import read_judgements
+from r2med.tasks.reading.fields import (
+    JUDGEMENT,
+    NUMBER_WORDS,
+    Complain,
+    Field,
+    Rows,
+    Where,
+    stop,
+)
+from r2med.tasks.reading.jsonl import decoded, read_jsonl, whole_number
+from r2med.tasks.reading.lines import lines
 from r2med.tasks.reading.source import PARTS, Source
 from r2med.tasks.task import Corpus, Judgements, Queries, Task
 
@@ -34,6 +45,18 @@ _PARQUET: dict[str, Sequence[Sequence[Field]]] = {
     "queries": (fields.BEIR_QUERY, fields.QUERY),
     "judgements": (fields.BEIR_JUDGEMENT, fields.JUDGEMENT),
 }
+QUERY_NAMES = {"query-id", "query_id", "q_id", "qid", "query"}
+DOCUMENT_NAMES = {
+    *("corpus-id", "corpus_id", "p_id", "pid", "doc-id", "doc_id", "docid", "docno", "document_id"),
+    *("document", "doc", "passage_id"),
+}
+SCORE_NAMES = {"score", "relevance", "rel", "label", "grade"}
+_OBJECT = re.compile(rb'\s*\{\s*["}]')
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_HINT = (
+    "A line is `query 0 document score` (TREC), or follows a header such as "
+    "`query-id corpus-id score`; see docs/data.md."
+)
 
 
 def read_task(source: Source) -> Task:
@@ -65,6 +88,72 @@ def read_part(source: Source, part: str, complain: Complain = stop) -> Rows:
     nothing = pa.scalar("", pa.large_string())
     joined = pc.binary_join_element_wise(pc.fill_null(title, ""), gaps, text, nothing)
     return replace(rows, columns={"id": rows.columns["id"], "text": joined})
+
+
+def read_judgements(path: Path, complain: Complain = stop) -> Rows:
+    """Query id, document id and score of every judgement, be it JSON or text.
+
+    A text file may hold either: qrels.txt is found in both forms. Of text the first line says how
+    the others look.
+    """
+    first = next((line for _, line in lines(path)), b"")
+    if ".jsonl" in path.suffixes or _OBJECT.match(first):
+        return read_jsonl(path, JUDGEMENT, complain)
+    tabs = b"\t" in first.strip()
+    cells = _cells(first.decode(errors="replace"), tabs)
+    header = _header(cells)
+    places = header or ((0, 1, 2) if len(cells) == 3 else (0, 2, 3))
+    width = len(cells) if header or len(cells) == 3 else 4
+    judgements: list[tuple[str, str, int]] = []
+    numbers: list[int] = []
+    for number, raw in islice(lines(path), 1 if header else 0, None):
+        where = Where(path, number)
+        try:
+            cells = _cells(decoded(raw, str(where)), tabs)
+            judgements.append(_judgement(cells, places, width, str(where)))
+            numbers.append(number)
+        except DataError as error:
+            complain(error, where, None)
+    columns = {
+        field.column: pa.array([row[at] for row in judgements], field.type)
+        for at, field in enumerate(JUDGEMENT)
+    }
+    return Rows(columns, lambda row: Where(path, numbers[row]))
+
+
+def _cells(line: str, tabs: bool) -> list[str]:
+    return [cell.strip() for cell in line.split("\t")] if tabs else line.split()
+
+
+def _header(cells: Sequence[str]) -> Sequence[int | None]:
+    """Where query, document and score stand, if these are names of columns."""
+    names = [cell.lower() for cell in cells]
+    query, document, score = (
+        next((place for place, name in enumerate(names) if name in known), None)
+        for known in (QUERY_NAMES, DOCUMENT_NAMES, SCORE_NAMES)
+    )
+    return () if query is None or document is None else (query, document, score)
+
+
+def _judgement(
+    cells: Sequence[str], places: Sequence[int | None], width: int, where: str
+) -> tuple[str, str, int]:
+    """The values of a line; without a place for the score, every row is positive."""
+    if len(cells) != width:
+        raise DataError(f"{where}: {plural(len(cells), 'field')}, expected {width}.\n{_HINT}")
+    query, document, cell = ("1" if place is None else cells[place] for place in places)
+    if not query or not document:
+        what, place = ("document id", places[1]) if query else ("query id", places[0])
+        raise DataError(f"{where}: the {what} (field {(place or 0) + 1}) is empty.\n{_HINT}")
+    score = score_of(cell)
+    if score is None:
+        raise DataError(f"{where}: the score is {cell!r}, expected {NUMBER_WORDS}.\n{_HINT}")
+    return query, document, score
+
+
+def score_of(cell: str) -> int | None:
+    """The whole number that a cell holds, or None."""
+    return whole_number(float(cell)) if _NUMBER.fullmatch(cell.strip()) else None
 
 
 def _checked(source: Source, documents: Rows, queries: Rows, judgements: Rows) -> Task:

@@ -69,12 +69,9 @@ def file_errors(path: Path) -> Iterator[None]:
     """Say which file could not be read, and why, instead of what the system said."""
     try:
         yield
-    except IsADirectoryError:
-        raise DataError(f"{path} is a folder, expected a file.") from None
-    except PermissionError:
-        raise DataError(f"{path} cannot be read: permission denied.") from None
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+        reason = str(error.strerror or error)
+        raise DataError(f"{path} cannot be read: {reason[:1].lower()}{reason[1:]}.") from error
 
 
 @contextmanager
@@ -116,9 +113,9 @@ def _unpacked(stream: Any, form: str, packed: FileIO, path: Path) -> Iterator[by
                 raise _refusal(path, why, MAX_RATIO)
             yield piece
     except (EOFError, OSError, zlib.error) as error:
-        cut_off = isinstance(error, EOFError)
-        what = "is cut off before its end" if cut_off else f"is damaged ({error})"
-        raise DataError(f"{path}: the {form} data {what}.\nGet the file again.") from error
+        raise DataError(
+            f"{path}: the {form} data is cut off or damaged ({error}).\nGet the file again."
+        ) from error
 
 
 def _whole_lines(pieces: Iterator[bytes], path: Path, any_size: bool) -> Iterator[bytes]:
