@@ -86,9 +86,7 @@ def diagnose_ranking(
     if below is None:
         below, missing = _first_stage(ranking, task, results)
     scene = scene or Scene(task)
-    run = (
-        ranking.run if only is None else Run.from_lists({only: ranking.run.ranking_or_empty(only)})
-    )
+    run = ranking.run if only is None else Run.from_lists({only: ranking.run.ranking(only)})
     scores = measure(run, task.judgements, [METRIC], ties="list")
     by_query = dict(zip(scores.query_ids.to_pylist(), scores[METRIC].tolist(), strict=True))
     findings = [
