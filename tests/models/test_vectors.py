@@ -249,7 +249,7 @@ def test_a_model_that_leaves_texts_out_is_refused(tmp_path: Path) -> None:
         for rows in pieces:
             yield rows, Computed(one, np.ones((1, 2), np.float32), one, one > 0)
 
-    with pytest.raises(DataError, match="an output for 1 of 2 texts"):
+    with pytest.raises(DataError, match="lacks 1 of 2 texts"):
         fill(
             shelf,
             Form().addresses(["a", "b"]),

@@ -139,7 +139,7 @@ def test_damaged_scores_are_named_and_made_again() -> None:
 
     assert scores[0].tolist() == [1, 2, 3, 4]
     assert len(later.asked) == 4
-    assert "4 scores fail their checksum" in told[0]
+    assert "scores fail their checksum" in told[0]
 
 
 def test_a_kill_in_the_middle_loses_no_finished_batch() -> None:

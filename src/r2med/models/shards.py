@@ -26,7 +26,6 @@ ADDRESS_BYTES = 16
 TRUNCATED = np.uint32(1 << 31)
 _HEADER = struct.Struct("<8sHHIIIII")
 _MAGIC, _EMPTY = b"r2medvec", b"r2medvoi"
-_EITHER = b"r2medv"
 _VERSION = 1
 _ALIGNMENT = 64
 _DTYPES: tuple[np.dtype[np.floating], ...] = (np.dtype("<f4"), np.dtype("<f2"))
@@ -77,12 +76,11 @@ def read_blocks(path: Path, start: int) -> Iterator[tuple[Block | Span, int]]:
     if size <= start:
         return
     with path.open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-    view = memoryview(mapped)
+        view = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
     while start + _ALIGNMENT <= size:
         fields = _fields(view, start)
         if fields is None:
-            place = Span(path, start, _next_header(mapped, view, start + _ALIGNMENT))
+            place = Span(path, start, _next_header(view, start + _ALIGNMENT))
             yield place, place.end
             start = place.end
             continue
@@ -101,12 +99,11 @@ def read_blocks(path: Path, start: int) -> Iterator[tuple[Block | Span, int]]:
         if checksum(view[rows : middle + count * 4]) != rows_sum:
             yield place, end
             continue
+        numbers = np.frombuffer(view, _DTYPES[dtype], count * width, vectors)
         block = Block(
             addresses=np.frombuffer(view[rows:middle], np.uint8).reshape(count, ADDRESS_BYTES),
             tokens=np.frombuffer(view, np.uint32, count, middle),
-            vectors=np.frombuffer(view, _DTYPES[dtype], count * width, vectors).reshape(
-                count, width
-            ),
+            vectors=numbers.reshape(count, width),
             place=place,
             checksum=vectors_sum,
         )
@@ -121,14 +118,10 @@ def _fields(view: memoryview, start: int) -> tuple[bytes, int, int, int, int, in
     return fields if sound and fields[0] in (_MAGIC, _EMPTY) else None
 
 
-def _next_header(mapped: mmap.mmap, view: memoryview, start: int) -> int:
+def _next_header(view: memoryview, start: int) -> int:
     """The first byte from `start` on at which a sound header stands, or the end of the shard."""
-    while (start := mapped.find(_EITHER, start)) >= 0:
-        whole = start + _ALIGNMENT <= len(view)
-        if start % _ALIGNMENT == 0 and whole and _fields(view, start) is not None:
-            return start
-        start += 1
-    return len(view)
+    starts = range(start, len(view) - _ALIGNMENT + 1, _ALIGNMENT)
+    return next((each for each in starts if _fields(view, each)), len(view))
 
 
 def packed(block: Block) -> bytes:

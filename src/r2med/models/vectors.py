@@ -126,7 +126,7 @@ class Shelf:
             for item, end in read_blocks(path, self._read.get(path, 0)):
                 self._read[path] = end
                 if isinstance(item, Span):
-                    self._discard(item, f"{item.end - item.start:,} bytes of {self.what} fail")
+                    self._discard(item)
                 elif item.vectors.dtype == self.dtype:
                     fresh.append(item)
         if fresh:
@@ -151,8 +151,7 @@ class Shelf:
             if not damaged:
                 return places
             for block in damaged:
-                assert block.place is not None
-                self._discard(block.place, f"{len(block.addresses)} {self.what} fail")
+                self._discard(block.place)
             self._blocks = [block for block in self._blocks if block not in damaged]
             self._index = None
 
@@ -199,9 +198,10 @@ class Shelf:
     def _owners(self, places: Rows) -> Rows:
         return np.searchsorted(self._starts, places, side="right") - 1
 
-    def _discard(self, place: Span, problem: str) -> None:
-        place.mark_empty()
-        self.tell(f"{place}: {problem} their checksum; they are computed again.")
+    def _discard(self, place: Span | None) -> None:
+        if place is not None:
+            place.mark_empty()
+            self.tell(f"{place}: {self.what} fail their checksum; they are computed again.")
 
 
 def open_shelf(
@@ -260,13 +260,10 @@ def fill(
     finally:
         shelf.close()
         shelf.refresh()
-    if done < len(queue):
+    if lacking := int((shelf.find(addresses) < 0).sum()):
         raise DataError(
-            f"the model gave an output for {done:,} of {len(queue):,} texts, expected one for each."
-        )
-    if (shelf.find(addresses) < 0).any():
-        raise DamagedError(
-            f"{shelf.folder or 'memory'}: what was just written there cannot be read again."
+            f"{shelf.folder or 'memory'}: lacks {lacking:,} of {len(queue):,} texts after all were "
+            "computed."
         )
     return queue
 

@@ -179,13 +179,11 @@ def reordered(first: Run, scores: Sequence[ListScores], reranked: int, tail: Tai
     if tail == "drop":
         return top
     documents, falling = first.documents.copy(), np.empty(len(first.documents), dtype=np.float64)
-    heads = first.ranks <= np.repeat(top.lengths, first.lengths)
-    documents[heads] = top.documents
-    falling[heads] = top.scores
-    for row in np.flatnonzero(first.lengths > top.lengths):
+    for row in np.flatnonzero(first.lengths):
         start, end = first.offsets[row], first.offsets[row + 1]
-        known = top.scores[top.offsets[row] : top.offsets[row + 1]]
-        falling[start:end] = _extended(known, int(end - start))
+        own = slice(top.offsets[row], top.offsets[row + 1])
+        documents[start : start + top.lengths[row]] = top.documents[own]
+        falling[start:end] = _extended(top.scores[own], int(end - start))
     return Run(first.query_ids, first.document_ids, first.offsets, documents, falling)
 
 

@@ -17,7 +17,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from r2med.errors import MissingError
 from r2med.models.batching import Features, Rows, TokenInputs
 from r2med.models.checkpoint import locate
 from r2med.retrieve.conditions import Conditions
@@ -176,12 +175,7 @@ class _HeadEncoder(TransformerEncoder):
 
     @cached_property
     def _linear(self) -> Any:
-        file = self.checkpoint.folder / self.layer
-        if not file.is_file():
-            raise MissingError(
-                f"{file}: missing, so {file.parent.name} has no such head of bge-m3."
-            )
-        return load_linear(file).to(self.model.device)
+        return load_linear(self.checkpoint.folder / self.layer).to(self.model.device)
 
     def _read(self, inputs: Inputs, rows: Rows) -> tuple[Matrix, Features]:
         """What the layer makes of each token, and the tokens."""

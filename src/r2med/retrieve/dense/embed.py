@@ -191,8 +191,7 @@ class Embedding:
             outputs = encoder.stream(inputs)
         else:
             encode = partial(cast("BatchEncoder", encoder).encode, inputs)
-            lengths = np.maximum(inputs.tokens, 1)
-            outputs = self.batches.run(lengths, encode, piece.names.__getitem__)
+            outputs = self.batches.run(inputs.tokens, encode, piece.names.__getitem__)
         for rows, vectors in outputs:
             piece.check(vectors, rows)
             tokens, truncated = inputs.tokens[rows], inputs.truncated[rows]

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import MissingError
 from r2med.models.batching import Features, Rows, TokenInputs, truncations
 from r2med.models.checkpoint import (
     Checkpoint,
@@ -115,13 +114,9 @@ class TransformerEncoder(LocalModel):
 
     def inputs(self, texts: Sequence[str], form: Form) -> Inputs:
         """Token ids, cut at the form's limit, else the checkpoint's own, else what it can read."""
-        return tokenise(
-            self.tokenizer,
-            texts,
-            form,
-            limit=form.max_length or self.recipe.max_length or self.longest,
-            append_eos=self.recipe.append_eos,
-        )
+        limit = form.max_length or self.recipe.max_length or self.longest
+        append_eos = self.recipe.append_eos
+        return tokenise(self.tokenizer, texts, form, limit=limit, append_eos=append_eos)
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
         """Pool, project and normalise a batch; an input without any token is the zero vector.
@@ -173,14 +168,10 @@ class TransformerEncoder(LocalModel):
         layers = []
         for step in self.recipe.projections:
             folder = self.checkpoint.folder / step.folder
-            files = [folder / name for name in ("model.safetensors", "pytorch_model.bin")]
-            file = next((file for file in files if file.is_file()), None)
-            if file is None:
-                raise MissingError(
-                    f"{folder}: neither model.safetensors nor pytorch_model.bin is there."
-                )
+            file = folder / "model.safetensors"
+            linear = load_linear(file if file.is_file() else folder / "pytorch_model.bin")
             activation = torch.nn.Tanh() if step.activation == "Tanh" else torch.nn.Identity()
-            layers.append(torch.nn.Sequential(load_linear(file), activation).eval())
+            layers.append(torch.nn.Sequential(linear, activation).eval())
         return layers
 
 
