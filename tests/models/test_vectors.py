@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.errors import DataError
-from r2med.models.vectors import (
-    Computed,
-    Rows,
-    Shelf,
-    fill,
-    open_shelf,
-    stored_models,
-)
+from r2med.models.vectors import Computed, Shelf, open_shelf, stored_models
 from r2med.retrieve.dense.embed import Form
 
 IDENTITY = {"library": "test", "checkpoint": "abc"}
@@ -238,22 +229,3 @@ def test_a_shelf_whose_record_is_damaged_is_still_found(tmp_path: Path) -> None:
 
     assert read(shelf_at(tmp_path), ["a"]).tolist() == kept.tolist()
     assert [model.name for model in stored_models(tmp_path)] == ["test model"]
-
-
-def test_a_model_that_leaves_texts_out_is_refused(tmp_path: Path) -> None:
-    shelf = shelf_at(tmp_path)
-    sizes = np.array([1, 1])
-
-    def lazy(pieces: Iterator[Rows]) -> Iterator[tuple[Rows, Computed]]:
-        one = np.array([0])
-        for rows in pieces:
-            yield rows, Computed(one, np.ones((1, 2), np.float32), one, one > 0)
-
-    with pytest.raises(DataError, match="lacks 1 of 2 texts"):
-        fill(
-            shelf,
-            Form().addresses(["a", "b"]),
-            sizes,
-            lazy,
-            progress=lambda done, total, seconds: None,
-        )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from r2med.models.checkpoint import locate
-from r2med.models.vectors import Computed, Rows, Shelf, fill, open_shelf
+from r2med.models.vectors import Computed, Shelf, open_shelf
 from r2med.retrieve.dense.embed import Form
 from tests.trials.flipping import flipped_files
 
@@ -24,23 +23,14 @@ def opened(root: Path, told: list[str]) -> Shelf:
 
 
 def filled(shelf: Shelf) -> int:
-    """Compute what the shelf lacks, three texts at a time."""
-
-    def compute(pieces: Iterator[Rows]) -> Iterator[tuple[Rows, Computed]]:
-        for rows in pieces:
-            for start in range(0, len(rows), 3):
-                part = np.arange(start, min(start + 3, len(rows)))
-                yield rows, Computed(part, VECTORS[rows[part]], part, part > 1)
-
-    return len(
-        fill(
-            shelf,
-            ADDRESSES,
-            np.ones(len(TEXTS), dtype=np.int64),
-            compute,
-            progress=lambda done, total, seconds: None,
-        )
-    )
+    """Add what the shelf lacks, three texts at a time, and return how many these were."""
+    missing = np.flatnonzero(shelf.find(ADDRESSES) < 0)
+    for rows in np.array_split(missing, -(-len(missing) // 3)) if len(missing) else ():
+        places = np.arange(len(rows))
+        shelf.add(ADDRESSES[rows], Computed(places, VECTORS[rows], places, places > 1))
+    shelf.close()
+    shelf.refresh()
+    return len(missing)
 
 
 def test_a_bit_flipped_in_a_shard_is_named_and_mended(tmp_path: Path, trials: int) -> None:

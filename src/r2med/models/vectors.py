@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from r2med.atomic import AppendFile, atomic_file, seal, unseal
-from r2med.errors import DamagedError, DataError
+from r2med.errors import DamagedError
 from r2med.home import shelf as home_shelf
 from r2med.models.shards import (
     ADDRESS_BYTES,
@@ -230,45 +229,7 @@ def open_shelf(
     return Shelf(storage, folder, tell, what)
 
 
-def fill(
-    shelf: Shelf,
-    addresses: Addresses,
-    sizes: NDArray[np.int64],
-    compute: Callable[[Iterator[Rows]], Iterator[tuple[Rows, Computed]]],
-    *,
-    progress: Callable[[int, int, float], None],
-    cut: bool = True,
-) -> Rows:
-    """Compute what a shelf lacks of some distinct texts, and return which rows that were.
-
-    The longest come first, by `sizes` in characters, so that a batch that does not fit memory shows
-    at once. `compute` takes pieces, which are rows of `addresses`, as fast as it likes, and yields
-    batches as they finish, each with its piece and numbered within it; each is kept at once.
-    `progress` hears done, total and seconds. Without `cut` all rows are one piece.
-    """
-    missing = np.flatnonzero(shelf.find(addresses) < 0)
-    queue = missing[np.argsort(-sizes[missing], kind="stable")]
-    if not len(queue):
-        return queue
-    start, done = time.perf_counter(), 0
-    try:
-        for rows, computed in compute(_pieces(queue, sizes) if cut else iter([queue])):
-            if len(computed.vectors):
-                shelf.add(addresses[rows[computed.rows]], computed)
-            done += len(computed.rows)
-            progress(done, len(queue), time.perf_counter() - start)
-    finally:
-        shelf.close()
-        shelf.refresh()
-    if lacking := int((shelf.find(addresses) < 0).sum()):
-        raise DataError(
-            f"{shelf.folder or 'memory'}: lacks {lacking:,} of {len(queue):,} texts after all were "
-            "computed."
-        )
-    return queue
-
-
-def _pieces(rows: Rows, sizes: NDArray[np.int64]) -> Iterator[Rows]:
+def cut_in_pieces(rows: Rows, sizes: NDArray[np.int64]) -> Iterator[Rows]:
     """Rows cut into pieces within the limits of texts and characters, in their order.
 
     The cuts depend on nothing but the texts, so that batches are the same wherever they run.

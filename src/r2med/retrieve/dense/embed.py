@@ -6,6 +6,7 @@ A reranker that scores pairs is an encoder too: its texts are pairs, its vectors
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -15,9 +16,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from r2med.errors import DataError
+from r2med.errors import DamagedError, DataError
 from r2med.models.batching import Batches, TokenInputs
-from r2med.models.vectors import Addresses, Computed, Depot, Rows, Shelf, distinct, fill, hashed
+from r2med.models.vectors import (
+    Addresses,
+    Computed,
+    Depot,
+    Rows,
+    Shelf,
+    cut_in_pieces,
+    distinct,
+    hashed,
+)
 from r2med.retrieve.conditions import Conditions, Tell
 from r2med.tasks.task import Task
 
@@ -136,7 +146,7 @@ def document_texts(task: Task) -> list[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class TextPiece:
     """Some texts on their way to an encoder, here or in a worker."""
 
     texts: Sequence[Any]
@@ -182,7 +192,7 @@ class Embedding:
         self.identity = encoder.identity
         self.batches = Batches(batch_tokens, tell)
 
-    def run(self, piece: Piece) -> Iterator[Computed]:
+    def run(self, piece: TextPiece) -> Iterator[Computed]:
         """The vectors of a piece, batch by batch."""
         encoder = self.encoder
         inputs = encoder.inputs(piece.texts, piece.form)
@@ -224,60 +234,69 @@ class Encoding:
     conditions: Conditions
     ragged: bool = False
     """Whether rows may differ in width from batch to batch, as those of token vectors do."""
-    width: int | None = None
     ran: dict[str, object] = field(default_factory=dict)
     """Of workers: which, and on what device and in what precision they ran."""
 
     def run(self) -> Encoded:
-        """Make sure the shelf holds every text, and say where."""
+        """Make sure the shelf holds every text, and say where; each batch is kept as it finishes.
+
+        The longest come first, so that a batch that does not fit memory shows at once.
+        """
         self.addresses, self.firsts, inside = distinct(self.form.addresses(self.texts))
         firsts = [self.texts[row] for row in self.firsts]
-        sizes = [len(text) if isinstance(text, str) else sum(map(len, text)) for text in firsts]
-        computed = fill(
-            self.shelf,
-            self.addresses,
-            np.array(sizes, dtype=np.int64),
-            self._computed,
-            progress=partial(self.conditions.progress, self.doing),
-            cut=not isinstance(self.encoder, StreamingEncoder),
-        )
+        lengths = [len(text) if isinstance(text, str) else sum(map(len, text)) for text in firsts]
+        sizes = np.array(lengths, dtype=np.int64)
+        missing = np.flatnonzero(self.shelf.find(self.addresses) < 0)
+        queue = missing[np.argsort(-sizes[missing], kind="stable")]
+        start, done, known = time.perf_counter(), 0, None
+        try:
+            for chosen, batch in self._computed(queue, sizes) if len(queue) else ():
+                width = batch.vectors.shape[1]
+                if not self.ragged and known not in (None, width):
+                    first = self.name(int(self.firsts[chosen[batch.rows[0]]]))
+                    raise DataError(
+                        f"the encoder gave vectors of {width} numbers after vectors of {known}.\n"
+                        f"The batch began with {first}."
+                    )
+                known = width
+                if len(batch.vectors):
+                    self.shelf.add(self.addresses[chosen[batch.rows]], batch)
+                if batch.seen is not None:
+                    self.shelf.remember(self.addresses[0].tobytes(), batch.seen)
+                done += len(batch.rows)
+                spent = time.perf_counter() - start
+                self.conditions.progress(self.doing, done, len(queue), spent)
+        finally:
+            self.shelf.close()
+            self.shelf.refresh()
         places = self.shelf.find(self.addresses)
-        return Encoded(self.shelf, places, inside, self._facts(places, computed))
+        if (places < 0).any():
+            raise DamagedError(f"{self.shelf.folder}: what was just written cannot be read again.")
+        return Encoded(self.shelf, places, inside, self._facts(places, queue))
 
-    def _computed(self, parts: Iterator[Rows]) -> Iterator[tuple[Rows, Computed]]:
+    def _computed(self, queue: Rows, sizes: NDArray[np.int64]) -> Iterator[tuple[Rows, Computed]]:
         """The vectors of some distinct texts, batch by batch: on workers where there are any."""
         conditions, encoder = self.conditions, self.encoder
         workers, model = conditions.workers, conditions.loadable
-        if workers is None or model is None or isinstance(encoder, StreamingEncoder):
+        if isinstance(encoder, StreamingEncoder) or workers is None or model is None:
             embedding = Embedding(encoder, conditions.batch_tokens, conditions.tell)
-            outcomes: Iterator[tuple[Rows, Computed]] = (
-                (chosen, batch) for chosen in parts for batch in embedding.run(self._piece(chosen))
-            )
-        else:
-            opener = partial(_embedding, self.part, conditions.batch_tokens)
-            source = replace(model, part=self.part, opener=opener, identity=encoder.identity)
-            pieces = ((chosen, self._piece(chosen, self.shelf.depot)) for chosen in parts)
-            outcomes = workers.each(source, Embedding.run, pieces)
-            self.ran["engine"] = workers.name
-        for chosen, batch in outcomes:
-            width = batch.vectors.shape[1]
-            if not self.ragged and self.width not in (None, width):
-                first = self.name(int(self.firsts[chosen[batch.rows[0]]]))
-                raise DataError(
-                    f"the encoder gave vectors of {width} numbers after vectors of {self.width}.\n"
-                    f"The batch began with {first}."
-                )
-            self.width = width
-            if batch.seen is not None:
-                self.shelf.remember(self.addresses[0].tobytes(), batch.seen)
-            if self.ran:
-                known = {"device", "dtype"} & batch.facts.keys()
-                self.ran |= {key: batch.facts[key] for key in sorted(known)}
+            whole = isinstance(encoder, StreamingEncoder)
+            for chosen in [queue] if whole else cut_in_pieces(queue, sizes):
+                for batch in embedding.run(self._piece(chosen)):
+                    yield chosen, batch
+            return
+        self.ran["engine"] = workers.name
+        opener = partial(_embedding, self.part, conditions.batch_tokens)
+        source = replace(model, part=self.part, opener=opener, identity=encoder.identity)
+        parts = cut_in_pieces(queue, sizes)
+        pieces = ((chosen, self._piece(chosen, self.shelf.depot)) for chosen in parts)
+        for chosen, batch in workers.each(source, Embedding.run, pieces):
+            self.ran |= {key: batch.facts[key] for key in ("device", "dtype") if key in batch.facts}
             yield chosen, batch
 
-    def _piece(self, chosen: Rows, depot: Depot | None = None) -> Piece:
+    def _piece(self, chosen: Rows, depot: Depot | None = None) -> TextPiece:
         rows = self.firsts[chosen].tolist()
-        return Piece(
+        return TextPiece(
             texts=[self.texts[row] for row in rows],
             names=[self.name(row) for row in rows],
             form=self.form,
