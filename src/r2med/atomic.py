@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
-from r2med.errors import DamagedError, MissingError
+from r2med.errors import DamagedError, MissingError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,6 +79,16 @@ def atomic_folder(target: Path, *, keep: Callable[[str], bool] | None = None) ->
                 except OSError:
                     shutil.copy2(file, new, follow_symlinks=False)
         _take_place(draft, target)
+
+
+def check_free(target: Path, option: str = "--out", *, force: bool | None = None) -> None:
+    """Refuse to write where something is, unless `force`; an empty folder is nothing."""
+    if not force and target.exists() and (target.is_file() or any(target.iterdir())):
+        forced = "" if force is None else ", or --force to write there"
+        raise UsageError(
+            f"{option} {target} is not empty, and nothing in it was touched. Choose another name"
+            f"{forced}."
+        )
 
 
 def draft_folder(target: Path) -> AbstractContextManager[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib.util import find_spec
 
 
 class R2MedError(Exception):
@@ -32,6 +33,13 @@ class LimitError(R2MedError):
 
 class WorkError(R2MedError):
     """Pieces of work failed on several workers; everything else was done and is kept."""
+
+
+def need(*libraries: str, extra: str) -> None:
+    """A MissingError that says what to install, where a library is not installed."""
+    absent = [name for name in libraries if find_spec(name) is None]
+    if absent:
+        raise MissingError(f"this needs {' and '.join(absent)}: pip install 'r2med[{extra}]'.")
 
 
 def plural(count: int, word: str, words: str | None = None) -> str:

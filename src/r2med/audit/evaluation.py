@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from r2med.atomic import atomic_file
+from r2med.atomic import atomic_file, check_free
 from r2med.audit.matching import NGRAM, Match, TextIndex, words
-from r2med.errors import DataError, UsageError
+from r2med.errors import DataError
 from r2med.tasks.reading.jsonl import json_object
 from r2med.tasks.reading.lines import lines
 from r2med.tasks.task import Task, passage_stems, positives_of, sources_of
@@ -251,8 +251,7 @@ def exclusions(task: Task) -> Iterator[dict[str, Any]]:
 
 def write_exclusions(tasks: Sequence[Task], out: Path, *, force: bool = False) -> dict[str, int]:
     """Write the file (gzipped where its name ends in .gz) and count what it names, by kind."""
-    if out.exists() and not force:
-        raise UsageError(f"--out {out} exists, and it was not touched. --force replaces it.")
+    check_free(out, force=force)
     header = {
         "format": FORMAT,
         "version": VERSION,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r2med.atomic import atomic_file
+from r2med.atomic import atomic_file, check_free
 from r2med.cli import options
 from r2med.cli.options import chosen, refuse_unread
 from r2med.errors import UsageError
@@ -84,7 +84,10 @@ def audit(
     from r2med.tasks.load import load_tasks
 
     shown = options.format_of(form, as_json)
-    _check_free(out, write_clean, force=force)
+    if write_clean is not None:
+        check_free(write_clean, "--write-clean")
+    for place in [out / report for report in _REPORTS] if out is not None else []:
+        check_free(place, force=force)
     if itself is not None:
         refuse_unread(context, "with --self", *_OF_TRAINING, *_OF_TEXTS)
     elif (task is None) == (exclusions is None):
@@ -130,14 +133,3 @@ def audit(
             with atomic_file(out / report) as draft:
                 draft.write_text(text, encoding="utf-8")
     show(value, shown, limit=limit)
-
-
-def _check_free(out: Path | None, clean: Path | None, *, force: bool) -> None:
-    """Refuse before the work what could not be written after it."""
-    taken = [name for name in _REPORTS if out is not None and (out / name).exists()]
-    if taken and not force:
-        raise UsageError(
-            f"--out {out}: {taken[0]} is there, and was not touched; --force replaces it."
-        )
-    if clean is not None and clean.exists() and (not clean.is_dir() or any(clean.iterdir())):
-        raise UsageError(f"--write-clean {clean} is not empty, and nothing in it was touched.")

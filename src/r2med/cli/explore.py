@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from r2med.cli import options
 from r2med.cli.options import refuse_unread
-from r2med.errors import MissingError, UsageError
+from r2med.errors import UsageError, need
 from r2med.report.console import echo, notice
 
 _LIBRARIES = ("starlette", "uvicorn", "jinja2")
@@ -51,7 +50,7 @@ def explore(
     in ask models that cost money only under --max-cost. --bundle writes the pages as files, which
     need no server.
     """
-    _check_libraries()
+    need(*_LIBRARIES, extra="web")
     from r2med.explore.library import Library
 
     if bundle is not None:
@@ -106,7 +105,7 @@ def report(
     """
     if file.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out {file}: expected a file that ends in .html.")
-    _check_libraries()
+    need(*_LIBRARIES, extra="web")
     from r2med.atomic import atomic_file
     from r2med.explore.report import report_page
 
@@ -114,10 +113,3 @@ def report(
     with atomic_file(file) as draft:
         draft.write_text(page, encoding="utf-8")
     echo(f"wrote {file} ({file.stat().st_size / 1e6:.2f} MB)")
-
-
-def _check_libraries() -> None:
-    """Fail early, and say what to install, where a library is missing."""
-    missing = [name for name in _LIBRARIES if find_spec(name) is None]
-    if missing:
-        raise MissingError(f'The explorer needs {", ".join(missing)}: pip install "r2med[web]".')

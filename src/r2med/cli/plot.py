@@ -10,7 +10,7 @@ import typer
 from r2med.atomic import atomic_file
 from r2med.cli import options
 from r2med.cli.options import chosen, refuse_unread
-from r2med.errors import UsageError
+from r2med.errors import UsageError, need
 from r2med.report.console import echo, notice
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ def plot(
     dates (quality against date).
     Of systems and tasks: overlap (score against lexical overlap), wins (A minus B per query).
     """
-    from r2med.report.plots.theme import ENDINGS, THEMES, check_libraries, find_theme, picture
+    from r2med.report.plots.theme import ENDINGS, LIBRARIES, THEMES, find_theme, picture
 
     what = chosen(figure, FIGURES, "FIGURE")
     if file is None:
         raise UsageError("plot needs --out FILE, which ends in .svg, .pdf or .png.")
-    check_libraries()
+    need(*LIBRARIES, extra="plots")
     if file.suffix.lower() not in ENDINGS:
         raise UsageError(f"--out {file}: expected a file that ends in .svg, .pdf or .png.")
     look = find_theme(chosen(theme, THEMES, "--theme"))

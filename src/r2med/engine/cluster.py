@@ -14,8 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from r2med.engine.worker import Worker
-from r2med.errors import MissingError
-from r2med.models.checkpoint import need
+from r2med.errors import MissingError, need
 from r2med.retrieve.conditions import Tell
 from r2med.retrieve.workers import (
     LOOK_AGAIN,

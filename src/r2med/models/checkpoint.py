@@ -182,15 +182,6 @@ def _from_hub(name: str, revision: str, option: str) -> Checkpoint:
     return Checkpoint(name, folder, f"hub {folder.name}", {})
 
 
-def need(*libraries: str, extra: str) -> None:
-    """A MissingError that says what to install, where a library is not installed."""
-    absent = [name for name in libraries if find_spec(name) is None]
-    if absent:
-        raise MissingError(
-            f"this model needs {' and '.join(absent)}: pip install 'r2med[{extra}]'."
-        )
-
-
 @dataclass(eq=False)
 class LocalModel:
     """A checkpoint's tokeniser and model, each loaded when it is first needed."""

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from r2med.atomic import atomic_folder, seal, unseal
+from r2med.atomic import atomic_folder, check_free, seal, unseal
 from r2med.errors import DamagedError, DataError, MissingError, UsageError
 from r2med.nano.candidates import (
     BM25,
@@ -196,11 +196,7 @@ def _check_free(target: Path, *, force: bool) -> None:
             f"--out {target} is the folder you are in, or one above it, and a Nano folder is "
             "replaced whole. Name a folder of its own."
         )
-    if target.is_dir() and any(target.iterdir()) and not force:
-        raise UsageError(
-            f"--out {target} is not empty, and nothing in it was touched.\n"
-            "Choose another folder, or --force to replace the Nano task in it (other files stay)."
-        )
+    check_free(target, force=force)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from r2med.errors import MissingError
+from r2med.errors import need
 from r2med.remote.budget import Budget, Cost, Price, Tokens
 from r2med.remote.server import Server
 
@@ -85,13 +85,7 @@ class Session:
     def __init__(
         self, server: Server, budget: Budget, *, name: str, price: Price | None = None
     ) -> None:
-        try:
-            import aiohttp  # noqa: F401
-        except ImportError:
-            raise MissingError(
-                "Talking to a server needs aiohttp, which is not installed: "
-                "pip install 'r2med[llm]'."
-            ) from None
+        need("aiohttp", extra="llm")
         self.server = server
         self.budget = budget
         self.limits = budget.limits

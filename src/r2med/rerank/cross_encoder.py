@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import DataError, UsageError
+from r2med.errors import DataError, UsageError, need
 from r2med.expand.prompts import filled
 from r2med.models.batching import Features, Rows, TokenInputs, truncations
-from r2med.models.checkpoint import Checkpoint, LocalModel, locate, named_failures, need
+from r2med.models.checkpoint import Checkpoint, LocalModel, locate, named_failures
 from r2med.rerank.scores import Pair, PairReranker
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Form, Inputs

@@ -14,9 +14,9 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import DataError, UsageError
+from r2med.errors import DataError, UsageError, need
 from r2med.models.batching import Rows
-from r2med.models.checkpoint import LocalModel, foreign_code, locate, need
+from r2med.models.checkpoint import LocalModel, foreign_code, locate
 from r2med.rerank.scores import (
     Candidates,
     ListScores,

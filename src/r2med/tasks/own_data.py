@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 
-from r2med.atomic import atomic_folder
+from r2med.atomic import atomic_folder, check_free
 from r2med.errors import DataError, R2MedError, UsageError, nearest, plural
 from r2med.tasks.load import load_task
 from r2med.tasks.reading.collection import (
@@ -151,8 +151,7 @@ def import_tables(
     count as 1, and `tell` hears where no column has them. Returns how many documents, queries and
     judgements were written.
     """
-    if out.exists() and not force:
-        raise UsageError(f"{out} exists, and nothing in it was touched. --force replaces it.")
+    check_free(out, force=force)
     known = [f"{table}.{name}" for table, names in FIELDS.items() for name in names]
     mapped = columns or {}
     for name in mapped:

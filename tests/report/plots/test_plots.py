@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from r2med.errors import MissingError
-from r2med.report.plots.theme import check_libraries, find_theme
+from r2med.report.plots.theme import find_theme
 from r2med.results.diagnosis.diagnose import Scene
 from r2med.results.leaderboard import leaderboard
 from r2med.tasks.registry import find_suite
@@ -42,10 +41,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_without_the_extra_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("r2med.report.plots.theme.find_spec", lambda name: None)
+    monkeypatch.setattr("r2med.errors.find_spec", lambda name: None)
 
-    with pytest.raises(MissingError, match=r'pip install "r2med\[plots\]"'):
-        check_libraries()
+    done = run("plot", "heatmap", "--out", "x.svg")
+
+    assert done.code == 1
+    assert "needs altair and vl_convert: pip install 'r2med[plots]'" in done.err
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,6 @@ def test_a_missing_client_and_a_cluster_that_does_not_answer_are_named(
 ) -> None:
     with pytest.raises(MissingError, match=r"http://127.0.0.1:1: no Milvus answers there"):
         connect(Milvus("http://127.0.0.1:1"))
-    monkeypatch.setattr("r2med.models.checkpoint.find_spec", lambda name: None)
+    monkeypatch.setattr("r2med.errors.find_spec", lambda name: None)
     with pytest.raises(MissingError, match=r"needs pymilvus: pip install 'r2med\[milvus\]'"):
         connect(Milvus("http://127.0.0.1:1"))

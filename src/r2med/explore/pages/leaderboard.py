@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from r2med.errors import MissingError, nearest
+from r2med.errors import MissingError, nearest, need
 from r2med.explore.guard import Parameters
 from r2med.explore.library import Snapshot
 from r2med.explore.render import Axis, Link, level, plural, points, render
@@ -113,9 +113,9 @@ def draw_figure(board: Leaderboard, name: str, theme: str) -> str:
     """One of the figures of `r2med plot` as SVG, on light or dark paper."""
     if name not in FIGURES:
         raise MissingError(f"There is no figure {name[:60]!r}. {nearest(name, FIGURES)}")
-    from r2med.report.plots.theme import check_libraries, find_theme, picture
+    from r2med.report.plots.theme import LIBRARIES, find_theme, picture
 
-    check_libraries()
+    need(*LIBRARIES, extra="plots")
     from r2med.report.plots import boards
 
     look = find_theme("dark" if theme == "dark" else "light")

@@ -8,8 +8,7 @@ from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 
-from r2med.atomic import atomic_file
-from r2med.errors import UsageError
+from r2med.atomic import atomic_file, check_free
 from r2med.home import slug
 from r2med.nano.profiles import group_means
 from r2med.report.cards.facts import EXCERPT, Facts, gather, readings
@@ -62,11 +61,7 @@ def write_cards(
     tell: Callable[[str], None] = lambda message: None,
 ) -> list[str]:
     """Write the pages of tasks, and for several a group page; return the names of the pages."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())) and not force:
-        raise UsageError(
-            f"--out {out} is not empty, and nothing in it was touched.\n"
-            "Choose another folder, or --force to write the pages into it (other files stay)."
-        )
+    check_free(out, force=force)
     group, pages = [], []
     for task in tasks:
         facts = gather(task, results, dense=dense, audits=audits, tell=tell)

@@ -9,15 +9,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from importlib.util import find_spec
 from typing import Any, Literal
-
-from r2med.errors import MissingError
 
 ThemeName = Literal["light", "dark"]
 THEMES: tuple[ThemeName, ...] = ("light", "dark")
 ENDINGS = (".svg", ".pdf", ".png")
-_LIBRARIES = {"altair": "altair", "vl_convert": "vl-convert-python"}
+LIBRARIES = ("altair", "vl_convert")
 _SCALE = 2.0
 
 
@@ -48,16 +45,6 @@ def find_theme(name: ThemeName) -> Theme:
     for colour, value in look[name].items():
         config = config.replace(f'"@{colour}"', json.dumps(value))
     return Theme(**look[name], config=json.loads(config))
-
-
-def check_libraries() -> None:
-    """Fail early, and say what to install, where a library is missing."""
-    missing = [name for module, name in _LIBRARIES.items() if find_spec(module) is None]
-    if missing:
-        raise MissingError(
-            f'Plots need {" and ".join(missing)}: pip install "r2med[plots]".\n'
-            "`r2med leaderboard`, `compare` and `diagnose` show the same figures without it."
-        )
 
 
 def picture(chart: Any, theme: Theme, ending: str = ".svg") -> bytes:

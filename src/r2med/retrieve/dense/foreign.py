@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import DataError, UsageError
+from r2med.errors import DataError, UsageError, need
 from r2med.models.batching import Rows
 from r2med.models.checkpoint import (
     Checkpoint,
@@ -23,7 +23,6 @@ from r2med.models.checkpoint import (
     foreign_code,
     locate,
     named_failures,
-    need,
     quiet_loading,
     refuse_foreign_code,
 )

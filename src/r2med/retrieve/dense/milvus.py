@@ -24,8 +24,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import DataError, MissingError, UsageError
-from r2med.models.checkpoint import need
+from r2med.errors import DataError, MissingError, UsageError, need
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.topk import Matrix, spread_over
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import DataError, MissingError
+from r2med.errors import DataError, MissingError, need
 from r2med.models.batching import Rows, TokenInputs
-from r2med.models.checkpoint import Checkpoint, locate, named_failures, need
+from r2med.models.checkpoint import Checkpoint, locate, named_failures
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import BatchEncoder, Form, Inputs, unit
 from r2med.retrieve.dense.retriever import Settings

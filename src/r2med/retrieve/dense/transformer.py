@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.errors import need
 from r2med.models.batching import Features, Rows, TokenInputs, truncations
 from r2med.models.checkpoint import (
     Checkpoint,
     LocalModel,
     locate,
     named_failures,
-    need,
     refuse_foreign_code,
 )
 from r2med.retrieve.conditions import Conditions
