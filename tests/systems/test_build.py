@@ -88,6 +88,21 @@ def test_a_name_that_no_file_can_have_is_refused(text: str, name: str) -> None:
         built(text.format(f'"{name}"')).stage.identity(task)
 
 
+def test_a_model_of_ones_own_is_fused_by_its_name_and_has_no_options() -> None:
+    def lengths(texts: list[str]) -> list[list[float]]:
+        return [[float(len(text)), 1.0] for text in texts]
+
+    stage = System.from_spec("bm25 + lengths@7", models={"lengths": lengths}).stage
+
+    assert isinstance(stage, Fused)
+    assert [(member.name, member.depth) for member in stage.members] == [
+        ("bm25", 100),
+        ("lengths@7", 7),
+    ]
+    with pytest.raises(UsageError, match="lengths has no option 'k'"):
+        System.from_spec("lengths[k=1]", models={"lengths": lengths})
+
+
 def test_rerankers_follow_one_another() -> None:
     stage = built("bm25 | mine@50 | mine[tail=drop]@5").stage
 

@@ -77,8 +77,8 @@ def test_a_system_prints_in_canonical_form(text: str, canonical: str) -> None:
     [
         ("", "expected the name of a system", 0),
         ("bm25 +", "expected the name of a system", 6),
-        ("./my-model", "as in 'dense:./my-model' for an encoder or 'run:./my-model'", 0),
-        ("bm25 | /models/ce", "what reads this path, as in 'ce:/models/ce'", 7),
+        ("./my-model", "as in 'dense:./my-model' for an encoder, 'run:./my-model'", 0),
+        ("bm25 | /models/ce", "after '|', 'ce:/models/ce'", 7),
         ("a + b=c", "expected '|', '+' or the end", 5),
         ("(a=b) + c", "expected ')'", 2),
         ("bm25 minilm", "expected '|', '+' or the end", 5),

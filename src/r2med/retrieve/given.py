@@ -26,7 +26,7 @@ from r2med.errors import DamagedError, DataError, MissingError, UsageError, near
 from r2med.home import user_path
 from r2med.runs import Run
 from r2med.runs.files import Oddities, Repeats, read_run
-from r2med.runs.run import places_of
+from r2med.runs.run import TieOrder, places_of
 from r2med.settings import setting
 from r2med.tasks.fetch.provenance import NANO_CONFIGS, sha256_of
 from r2med.tasks.reading.lines import arrow_errors
@@ -75,7 +75,7 @@ class RunFile:
     """A file that holds a ranking, and the tie order it is to be measured by."""
 
     path: Path
-    ties: str = "trec"
+    ties: TieOrder = "trec"
     repeats: Repeats = "refuse"
     stored_as: str | None = None
     """The fingerprint in the record of a stored result; another one is damage."""
@@ -119,7 +119,7 @@ def locate_run(text: str, repeats: Repeats = "refuse") -> RunFile:
         return RunFile(run, repeats=repeats)
     try:
         content = unseal(record.read_text(encoding="utf-8"), record)
-        return RunFile(run, str(content["system"]["ties"]), repeats, content["files"][_RUN_FILE])
+        return RunFile(run, content["system"]["ties"], repeats, content["files"][_RUN_FILE])
     except (ValueError, KeyError, TypeError) as problem:
         raise DamagedError(f"{record}: not a readable result ({problem}).") from None
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 from r2med.errors import UsageError
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.given import CandidateSettings, RunSettings, locate_run
-from r2med.retrieve.interface import Retriever
 from r2med.settings import identity_of, read
 from r2med.systems.registry import (
     FOLLOWING,
@@ -22,7 +21,7 @@ from r2med.systems.registry import (
     entry_of,
     registered,
 )
-from r2med.systems.spec import Spec, Unit, parse
+from r2med.systems.spec import NAME, Spec, Unit, parse
 from r2med.systems.stages import (
     Expanding,
     Fused,
@@ -101,29 +100,22 @@ class System:
         `from_spec("bm25 | mine@50", models={"mine": reranker})`.
         """
         spec = registered(parse(text) if isinstance(text, str) else text)
-        own = {_own_name(name): model for name, model in (models or {}).items()}
-        conditions = conditions or Conditions()
+        conditions, models = conditions or Conditions(), models or {}
+        for name in models:
+            _check_name(name)
         if spec.label is not None:
             _check_label(spec.label)
-        return cls(spec, Builder(conditions, own).system(spec), conditions)
+        return cls(spec, Builder(conditions, models).system(spec), conditions)
 
     @classmethod
     def from_model(
         cls, model: object, *, name: str | None = None, conditions: Conditions | None = None
     ) -> System:
         """A system around a model of the caller's own: see docs/your-model.md."""
-        from r2med.rerank.user_models import is_reranker
-        from r2med.retrieve.user_models import name_of, retriever_of
+        from r2med.retrieve.user_models import name_of
 
-        if is_reranker(model) and not hasattr(model, "encode"):
-            raise UsageError(
-                f"a {type(model).__name__} puts documents in order, so a first stage must stand "
-                "before it, as in r2med.evaluate('bm25 | mine', task, models={'mine': model})."
-            )
-        conditions = conditions or Conditions()
-        retriever = retriever_of(model, name=name, conditions=conditions)
-        unit = Unit(_own_name(name or name_of(retriever)))
-        return cls(Spec((unit,)), _own_retrieval(unit, retriever), conditions)
+        name = name or name_of(model)
+        return cls.from_spec(Spec((Unit(name),)), conditions, models={name: model})
 
     @property
     def label(self) -> str | None:
@@ -196,28 +188,34 @@ class Builder:
     def _kind(self, part: Unit | Spec, stages: tuple[StageKind, ...] = LEADING) -> StageKind:
         if isinstance(part, Spec):
             return "retriever"
-        if part.name in self.models:
-            from r2med.rerank.user_models import is_reranker
+        if part.name not in self.models:
+            return entry_of(part, stages).stage
+        from r2med.rerank.user_models import is_reranker
 
-            return "reranker" if is_reranker(self.models[part.name]) else "retriever"
-        return entry_of(part, stages).stage
+        model = self.models[part.name]
+        encodes = stages == LEADING and hasattr(model, "encode")
+        return "reranker" if is_reranker(model) and not encodes else "retriever"
 
     def _first(self, unit: Unit) -> Stage:
         if refused := _NOT_FIRST.get(self._kind(unit)):
             raise UsageError(f"system {str(unit)!r}: {unit.name} {refused.format(unit=unit)}.")
+        text = str(unit)
         if unit.name in self.models:
             from r2med.retrieve.user_models import retriever_of
 
+            entry = Entry(unit.name, "retriever", "custom", "a model of the caller's own")
+            entry = entry.overridden(dict(unit.options))
             model = self.models[unit.name]
             retriever = retriever_of(model, name=unit.name, conditions=self.conditions)
-            return _own_retrieval(unit, retriever)
+            return Retrieval(text, text, entry, retriever, unit.depth or entry.depth)
         entry = configured(unit)
         settings = read_settings(entry)
-        text, depth = str(unit), unit.depth or entry.depth
+        depth = unit.depth or entry.depth
         if isinstance(settings, RunSettings):
-            return GivenRun(text, text, locate_run(settings.path, settings.repeats), unit.depth)
+            file = locate_run(settings.path, settings.repeats)
+            return GivenRun(text, text, file, unit.depth, tie_order=file.ties)
         if isinstance(settings, CandidateSettings):
-            return GivenCandidates(text, text, settings, depth, entry.ties)
+            return GivenCandidates(text, text, settings, depth, tie_order=entry.ties)
         module = _module(entry)
         retriever = module.build(settings, self.conditions.building(module.__name__, settings))
         stage = Retrieval(text, text, entry, retriever, depth, identity_of(settings))
@@ -251,7 +249,9 @@ class Builder:
                 "stage's order below the reranked documents, tail=drop leaves it out."
             )
         depth, tail = unit.depth or entry.depth, cast("Tail", entry.tail)
-        stage = Reranking(str(spec), str(unit), first, reranker, depth, tail, entry.ties, identity)
+        stage = Reranking(
+            str(spec), str(unit), first, reranker, depth, tail, identity, tie_order=entry.ties
+        )
         published = (
             entry.published_as is not None
             and not unit.options
@@ -262,12 +262,6 @@ class Builder:
             return stage
         name = f"{first.text} | {unit.name}@{depth}"
         return replace(stage, published_as=name, deviations=entry.deviations)
-
-
-def _own_retrieval(unit: Unit, retriever: Retriever) -> Stage:
-    entry = Entry(unit.name, "retriever", "custom", "a model of the caller's own")
-    text = str(unit)
-    return Retrieval(text, text, entry, retriever, unit.depth or entry.depth)
 
 
 def read_settings(entry: Entry) -> Any:
@@ -290,17 +284,12 @@ def _check_label(label: str) -> None:
         )
 
 
-def _own_name(name: str) -> str:
-    """The name, if a system's text can hold it and it belongs to no other system."""
+def _check_name(name: str) -> None:
+    """The name of a model must fit into a system's text, and belong to no other system."""
     if name.lower() in entries():
         raise UsageError(f"name={name!r} is the name of another system. Give one of its own.")
-    try:
-        plain = parse(name) == Spec((Unit(name),))
-    except UsageError:
-        plain = False
-    if not plain:
+    if not NAME.fullmatch(name):
         raise UsageError(
             f"name={name!r} cannot stand in a system's text. Use letters, digits, '.', '_' and "
             "'-', as in name='my-model'."
         )
-    return name

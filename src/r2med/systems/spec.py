@@ -18,13 +18,12 @@ from typing import NoReturn
 
 from r2med.errors import UsageError
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 _LABEL = re.compile(r'(?:([A-Za-z0-9][A-Za-z0-9._/-]*)|"((?:[^"\\]|\\["\\nt])+)")\s*=')
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BARE = re.compile(r'[^\s|+@\[\](),"]+')
 _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\nt])*)"')
 _PATH = re.compile(r'(?:\.{1,2}/|/|~)[^\s|+@\[\](),"]*')
-_SPACE = re.compile(r"\s*")
 _DEPTH = re.compile(r"[1-9][0-9]{0,8}(?![0-9])")
 #: Parentheses within parentheses; deeper ones are a mistake, and would exhaust the stack.
 _MOST_NESTED = 100
@@ -67,8 +66,7 @@ class Spec:
         text = " | ".join([first, *(_member(stage) for stage in self.stages)])
         if self.label is None:
             return text
-        plain = _NAME.fullmatch(self.label)
-        return f"{self.label if plain else _quoted(self.label)}={text}"
+        return f"{self.label if NAME.fullmatch(self.label) else _quoted(self.label)}={text}"
 
     @property
     def unlabelled(self) -> Spec:
@@ -79,11 +77,12 @@ class Spec:
 def parse(text: str) -> Spec:
     """Read a system; a UsageError shows the text with a mark under the place that is wrong."""
     reader = _Reader(text)
-    label = reader.label()
+    label = reader.take(_LABEL)
     spec = reader.system()
     if reader.place < len(text):
         reader.fail("expected '|', '+' or the end")
-    return Spec(spec.fused, spec.stages, label)
+    named = None if label is None else label[1] or _unescaped(label[2])
+    return Spec(spec.fused, spec.stages, named)
 
 
 def mapped(spec: Spec, change: Callable[[Unit], Unit]) -> Spec:
@@ -121,16 +120,9 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.place = 0
         self.nested = 0
-        self.go_to(0)
-
-    def label(self) -> str | None:
-        match = _LABEL.match(self.text, self.place)
-        if match is None:
-            return None
-        self.go_to(match.end())
-        return match[1] or _unescaped(match[2])
+        self.place = 0
+        self.take("")
 
     def system(self) -> Spec:
         fused = [self.unit()]
@@ -153,80 +145,68 @@ class _Reader:
             self.nested -= 1
             alone = not inner.stages and len(inner.fused) == 1
             return inner.fused[0] if alone else inner
-        name = self.match(_NAME, self.wanted_name())
+        name = self.expect(NAME, self.wanted_name())
         argument = self.value() if self.take(":") else None
         options = self.options() if self.take("[") else ()
-        depth = int(self.match(_DEPTH, _WANTED_DEPTH)) if self.take("@") else None
+        depth = int(self.expect(_DEPTH, _WANTED_DEPTH)) if self.take("@") else None
         return Unit(name, argument, options, depth)
 
     def options(self) -> tuple[tuple[str, str], ...]:
         options: dict[str, str] = {}
-        while True:
+        while not options or self.take(","):
             start = self.place
-            key = self.match(_KEY, "an option, as in [k1=1.2]")
+            key = self.expect(_KEY, "an option, as in [k1=1.2]")
             if key in options:
                 self.place = start
                 self.fail(f"option {key!r} is given twice")
             self.expect("=")
             options[key] = self.value()
-            if not self.take(","):
-                break
         self.expect("]")
         return tuple(sorted(options.items()))
 
     def value(self) -> str:
-        quoted = _QUOTED.match(self.text, self.place)
-        if quoted:
-            self.go_to(quoted.end())
-            return _unescaped(quoted[1])
+        quoted = self.take(_QUOTED)
+        if quoted is not None:
+            return _unescaped(quoted[0][1:-1])
         if self.ahead('"'):
             self.fail('a quoted value ends with " and knows the escapes \\" \\\\ \\n \\t')
-        return self.match(_BARE, 'a value (quote it if it holds spaces or | + @ [ ] ( ) , ")')
+        return self.expect(_BARE, 'a value (quote it if it holds spaces or | + @ [ ] ( ) , ")')
 
     def wanted_name(self) -> str:
         """What a unit begins with; a path says what it may be a path of."""
         path = _PATH.match(self.text, self.place)
         if not path:
             return "the name of a system"
-        as_text = path[0] if len(path[0]) <= _SHOWN else "PATH"
-        if "|" in self.text[: self.place]:
-            return f"what reads this path, as in 'ce:{as_text}'"
+        shown = path[0] if len(path[0]) <= _SHOWN else "PATH"
         return (
-            f"what reads this path, as in 'dense:{as_text}' for an encoder or 'run:{as_text}' "
-            "for a run file (tasks stand after --task, parted by commas)"
+            f"what reads this path, as in 'dense:{shown}' for an encoder, 'run:{shown}' for a run "
+            f"file or, after '|', 'ce:{shown}' (tasks stand after --task, parted by commas)"
         )
 
-    def match(self, pattern: re.Pattern[str], wanted: str) -> str:
-        match = pattern.match(self.text, self.place)
-        if not match:
-            self.fail(f"expected {wanted}")
-        self.go_to(match.end())
+    def expect(self, rule: str | re.Pattern[str], wanted: str = "") -> str:
+        match = self.take(rule)
+        if match is None:
+            self.fail(f"expected {wanted or repr(rule)}")
         return match[0]
 
-    def expect(self, symbol: str) -> None:
-        if not self.take(symbol):
-            self.fail(f"expected {symbol!r}")
-
-    def take(self, symbol: str) -> bool:
-        if self.ahead(symbol):
-            self.go_to(self.place + 1)
-            return True
-        return False
+    def take(self, rule: str | re.Pattern[str]) -> re.Match[str] | None:
+        """Read a symbol or what a rule matches, if it stands here, and the spaces after it."""
+        pattern = re.compile(re.escape(rule)) if isinstance(rule, str) else rule
+        match = pattern.match(self.text, self.place)
+        if match:
+            self.place = match.end()
+            while self.text[self.place : self.place + 1].isspace():
+                self.place += 1
+        return match
 
     def ahead(self, symbol: str) -> bool:
         return self.text.startswith(symbol, self.place)
 
-    def go_to(self, place: int) -> None:
-        space = _SPACE.match(self.text, place)
-        self.place = space.end() if space else place
-
     def fail(self, why: str) -> NoReturn:
         start, end = max(0, self.place - _SHOWN), self.place + _SHOWN
-        before, after = "..." if start else "", "..." if end < len(self.text) else ""
-        shown = before + self.text[start:end].replace("\n", " ") + after
-        mark = " " * (len(before) + self.place - start)
+        shown = self.text[start:end].replace("\n", " ")
         raise UsageError(
-            f"system: {why}.\n  {shown}\n  {mark}^\n"
+            f"system: {why}.\n  {shown}\n  {' ' * (self.place - start)}^\n"
             "A system reads like 'bm25', 'bm25 + minilm', 'hyde:gpt4 | bm25' or "
             "'bm25 | monobert@100'; see docs/systems.md."
         )

@@ -47,8 +47,13 @@ class _Named:
     """A system's, or that of a member that could be one."""
     name: str
     """The part of it that says what this stage does; costs and facts are kept by it."""
+    tie_order: TieOrder = field(default="trec", kw_only=True)
     published_as: str | None = field(default=None, kw_only=True)
     deviations: tuple[str, ...] = field(default=(), kw_only=True)
+
+    def ties(self, task: Task) -> TieOrder:
+        """The order of equal scores: that of the entry, or of the stored result that was read."""
+        return self.tie_order
 
 
 @dataclass(frozen=True)
@@ -125,10 +130,6 @@ class GivenRun(_Named):
         """The file's content and how it is read."""
         return {"run": self._fingerprint, "repeats": self.file.repeats, "depth": self.cut}
 
-    def ties(self, task: Task) -> TieOrder:
-        """Those of the stored result it belongs to; trec_eval's for a file."""
-        return cast(TieOrder, self.file.ties)
-
     def run(self, work: Work) -> Run:
         """The lists of the task's queries; a notice says what does not fit it."""
         with work.ledger.stage("read", self.name):
@@ -144,7 +145,6 @@ class GivenCandidates(_Named):
 
     settings: CandidateSettings
     depth: int
-    tie_order: TieOrder
 
     def identity(self, task: Task) -> Mapping[str, object]:
         """The content of the subset's files on this task."""
@@ -153,10 +153,6 @@ class GivenCandidates(_Named):
             "settings": identity_of(self.settings),
             "depth": self.depth,
         }
-
-    def ties(self, task: Task) -> TieOrder:
-        """Lists are scored in their own order: they were published without scores."""
-        return self.tie_order
 
     def run(self, work: Work) -> Run:
         """The published lists."""
@@ -167,10 +163,6 @@ class GivenCandidates(_Named):
             run, findings = fitted(lists, work.task, Findings(), self.name)
         _tell_findings(self.name, findings, work)
         return run.truncated(self.depth)
-
-    def safeguards(self, task: Task) -> Mapping[str, str]:
-        """The positives that were put below the lists, by query; none unless asked for."""
-        return find_subset(task, self.settings.name).safeguards() if self.settings.safeguard else {}
 
 
 @dataclass(frozen=True)
@@ -295,7 +287,6 @@ class Reranking(_Named):
     reranked: int
     """K: how many documents of each list are put in a new order."""
     tail: Tail
-    tie_order: TieOrder = "trec"
     settings: Mapping[str, object] = field(default_factory=dict)
     """Of the reranker's entry, as far as they may change a ranking."""
 
@@ -314,10 +305,6 @@ class Reranking(_Named):
             "tail": self.tail,
             "first": dict(self.first.identity(task)),
         }
-
-    def ties(self, task: Task) -> TieOrder:
-        """As the entry's protocol says."""
-        return self.tie_order
 
     def run(self, work: Work) -> Run:
         """Get the first stage's run, score its first K, put them in order."""
@@ -362,14 +349,11 @@ def bind(stage: Stage, task: Task, *, keep: bool = True) -> Stage:
 
 def leaves(stage: Stage) -> Iterator[Stage]:
     """The members that need no other member's run, each of which has a result of its own."""
-    match stage:
-        case Reranking(first=first):
-            yield from leaves(first)
-        case Fused(members=members):
-            for member in members:
-                yield from leaves(member)
-        case _:
-            yield stage
+    members = () if isinstance(stage, Expanding) else _members(stage)
+    if not members:
+        yield stage
+    for member in members:
+        yield from leaves(member)
 
 
 def fills(stage: Stage) -> bool:
@@ -382,21 +366,24 @@ def fills(stage: Stage) -> bool:
     return isinstance(stage, Retrieval) and stage.settings.get("unmatched") == "fill"
 
 
+def _members(stage: Stage) -> tuple[Stage, ...]:
+    if isinstance(stage, Fused):
+        return stage.members
+    return (stage.first,) if isinstance(stage, Reranking | Expanding) else ()
+
+
 def _below(stage: Stage) -> Iterator[Stage]:
     """A stage and all stages that it stands on."""
     yield stage
-    match stage:
-        case Reranking(first=first) | Expanding(first=first):
-            yield from _below(first)
-        case Fused(members=members):
-            for member in members:
-                yield from _below(member)
+    for member in _members(stage):
+        yield from _below(member)
 
 
 def safeguards(stage: Stage, task: Task) -> Mapping[str, str]:
     """Positives that were put among a system's candidates on purpose, by query."""
-    given = [each for each in _below(stage) if isinstance(each, GivenCandidates)]
-    return {query: name for each in given for query, name in each.safeguards(task).items()}
+    given = [each.settings for each in _below(stage) if isinstance(each, GivenCandidates)]
+    subsets = [find_subset(task, settings.name) for settings in given if settings.safeguard]
+    return {query: name for subset in subsets for query, name in subset.safeguards().items()}
 
 
 def sources(stage: Stage) -> dict[str, str]:

@@ -105,8 +105,6 @@ class Ledger:
         were booked is taken off.
         """
         self.facts[part] = facts
-        if not self.costs or self.costs[-1].part != part:
-            return
         earlier = [cost for cost in self.costs[:-1] if cost.part == part]
         new: dict[str, Any] = {}
         for name in _COSTS:
