@@ -61,6 +61,11 @@ class Chunk:
     header: tuple[str, ...] = ()
 
     @property
+    def key(self) -> tuple[str, int]:
+        """What it is called in a log."""
+        return self.file.name, self.number
+
+    @property
     def records(self) -> list[Any]:
         """The values of a chunk that is not made of lines."""
         content: Any = self.content

@@ -80,7 +80,7 @@ class Match:
     kind: str
     measures: Mapping[str, float] = field(default_factory=dict)
     """`covered`: share of the evaluation text in equal runs of n words; `aligned`: of the shorter
-    text in runs of three; `jaccard`: equal runs of three, of all that either text has."""
+    text in runs of three."""
     boilerplate: bool = False
     at: int = 0
     """The word of the training text at which the shared words begin."""
@@ -123,7 +123,7 @@ class TextIndex:
         for text, key in enumerate(columns.whole().tolist()):
             for entry in self._by_whole.get(key, ()):
                 if tuple(words(texts[text])) == self._entry(entry)[0]:
-                    whole = dict.fromkeys(("covered", "aligned", "jaccard"), 1.0)
+                    whole = {"covered": 1.0, "aligned": 1.0}
                     matches[text, entry] = Match(text, entry, "exact", whole)
         for text, proposed in groupby(self._proposed(columns).tolist(), key=itemgetter(0)):
             sequence = tuple(words(texts[text]))
@@ -143,17 +143,15 @@ class TextIndex:
         `before` words of the training text precede these.
         """
         own, runs, copied = self._entry(entry)
-        distinct = set(runs)
         their_runs = _runs(training, SHINGLE)
-        training_shared = _shared(their_runs, distinct)
+        training_shared = _shared(their_runs, set(runs))
         cut = len(training) > _STRETCH * len(own)
         if cut:
             stretch = _densest(training_shared, _STRETCH * len(own))
             before += stretch.start
             training = training[stretch.start : stretch.stop + SHINGLE - 1]
             their_runs, training_shared = their_runs[stretch], training_shared[stretch]
-        theirs = set(their_runs)
-        shared = _shared(runs, theirs)
+        shared = _shared(runs, set(their_runs))
         their_copied = _runs(training, self.ngram)
         covered = _covered(_shared(copied, set(their_copied)), self.ngram, len(own))
         aligned = _covered(shared, SHINGLE, len(own))
@@ -172,9 +170,7 @@ class TextIndex:
             kind = "excerpt"
         else:
             return None
-        equal = len(distinct & theirs)
-        jaccard = equal / (len(distinct) + len(theirs) - equal)
-        measures = {"covered": covered, "aligned": shorter_aligned, "jaccard": jaccard}
+        measures = {"covered": covered, "aligned": shorter_aligned}
         start, end = self._columns.offsets[entry : entry + 2]
         hashes = WordColumns(self._columns.keys[start:end], np.array([0, end - start])).shingles()
         sharing = self._sharing[np.searchsorted(self._hashes, hashes)]

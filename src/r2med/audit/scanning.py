@@ -14,10 +14,10 @@ import os
 import signal
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
@@ -39,9 +39,10 @@ _TEXTS = 2000
 EVIDENCE = 3
 #: Characters of a training text that are kept, and words before the shared ones.
 _SHOWN, _BEFORE = 2000, 5
-_WAITING = 2
+#: Chunks that are held at a time, for each process.
+_GROUP = 4
 #: Raise when the same chunks would give other hits.
-_VERSION = 4
+_VERSION = 5
 
 _Work = Callable[[Chunk], dict[str, Any]]
 
@@ -97,26 +98,31 @@ def scan(
     """
     found = Scan([], {file.name: Reading() for file in files}, {})
     sizes = {file.name: max(file.path.stat().st_size, 1) for file in files}
-    shares = dict.fromkeys(sizes, 0.0)
-    work = partial(_outcome, matcher, tuple(fields))
     if processes is None:
         processes = os.cpu_count() or 1 if sum(sizes.values()) > _WORTH_PROCESSES else 1
-    started = time.monotonic()
-    texts: Counter[tuple[int, str]] = Counter()
-    todo = readable_chunks(files, found.failed, strict=strict)
     log /= _key(files, matcher, fields)
-    with closing(_outcomes(todo, log, fresh, work, processes)) as outcomes:
-        for chunk, outcome in outcomes:
-            reading = Reading(**outcome["reading"])
-            if strict and reading.problems:
-                raise DataError(f"{reading.problems[0]}\nWithout --strict it is only counted.")
-            found.read[chunk.file.name].add(reading)
-            found.hits.extend(_few_texts((Hit(**hit) for hit in outcome["hits"]), texts))
-            shares[chunk.file.name] = chunk.done
-            done = sum(shares[name] * size for name, size in sizes.items())
-            seconds = time.monotonic() - started
-            megabytes = round(done / 1e6), round(sum(sizes.values()) / 1e6)
-            progress(f"MB of {chunk.file.name}", *megabytes, seconds)
+    known = {} if fresh else _logged(log)
+    kept = AppendFile(log, ".jsonl", what="progress of the audit")
+    todo = readable_chunks(files, found.failed, strict=strict)
+    shares, started = dict.fromkeys(sizes, 0.0), time.monotonic()
+    texts: Counter[tuple[int, str]] = Counter()
+    with closing(kept), _workers(partial(_outcome, matcher, tuple(fields)), processes) as outcomes:
+        while group := list(islice(todo, _GROUP * processes)):
+            new = [chunk for chunk in group if chunk.key not in known]
+            for chunk, outcome in zip(new, outcomes(new), strict=True):
+                kept.append(seal({"chunk": chunk.key, "outcome": outcome}, indent=None).encode())
+                known[chunk.key] = outcome
+            for chunk in group:
+                outcome, name = known.pop(chunk.key), chunk.file.name
+                reading = Reading(**outcome["reading"])
+                if strict and reading.problems:
+                    raise DataError(f"{reading.problems[0]}\nWithout --strict it is only counted.")
+                found.read[name].add(reading)
+                found.hits.extend(_few_texts((Hit(**hit) for hit in outcome["hits"]), texts))
+                shares[name] = chunk.done
+                done = sum(shares[each] * size for each, size in sizes.items())
+                megabytes = round(done / 1e6), round(sum(sizes.values()) / 1e6)
+                progress(f"MB of {name}", *megabytes, time.monotonic() - started)
     order = {file.name: place for place, file in enumerate(files)}
     found.hits.sort(key=lambda hit: (order[hit.file], hit.row, hit.column, hit.entry))
     return found
@@ -173,48 +179,31 @@ def readable_chunks(
             failed[file.name] = str(problem)
 
 
-def _outcomes(
-    todo: Iterable[Chunk], log: Path, fresh: bool, work: _Work, processes: int
-) -> Generator[tuple[Chunk, dict[str, Any]], None, None]:
-    """Every chunk with its outcome, known from the log or new; few chunks are held at a time."""
+def _logged(log: Path) -> dict[tuple[str, int], dict[str, Any]]:
+    """The outcomes of chunks that an earlier scan finished."""
     known = {}
-    for path in () if fresh else sorted(log.glob("*.jsonl")):
+    for path in sorted(log.glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
             with suppress(DamagedError):  # half a line of a killed process; the chunk is done again
                 record = unseal(line, path)
-                known[record["file"], record["chunk"]] = record["outcome"]
-    kept = AppendFile(log, ".jsonl", what="progress of the audit")
-    pool, most = None, 0
-    if processes > 1:
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(work,))
-        most = _WAITING * processes
-    waiting: deque[tuple[Chunk, Callable[[], dict[str, Any]]]] = deque()
+                known[tuple(record["chunk"])] = record["outcome"]
+    return known
 
-    def finished() -> tuple[Chunk, dict[str, Any]]:
-        chunk, ask = waiting.popleft()
-        name, number = chunk.file.name, chunk.number
-        if (name, number) in known:
-            return chunk, known[name, number]
-        outcome = ask()
-        record = {"file": name, "chunk": number, "outcome": outcome}
-        kept.append(seal(record, indent=None).encode())
-        return chunk, outcome
 
+@contextmanager
+def _workers(
+    work: _Work, processes: int
+) -> Iterator[Callable[[Sequence[Chunk]], Iterable[dict[str, Any]]]]:
+    """What gives the outcomes of some chunks, in order: this process, or several."""
+    if processes == 1:
+        yield partial(map, work)
+        return
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(work,))
     try:
-        for chunk in todo:
-            ask = partial(work, chunk)
-            if pool is not None and (chunk.file.name, chunk.number) not in known:
-                ask = pool.submit(_ask, chunk).result  # type: ignore[assignment]
-            waiting.append((chunk, ask))
-            while len(waiting) > most:
-                yield finished()
-        while waiting:
-            yield finished()
+        yield partial(pool.map, _ask)
     finally:
-        kept.close()
-        if pool is not None:
-            pool.shutdown(cancel_futures=True)
+        pool.shutdown(cancel_futures=True)
 
 
 _work: _Work | None = None

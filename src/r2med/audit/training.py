@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _BATCH = 4096
 _FIELDS_SHOWN = 20
-_MEASURES = ("covered", "aligned", "jaccard")
+_MEASURES = ("covered", "aligned")
 CAUTION = (
     "Affected queries may be easier or harder than the others anyway; the difference alone does "
     "not show that a model profited."

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
@@ -29,7 +29,6 @@ from r2med.explore.pages.task import task_page, tasks_page
 from r2med.explore.render import STATIC, Link, Part, static_file
 from r2med.home import slug
 from r2med.results.compare import query_scores
-from r2med.results.record import Result
 from r2med.results.store import LOCAL
 from r2med.retrieve.conditions import Tell, log
 from r2med.tasks.registry import registered_task
@@ -79,11 +78,10 @@ def _check_folder(folder: Path) -> None:
     if folder.is_file():
         raise UsageError(f"--bundle {folder}: this is a file, expected a folder.")
     held = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
-    foreign = sorted(held - _TOP)
-    if held and (foreign or _MARKER not in held):
-        content = f"holds {foreign[0]}" if foreign else f"has no {_MARKER}"
+    foreign = held - _TOP if _MARKER in held else held
+    if foreign:
         raise UsageError(
-            f"--bundle {folder}: the folder is not empty and {content}, so it is not replaced.\n"
+            f"--bundle {folder}: the folder holds {min(foreign)}, so it is not replaced.\n"
             "Name a new or empty folder, or one that holds an earlier bundle and nothing else."
         )
 
@@ -112,17 +110,18 @@ class _Site:
             self.pages[("leaderboard", suite)] = page
             self.pages.setdefault(("leaderboard",), page)
         for name, own in self.results.items():
-            for system in (None, *own):
-                key = ("task", name, system) if system else ("task", name)
-                page = partial(task_page, snapshot, name=name, metric=METRIC, system=system)
-                self.pages[key] = page
+            page = partial(task_page, snapshot, name=name, metric=METRIC)
+            self.pages["task", name] = page
+            for system in own:
+                self.pages["task", name, system] = partial(page, system=system)
             shown = list(own)[: len(own) if len(own) <= MOST_SYSTEMS else _QUERY_SYSTEMS]
             for each in query_scores([own[system] for system in shown], METRIC):
-                key = ("query", name, each.query_id)
-                self.pages[key] = partial(self._query, name, each.query_id, shown)
+                make = partial(self._query, name, each.query_id, shown)
+                self.pages["query", name, each.query_id] = make
         for scope, systems in self.compared.items():
             page = partial(compare_page, snapshot, scope=scope, metric=METRIC)
-            for chosen in _choices(systems):
+            grid = [systems] if len(systems) > 2 else []
+            for chosen in [*grid, *combinations(systems, 2)]:
                 self.pages[("compare", scope, *chosen)] = partial(page, systems=chosen)
         self.pages[("tasks",)] = partial(tasks_page, snapshot)
         self.pages[("about",)] = partial(about_page, snapshot)
@@ -155,16 +154,15 @@ class _Site:
 
     def _comparisons(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The best systems of every suite, and of every task of the user's own data."""
+        of_suite = self.snapshot.suite_of
         for suite in self.suites:
-            board = self.snapshot.board(suite, metric=METRIC)
-            measured = [row.system for row in board.rows if row.origin == "measured"]
-            tasks = [
-                own for name, own in self.results.items() if self.snapshot.suite_of(name) == suite
-            ]
+            rows = self.snapshot.board(suite, metric=METRIC).rows
+            tasks = [own for name, own in self.results.items() if of_suite(name) == suite]
+            measured = [row.system for row in rows if row.origin == "measured"]
             yield suite, _comparable(measured, tasks)
         for name, results in self.results.items():
             if registered_task(name) is None:
-                yield name, _comparable(list(results), [results])
+                yield name, tuple(results)[:_COMPARED]
 
     def _link(self, page: Key) -> Link:
         """Addresses as seen from one page; None for what this site does not have."""
@@ -235,21 +233,10 @@ def _safe(*names: str) -> str:
     return f"{slug('-'.join(names))[:40]}-{digest}"
 
 
-def _comparable(systems: Sequence[str], tasks: Sequence[Mapping[str, Result]]) -> tuple[str, ...]:
-    """The first systems that share a task, so that every choice of them can be compared.
-
-    One system under two texts is taken once.
-    """
+def _comparable(systems: Sequence[str], tasks: Sequence[Collection[str]]) -> tuple[str, ...]:
+    """The first systems that share a task, so that every choice of them can be compared."""
     chosen: list[str] = []
     for system in systems:
-        taken = {own[each].record.key for own in tasks for each in chosen if each in own}
-        known = any(own[system].record.key in taken for own in tasks if system in own)
-        if not known and any({*chosen, system} <= set(own) for own in tasks):
+        if any({*chosen, system} <= set(own) for own in tasks):
             chosen.append(system)
     return tuple(chosen[:_COMPARED])
-
-
-def _choices(systems: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """All systems as a grid, and every pair."""
-    grid = [systems] if len(systems) > 2 else []
-    return [*grid, *combinations(systems, 2)]

@@ -59,10 +59,7 @@ def report_page(
     }
     link = _embedding(boards)
     where = " and ".join(board.suite.title for board in boards.values())
-    versions: dict[str, set[str]] = {}
-    for each in chosen:
-        for library, version in each.record.versions.items():
-            versions.setdefault(library, set()).add(version)
+    versions = sorted({pair for each in chosen for pair in each.record.versions.items()})
     return render(
         "report.html",
         link,
@@ -72,7 +69,7 @@ def report_page(
         readable=lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=str),
         css=Markup(static_file("explore.css").decode()),
         created=max(each.record.created for each in chosen)[:10],
-        versions=[f"{each} {', '.join(sorted(known))}" for each, known in versions.items()],
+        versions=[f"{library} {version}" for library, version in versions],
         significant=SIGNIFICANT,
     )
 
@@ -87,11 +84,8 @@ def _chosen(systems: Sequence[str], task: str | None, folder: Path, tell: Tell) 
     apart = told_apart(stored)
     chosen = [each for name in in_suite_order(tasks) for each in apart if each.task == name]
     if not chosen:
-        where = f" on {task}" if task else ""
-        raise MissingError(
-            f"{folder} holds no result{where} to report.\n"
-            "Make one first: r2med eval bm25 --task demo"
-        )
+        where = f"{folder} holds no result{f' on {task}' if task else ''} to report."
+        raise MissingError(f"{where}\nMake one first: r2med eval bm25 --task demo")
     order = {one.name: place for place, one in enumerate(named)}
     places = {each: order.get(each.name, order.get(each.system, len(order))) for each in chosen}
     return sorted(chosen, key=lambda each: (places[each], _called(each)))
@@ -120,21 +114,13 @@ def _sheet(board: Leaderboard, results: Sequence[Result], link: Link) -> dict[st
 
 
 def _versus(by_system: Mapping[str, Sequence[Result]], metric: str) -> Comparison | None:
-    """The systems that ran on the same data as the first one, each against it; None if none did.
-
-    One system under several texts counts once.
-    """
+    """The systems that ran on the same data as the first one, each against it; None if none did."""
     data = {name: {each.data for each in own} for name, own in by_system.items()}
-    shared = next(iter(data.values()))
-    once: dict[frozenset[str], str] = {}
-    for name, own in by_system.items():
-        if data[name] >= shared:
-            keys = frozenset(each.record.key for each in own if each.data in shared)
-            once.setdefault(keys, name)
-    [baseline, *others] = once.values()
+    baseline, shared = next(iter(data.items()))
+    others = [name for name in data if name != baseline and data[name] >= shared]
     if not others:
         return None
-    same = [r for own in by_system.values() for r in own if r.data in shared]
+    same = [each for own in by_system.values() for each in own if each.data in shared]
     return compare(*others, baseline, metric=metric, results=same, tell=lambda message: None)
 
 

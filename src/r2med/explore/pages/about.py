@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
 
 from r2med.engine.status import Status
 from r2med.explore.library import Snapshot
@@ -14,8 +13,6 @@ from r2med.results.overlap import StoredAudit
 from r2med.results.record import library_versions
 from r2med.tasks.registry import suites
 
-#: States of a cell that pages call otherwise.
-_STATES = {"reused": "was stored", "running": "under way"}
 #: Findings of one audit that are shown.
 _FINDINGS = 25
 _TITLES = {
@@ -77,10 +74,8 @@ def running_page(statuses: Sequence[Status], folder: str, link: Link) -> str:
         title="Running",
         statuses=statuses,
         answer=_progress(statuses),
-        states=_STATES,
         folder=folder,
         left=_time_left,
-        moment=_moment,
         live=any(status.end is None for status in statuses),
     )
 
@@ -90,32 +85,18 @@ def _progress(statuses: Sequence[Status]) -> str:
     if not statuses:
         return ""
     newest = statuses[0]
-    done = newest.count("done", "reused")
-    of = f"{done} of {plural(len(newest.cells), 'run')}"
-    are = f"{of} {'is' if done == 1 else 'are'} done"
+    done = f"{newest.count('done', 'reused')} of {plural(len(newest.cells), 'run')} done"
     if newest.end is None:
         left = _time_left(newest.seconds_left)
-        return f"An evaluation is under way: {are}{f', about {left} left' if left else ''}."
+        return f"An evaluation is under way: {done}{f', about {left} left' if left else ''}."
     if newest.end == "finished":
-        failed = newest.count("failed")
-        return f"The last evaluation finished: {are}{f', {failed} failed' if failed else ''}."
-    how = "failed" if newest.end == "failed" else "was stopped"
-    return f"The last evaluation {how} after {of}; run the same command again to go on."
+        return f"The last evaluation finished: {done}, {newest.count('failed')} failed."
+    how = f"The last evaluation did not finish ({newest.end}): {done}"
+    return f"{how}; run the same command again to go on."
 
 
 def _time_left(seconds: float | None) -> str:
     """A rough time, as a person would say it."""
     if seconds is None:
         return ""
-    if seconds < 90:
-        return plural(max(1, round(seconds)), "second")
-    if seconds < 90 * 60:
-        return plural(round(seconds / 60), "minute")
-    return plural(round(seconds / 3600), "hour")
-
-
-def _moment(text: str) -> str:
-    try:
-        return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    except ValueError:
-        return text
+    return plural(max(1, round(seconds / 60)), "minute") if seconds > 90 else f"{seconds:.0f} s"
