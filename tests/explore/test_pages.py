@@ -13,9 +13,11 @@ import pytest
 
 import r2med
 from r2med.engine.explain import term_changes
+from r2med.engine.status import CellStatus, End, Status
 from r2med.engine.trial import is_plain, try_query
 from r2med.errors import LimitError, UsageError
 from r2med.explore.library import Kept, Library
+from r2med.explore.pages.about import running_page
 from r2med.explore.pages.compare import compare_page
 from r2med.explore.pages.leaderboard import View, leaderboard_page
 from r2med.explore.pages.query import ORDERS, QueryData, answer, query_page
@@ -174,7 +176,7 @@ def test_the_ranks_of_missed_positives_are_said_where_they_belong(library: Libra
     texts = []
     for query_id in r2med.load_task(TASK).queries.ids.to_pylist():
         data = QueryData(snapshot, TASK, query_id, systems=["bm25-lucene"])
-        finding = data.columns[0].finding
+        finding = data.columns[0]["finding"]
         assert finding is not None
         ranks = [each.rank for each in finding.missed]
         texts.append(answer(data))
@@ -306,6 +308,24 @@ def test_an_explorer_that_is_ended_speaks_of_itself(tmp_path: Path) -> None:
 
     assert process.returncode == 143
     assert b"terminated: the explorer has ended" in said and b"finished so far" not in said
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        (None, "An evaluation is under way: 1 of 2 runs done, about 3 minutes left."),
+        ("finished", "The last evaluation finished: 1 of 2 runs done, 0 failed."),
+        ("stopped", "did not finish (stopped): 1 of 2 runs done; run the same command again"),
+    ],
+)
+def test_a_page_says_how_far_an_evaluation_is(end: End | None, said: str) -> None:
+    cells = [CellStatus(TASK, "bm25", "done", 170.0), CellStatus(TASK, "bm25-lucene", "running")]
+    status = Status(1, None, "2026-01-01T10:00:00", "2026-01-01T10:02:50", cells, end)
+
+    page = running_page([status], "results", server_link)
+
+    assert said in page and "2026-01-01 10:02:50 UTC" in page
+    assert "No evaluation yet" in running_page([], "results", server_link)
 
 
 def test_the_page_of_a_labelled_system_is_headed_by_its_label(library: Library) -> None:

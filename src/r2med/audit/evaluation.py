@@ -67,8 +67,8 @@ class Evaluation:
     """The place of each text by the hash of its words."""
     audited: Counter[tuple[str, Role]] = field(default_factory=Counter)
     """How many queries, positives and documents are looked for, by task."""
-    total: Counter[tuple[str, Role]] = field(default_factory=Counter)
-    """How many there are; more than `audited` where a sample was drawn."""
+    sampled: set[tuple[str, Role]] = field(default_factory=set)
+    """Those of which only a sample was drawn."""
     positives: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     """Positives by task and query."""
     hashes: dict[str, str] = field(default_factory=dict)
@@ -120,10 +120,10 @@ def evaluation(
         for role, texts in rows.items():
             if role not in against:
                 continue
-            wanted.total[task.name, role] = len(texts)
             chosen = list(texts.items())
             if sample is not None and sample < len(chosen):
                 chosen = random.Random(f"{SEED}/{task.name}/{role}").sample(chosen, sample)
+                wanted.sampled.add((task.name, role))
             wanted.audited[task.name, role] = len(chosen)
             for name, own in chosen:
                 for text in own:
@@ -202,8 +202,7 @@ class ExclusionMatcher:
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise DataError(f"{path}: an entry lacks or misuses {problem}.\n{hint}") from None
         holders = dict.fromkeys(holder for own in wanted.holders for holder in own)
-        wanted.total.update((holder.task, holder.role) for holder in holders)
-        wanted.audited.update(wanted.total)
+        wanted.audited.update((holder.task, holder.role) for holder in holders)
 
     def matches(self, texts: Sequence[str]) -> list[Match]:
         """Texts whose hash is listed, and texts that share enough fingerprints."""

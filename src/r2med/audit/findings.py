@@ -169,7 +169,7 @@ def _shares(task: str, wanted: Evaluation, findings: Sequence[Finding]) -> Itera
             kinds = STRONG if kind == "any strong" else (kind,)
             affected = sum(counts[role, one] for one in kinds)
             interval = None
-            if 0 < of < wanted.total[owner, role]:
+            if (owner, role) in wanted.sampled:
                 interval = mean_interval(np.repeat([1.0, 0.0], [affected, of - affected]))
             yield Share(role, kind, affected, of, interval)
 

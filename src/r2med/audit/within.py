@@ -12,8 +12,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, Literal
@@ -76,25 +75,19 @@ class SelfAudit(Tabular):
 
 
 def audit_self(
-    tasks: Iterable[Task],
-    *,
-    ngram: int = NGRAM,
-    progress: Progress = unseen,
+    tasks: Sequence[Task], *, ngram: int = NGRAM, progress: Progress = unseen
 ) -> SelfAudit:
     """Repeated texts, label noise and queries that name their answer, in and between tasks."""
-    group = list(tasks)
-    wanted = evaluation(group, ("query", "positive", "document"))
+    wanted = evaluation(tasks, ("query", "positive", "document"))
     pairs = list(_pairs(wanted, ngram, progress))
     repeats = (
         *(Repeat("repeated", kind, *first, *second) for kind, first, second in pairs),
         *_label_noise(pairs, wanted),
-        *(repeat for task in group for repeat in _answers_named(task)),
+        *(repeat for task in tasks for repeat in _answers_named(task)),
     )
-    counts: Counter[str] = Counter()
-    for (_, role), count in wanted.total.items():
-        counts[role] += count
-    documents = counts["positive"] + counts["document"]
-    return SelfAudit(tuple(wanted.hashes), counts["query"], documents, repeats)
+    queries = sum(len(task.queries) for task in tasks)
+    documents = sum(len(task.corpus.document_ids) for task in tasks)
+    return SelfAudit(tuple(wanted.hashes), queries, documents, repeats)
 
 
 _Held = tuple[str, str, str, str]

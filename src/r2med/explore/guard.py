@@ -114,12 +114,10 @@ class Parameters:
                 raise UsageError(f"{name} holds a control character.")
         return tuple(dict.fromkeys(str(value) for value in values))
 
-    def word(self, name: str, allowed: Collection[str], default: str | None = None) -> str | None:
+    def word(self, name: str, allowed: Collection[str]) -> str | None:
         """One of the allowed words."""
         value = self.text(name)
-        if value is None:
-            return default
-        if value not in allowed:
+        if value is not None and value not in allowed:
             raise UsageError(f"{name} {value[:60]!r} is not known. {nearest(value, allowed)}")
         return value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -42,9 +42,9 @@ class View:
     clean: str | None = None
     """yes: tasks that overlap with declared training data are left out."""
     search: str | None = None
-    sort: str | None = "mean"
+    sort: str = "mean"
     """mean, system, gain, or the name of a task."""
-    order: str | None = "down"
+    order: str = "down"
     rows: str | None = None
     """all: every row is shown, however many."""
 
@@ -53,20 +53,19 @@ class View:
         """What an address asks for; without a suite, that of the results at hand."""
         suite = values.word("suite", snapshot.suites) or snapshot.suite
         entries = snapshot.suites[suite].entries
-        sorts = ("mean", "system", "gain", *(entry.name for entry in entries))
-        return cls(
-            suite=suite,
-            metric=values.metric(),
-            kind=values.word("kind", KINDS),
-            family=values.word("family", {entry.family for entry in entries}),
-            origin=values.word("origin", ORIGINS),
-            source=values.word("source", works()),
-            clean=values.word("clean", ("yes",)),
-            search=values.text("search", longest=200),
-            sort=values.word("sort", sorts, "mean"),
-            order=values.word("order", ("up", "down"), "down"),
-            rows=values.word("rows", ("all",)),
-        )
+        allowed: dict[str, Collection[str]] = {
+            "kind": KINDS,
+            "family": {entry.family for entry in entries},
+            "origin": ORIGINS,
+            "source": works(),
+            "clean": ("yes",),
+            "sort": ("mean", "system", "gain", *(entry.name for entry in entries)),
+            "order": ("up", "down"),
+            "rows": ("all",),
+        }
+        chosen = {name: word for name in allowed if (word := values.word(name, allowed[name]))}
+        search = values.text("search", longest=200)
+        return cls(suite, values.metric(), search=search, **chosen)
 
     @property
     def parts(self) -> dict[str, str | None]:
@@ -213,7 +212,7 @@ def shown_board(board: Leaderboard, view: View) -> Leaderboard:
 
         def place(row: Standing) -> tuple[bool, float]:
             by = {"mean": row.mean, "gain": row.gain}
-            value = by[view.sort] if view.sort in by else row.values.get(str(view.sort))
+            value = by[view.sort] if view.sort in by else row.values.get(view.sort)
             return value is None, sign * (value or 0)
 
         kept.sort(key=place)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 from r2med.errors import MissingError, nearest
 from r2med.explore.library import Snapshot, check_systems
@@ -15,14 +15,11 @@ from r2med.report.diagnosis import STOPS, VERBS, evidence
 from r2med.report.table import task_label
 from r2med.results.compare import QueryScores, query_scores
 from r2med.results.diagnosis.causes import CAUSES, TOP
-from r2med.results.diagnosis.diagnose import Limits, diagnose_ranking, limits_of
+from r2med.results.diagnosis.diagnose import diagnose_ranking, limits_of
 from r2med.results.diagnosis.findings import QueryFinding, label_of
 from r2med.results.lookup import Ranking
 from r2med.systems.registry import members_of
 from r2med.systems.spec import parse
-
-if TYPE_CHECKING:
-    from r2med.expand.answers import Expansion
 
 #: Systems side by side, and how many are chosen when the address names none.
 MOST_SYSTEMS, CHOSEN = 4, 2
@@ -39,23 +36,6 @@ ORDERS: Mapping[str, tuple[str, Callable[[QueryScores], float]]] = {
 _EXCERPT, _LONG = 220, 2500
 #: Ranks that a sentence names.
 _RANKS = 3
-
-
-@dataclass(frozen=True, eq=False)
-class Column:
-    """One system on the query."""
-
-    system: str
-    score: float
-    finding: QueryFinding | None
-    open: tuple[str, ...]
-    """What the diagnosis could not look for."""
-    others: Mapping[str, int]
-    """The ranks of documents in the system that it is held against."""
-    expansion: Expansion | None
-    stages: tuple[tuple[str, float | None], ...]
-    """Parts that could stand alone, with their scores where they have results of their own."""
-    limits: Limits
 
 
 @dataclass(eq=False)
@@ -116,7 +96,7 @@ class QueryData:
         return sorted(rows, key=lambda row: min(rank or never for rank in row[1]))
 
     @cached_property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[dict[str, Any]]:
         """One column per system; each is held against the first, the first against the second."""
         columns = []
         for place, (system, result) in enumerate(self.chosen.items()):
@@ -136,16 +116,19 @@ class QueryData:
             other = self.systems[0 if place else 1] if len(self.systems) > 1 else None
             parts = map(str, members_of(parse(system)))
             columns.append(
-                Column(
-                    system=system,
-                    score=self.scores[place],
-                    finding=diagnosis.queries[0] if diagnosis else None,
-                    open=diagnosis.open if diagnosis else (),
-                    others=self.ranks[other] if other else {},
-                    expansion=expansion,
-                    stages=tuple((part, self.others.get(part)) for part in parts),
-                    limits=limits_of(result.record.system.identity),
-                )
+                {
+                    "system": system,
+                    "score": self.scores[place],
+                    "finding": diagnosis.queries[0] if diagnosis else None,
+                    # What the diagnosis could not look for.
+                    "open": diagnosis.open if diagnosis else (),
+                    # The ranks of documents in the system that it is held against.
+                    "others": self.ranks[other] if other else {},
+                    "expansion": expansion,
+                    # Parts that could stand alone, with their scores where they have results.
+                    "stages": [(part, self.others.get(part)) for part in parts],
+                    "limits": limits_of(result.record.system.identity),
+                }
             )
         return columns
 
@@ -207,15 +190,16 @@ def query_page(data: QueryData, link: Link) -> str:
 
 def answer(data: QueryData) -> str:
     """How the query went and why, in a sentence or two with numbers."""
-    names, [first, *others] = data.snapshot.names, data.columns
-    text = f"{names[first.system]} scores {points(first.score)}"
-    text += "".join(f", {names[each.system]} {points(each.score)}" for each in others)
-    finding = first.finding
+    [first, *others] = [data.snapshot.names[system] for system in data.systems]
+    text = f"{first} scores {points(data.scores[0])}"
+    for name, score in zip(others, data.scores[1:], strict=True):
+        text += f", {name} {points(score)}"
+    finding: QueryFinding | None = data.columns[0]["finding"]
     if finding is None:
         return f"{text}."
     count = len(finding.positives)
     retrieved = count - len(finding.missed)
-    text += f". {names[first.system]}" if others else ": it"
+    text += f". {first}" if others else ": it"
     text += f" has {retrieved} of {plural(count, 'positive')} in its first {TOP}"
     if not finding.missed:
         return f"{text}. Nothing was missed."
