@@ -34,7 +34,7 @@ def test_ranks_that_contradict_the_scores_are_told_and_scores_decide(tmp_path: P
 
     assert [document for document, _ in run.ranking("q")] == ["b", "a"]
     assert findings.notices() == [
-        "lists whose ranks contradict the scores: 1; scores decide, as in trec_eval."
+        "lists with a rank given twice or against the scores: 1; scores decide."
     ]
 
 
@@ -43,7 +43,9 @@ def test_a_rank_given_twice_is_told(tmp_path: Path) -> None:
 
     _, findings = locate_run(path).read()
 
-    assert findings.notices() == ["lists with a rank given twice: 1; scores decide."]
+    assert findings.notices() == [
+        "lists with a rank given twice or against the scores: 1; scores decide."
+    ]
 
 
 def test_a_file_without_scores_goes_by_rank(tmp_path: Path) -> None:

@@ -54,10 +54,9 @@ _NOTICES = {
         "entries for a document that the list of its query holds already: {count:,}; the {repeats} "
         "one counts."
     ),
-    "unsorted_queries": (
-        "lists whose ranks contradict the scores: {count:,}; scores decide, as in trec_eval."
+    "odd_ranks": (
+        "lists with a rank given twice or against the scores: {count:,}; {decides} decide."
     ),
-    "repeated_ranks": "lists with a rank given twice: {count:,}; {decides} decide.",
     "without_scores": "no scores; the ranks decide.",
 }
 

@@ -47,8 +47,8 @@ class Oddities:
     """What is odd about a run file without making it unreadable, counted."""
 
     repeated_documents: int = 0
-    repeated_ranks: int = 0
-    unsorted_queries: int = 0
+    odd_ranks: int = 0
+    """Lists in which a rank is given twice, or contradicts the scores."""
     without_scores: bool = False
 
 
@@ -88,7 +88,7 @@ def read_run(
     if form == "trec":
         run = run.take(np.lexsort((-trec_scores(run.scores), run.query_rows)))
     repeated = len(listing.queries) - len(kept)
-    return run, Oddities(repeated, *_rank_oddities(queries, ranks, scores))
+    return run, Oddities(repeated, _odd_ranks(queries, ranks, scores), scores is None)
 
 
 def write_trec(run: Run, path: Path, *, tag: str) -> None:
@@ -216,9 +216,7 @@ def _every_query(
         if places.null_count or len(queries.unique()) < len(queries):
             raise ValueError("they are not those of its rows")
     except (ValueError, TypeError, RecursionError, pa.ArrowException) as problem:
-        raise DataError(
-            f"{path}: the queries in its metadata cannot be used ({problem})."
-        ) from None
+        raise DataError(f"{path}: the queries in its metadata are damaged ({problem}).") from None
     return queries, places.to_numpy(zero_copy_only=False)
 
 
@@ -238,18 +236,16 @@ def _without_repeats(listing: _Listing, repeats: Repeats) -> NDArray[np.int64]:
     return kept
 
 
-def _rank_oddities(
+def _odd_ranks(
     queries: NDArray[np.int32], ranks: NDArray[np.float64], scores: NDArray[np.float64] | None
-) -> tuple[int, int, bool]:
-    """How many lists give a rank twice, and in how many ranks contradict the scores."""
+) -> int:
     order = np.lexsort((ranks, queries))
     rows, ranks = queries[order], ranks[order]
-    same_list = rows[1:] == rows[:-1]
-    repeated = len(np.unique(rows[1:][same_list & (ranks[1:] == ranks[:-1])]))
-    if scores is None:
-        return repeated, 0, True
-    held = trec_scores(scores)[order]
-    return repeated, len(np.unique(rows[1:][same_list & (held[1:] > held[:-1])])), False
+    odd = ranks[1:] == ranks[:-1]
+    if scores is not None:
+        held = trec_scores(scores)[order]
+        odd |= held[1:] > held[:-1]
+    return len(np.unique(rows[1:][odd & (rows[1:] == rows[:-1])]))
 
 
 def _refuse_spaces(names: pa.Array, what: str) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -29,19 +29,23 @@ SAMPLE = "sample"
 _SHOWN_QUERIES, _SHOWN_TEXT = 5, 120
 
 
-@dataclass(frozen=True, eq=False)
-class Corpus:
+class _Columns:
+    """Columns of one length, which a shell shows as their number of rows."""
+
+    def __len__(self) -> int:
+        return len(next(iter(vars(self).values())))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self):,} rows)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Corpus(_Columns):
     """Documents in file order; ids may repeat, and every row keeps its place."""
 
     ids: pa.LargeStringArray
     texts: pa.LargeStringArray
-    known_hash: str | None = field(default=None, repr=False)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __repr__(self) -> str:
-        return f"Corpus({len(self):,} documents)"
+    known_hash: str | None = None
 
     @cached_property
     def hash(self) -> str:
@@ -71,8 +75,8 @@ class Corpus:
         return self.ids.dictionary_encode()
 
 
-@dataclass(frozen=True, eq=False)
-class Queries:
+@dataclass(frozen=True, eq=False, repr=False)
+class Queries(_Columns):
     """Queries in file order; the annotations are null where the source has none."""
 
     ids: pa.LargeStringArray
@@ -89,12 +93,6 @@ class Queries:
             pa.array(ids, pa.large_string()), pa.array(texts, pa.large_string()), none, none, none
         )
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __repr__(self) -> str:
-        return f"Queries({len(self):,} queries)"
-
     def items(self) -> Iterator[tuple[str, str]]:
         """Each id with its text."""
         return zip(self.ids.to_pylist(), self.texts.to_pylist(), strict=True)
@@ -104,8 +102,8 @@ class Queries:
         return Queries(**{name: column.filter(chosen) for name, column in vars(self).items()})
 
 
-@dataclass(frozen=True, eq=False)
-class Judgements:
+@dataclass(frozen=True, eq=False, repr=False)
+class Judgements(_Columns):
     """Which documents answer which queries: whole numbers, not relevant where 0 or below."""
 
     query_ids: pa.LargeStringArray
@@ -117,12 +115,6 @@ class Judgements:
         """Not a single one."""
         ids = pa.array([], pa.large_string())
         return cls(ids, ids, np.zeros(0, dtype=np.int32))
-
-    def __len__(self) -> int:
-        return len(self.query_ids)
-
-    def __repr__(self) -> str:
-        return f"Judgements({len(self):,} of {len(self.query_ids.unique()):,} queries)"
 
     def filter(self, chosen: pa.BooleanArray) -> Judgements:
         """The chosen judgements."""
@@ -154,7 +146,7 @@ class Task:
     split: str | None = None
     """Which of the tasks in its folder this is, where one was chosen by FOLDER#SPLIT."""
     entry: TaskEntry | None = None
-    notices: tuple[str, ...] = field(default=())
+    notices: tuple[str, ...] = ()
     strays: tuple[str, ...] = ()
     """Notices of judgements for something that is not there, which a strict load refuses."""
     differences: tuple[str, ...] = ()
