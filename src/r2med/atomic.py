@@ -258,13 +258,11 @@ def unseal(text: str | bytes, path: Path | str) -> dict[str, Any]:
     The checksum is of the content, not of the bytes: a file that was only laid out anew is sound.
     """
     try:
-        record = json.loads(text)
-        written = record.pop(SEAL)
-    except (ValueError, RecursionError) as problem:
-        raise DamagedError(f"{path}: not readable as JSON ({problem}).") from None
-    except (AttributeError, TypeError, KeyError):
-        raise DamagedError(f"{path}: not a record with a checksum.") from None
-    if not isinstance(record, dict) or written != _content_sum(record):
+        record: dict[str, Any] = json.loads(text)
+        sound = record.pop(SEAL) == _content_sum(record)
+    except (ValueError, RecursionError, AttributeError, TypeError, KeyError) as problem:
+        raise DamagedError(f"{path}: not a readable record ({problem!r}).") from None
+    if not sound:
         raise DamagedError(f"{path}: its content does not match its checksum.")
     return record
 

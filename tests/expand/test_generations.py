@@ -160,7 +160,7 @@ FIELDS = 'expected an "id", a string "hy_doc" or a list of strings "hy_docs", an
         ('{"id": "1", "hy_doc": "a", "finish": [[]]}', FIELDS),
         ("[" * 100_000, "nested too deeply"),
         ("[1]", "the line is a list, expected an object"),
-        ('{"id": "1", ', "not valid JSON (expecting property name"),
+        ('{"id": "1", ', "not valid JSON (Expecting property name"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, line: str, complaint: str) -> None:

@@ -171,7 +171,7 @@ def test_a_damaged_result_is_named_and_the_rest_is_shown(site: Site) -> None:
         record.write_text(whole, encoding="utf-8")
 
     assert "Damaged:" in broken and "bm25" in broken
-    assert "Damaged:" in task and "not readable as JSON" in task
+    assert "Damaged:" in task and "not a readable record" in task
     assert "Damaged:" not in ask(site, "/leaderboard?suite=demo").text
 
 

@@ -41,14 +41,14 @@ def faulty(folder: Path) -> Path:
 
 
 def test_a_check_lists_every_problem_with_file_line_and_id(tmp_path: Path) -> None:
-    problems = check(faulty(tmp_path / "bad")).problems
+    problems, _ = check(faulty(tmp_path / "bad"))
 
     found = [(Path(each.file).name, each.line, each.id, each.problem) for each in problems]
     assert found == [
         ("corpus.jsonl", 2, "d1", "this document id was already used in line 1"),
         ("corpus.jsonl", 3, "", 'field "id" is empty, expected a string or an integer.'),
         ("corpus.jsonl", 4, "d4", 'field "text" is a list, expected a string.'),
-        ("corpus.jsonl", 5, None, "not valid JSON (expecting value, column 1)."),
+        ("corpus.jsonl", 5, None, "not valid JSON (Expecting value, column 1)."),
         ("corpus.jsonl", 6, "d6", "the document has no text"),
         ("query.jsonl", 2, "1", "this query id was already used in line 1"),
         ("query.jsonl", 3, "2", 'field "text" is missing (the line has "id").'),
@@ -69,7 +69,7 @@ def test_a_check_of_parquet_lists_every_problem_with_shard_row_and_id(tmp_path: 
     pairs = {"query__id": ["1", "1", None], "corpus__id": ["d1", "d3", "d9"]}
     write_parquet(tmp_path / "qrels" / "t.parquet", **pairs, score=scores)
 
-    problems = check(tmp_path).problems
+    problems, _ = check(tmp_path)
 
     first = f"{corpus / 't-00000-of-00002.parquet'}, row 1"
     assert [(Path(each.file).name, each.line, each.id, each.problem) for each in problems] == [
@@ -85,10 +85,10 @@ def test_a_check_of_parquet_lists_every_problem_with_shard_row_and_id(tmp_path: 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_data_that_loads_as_it_is_has_no_problems(layout: str, tmp_path: Path) -> None:
-    checked = check(LAYOUTS[layout](tmp_path / "data", Written()))
+    problems, task = check(LAYOUTS[layout](tmp_path / "data", Written()))
 
-    assert checked.problems == ()
-    assert checked.task is not None and len(checked.task.queries) == 2
+    assert problems == []
+    assert task is not None and len(task.queries) == 2
 
 
 def test_the_command_exits_with_1_on_problems_and_shows_the_data_without(tmp_path: Path) -> None:

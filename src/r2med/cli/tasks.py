@@ -45,8 +45,8 @@ def check(
 
     places = (place for folder in folders for place in task_folders(user_path(folder)))
     checked = [check_one(place) for place in places]
-    problems = [problem for each in checked for problem in each.problems]
-    sound = [] if as_json else [summary(o.task) for o in checked if o.task and not o.problems]
+    problems = [problem for own, _ in checked for problem in own]
+    sound = [] if as_json else [summary(task) for own, task in checked if task and not own]
     facts = [asdict(problem) for problem in problems]
     answer(facts, *problem_grids(problems), *sound, as_json=as_json)
     if problems:
@@ -85,7 +85,7 @@ def import_files(
         mapped[name.strip()] = value.strip()
     tables = (corpus, queries, qrels)
     rows = import_tables(*tables, out=folder, columns=mapped, force=force, tell=notice)
-    problems = len(check_one(folder).problems)
+    problems = len(check_one(folder)[0])
     documents, asked, judged = rows
     counts = plural(documents, "document"), plural(asked, "query")
     echo(f"wrote {folder}: {', '.join(counts)}, {plural(judged, 'judgement')}")

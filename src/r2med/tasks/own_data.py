@@ -47,25 +47,20 @@ class Problem:
     problem: str
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What a check of one folder found; `task` is None where the data cannot be loaded."""
+def check(place: str | Path) -> tuple[list[Problem], Task | None]:
+    """All problems of the task in a folder (`FOLDER#SPLIT` where it holds several).
 
-    problems: tuple[Problem, ...]
-    task: Task | None = None
-
-
-def check(place: str | Path) -> Checked:
-    """All problems of the task in a folder (`FOLDER#SPLIT` where it holds several)."""
+    The task comes with them unless the data cannot be loaded.
+    """
     folder, split = split_selection(place)
     problems: list[Problem] = []
     try:
         problems = _problems(find_source(folder, split))
-        return Checked(tuple(problems), load_task(place, use_copy=False))
+        return problems, load_task(place, use_copy=False)
     except R2MedError as problem:
         if not folder.is_dir():
             raise
-        return Checked(tuple(problems) or (Problem(str(folder), None, None, str(problem)),))
+        return problems or [Problem(str(folder), None, None, str(problem))], None
 
 
 def _problems(source: Source) -> list[Problem]:

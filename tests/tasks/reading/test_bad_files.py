@@ -39,10 +39,10 @@ def message(folder: Path) -> str:
         (
             "corpus.jsonl",
             '{"id": "a", "text": "cut',
-            "not valid JSON (unterminated string, column 21",
+            "not valid JSON (Unterminated string starting at, column 21",
         ),
-        ("corpus.jsonl", '{"id": "a", "text": "x"},', "not valid JSON (extra data, column 25)"),
-        ("corpus.jsonl", '{"id": "a", "text": "tab\t"}', "not valid JSON (invalid control char"),
+        ("corpus.jsonl", '{"id": "a", "text": "x"},', "not valid JSON (Extra data, column 25)"),
+        ("corpus.jsonl", '{"id": "a", "text": "tab\t"}', "not valid JSON (Invalid control char"),
         ("corpus.jsonl", '["a", "x"]', "the line is a list, expected an object"),
         ("corpus.jsonl", "null", "the line is null, expected an object"),
         ("corpus.jsonl", "17", "the line is the number 17, expected an object"),
@@ -126,7 +126,7 @@ def test_the_second_line_of_an_error_shows_a_good_line(tmp_path: Path) -> None:
         (b'{"id": "a", "text": "\xed\xa0\x80"}', "line 2: byte 22 of the line (0xed) is not UTF-8"),
         (
             b'{"id": "a", "text": "\x00"}',
-            "line 2: not valid JSON (invalid control character, column 22)",
+            "line 2: not valid JSON (Invalid control character at, column 22)",
         ),
     ],
 )

@@ -78,8 +78,8 @@ def import_from(source: Path, wanted: Sequence[TaskEntry] = ()) -> list[Fetched]
         names = [find.entry.name for find in chosen]
         if not finds:
             raise DataError(
-                f"{source} holds no task: expected <task>/corpus.jsonl, query.jsonl and "
-                "qrels.jsonl, or corpus/<split>-*.parquet and so on for NanoR2MED."
+                f"{source} holds no whole task: expected <task>/corpus.jsonl, query.jsonl and "
+                "qrels.jsonl, or for NanoR2MED corpus/, queries/ and qrels/<split>-*.parquet."
             )
         if lacking := [entry.name for entry in wanted if entry.name not in names]:
             here = ", ".join(find.entry.name for find in finds)
@@ -126,38 +126,26 @@ def _r2med_tasks(
     parts = {place: parts_of(None, own) for place, own in names.items()}
     whole = [place for place, own in parts.items() if all(own.values())]
     alone = wanted[0] if len(wanted) == 1 and len(whole) == 1 else None
-    for place, own in parts.items():
+    for place in whole:
         known = known_task(place.name)
-        named = known if known and known.suite == "full" else None
-        if place not in whole and not (named and any(own.values())):
-            continue
-        entry = named or alone
+        entry = known if known and known.suite == "full" else alone
         if entry is None:
             raise UsageError(
                 f"{origin}, folder {str(place.relative_to(folder))!r}: no task has this name.\n"
                 "Say which it is: `r2med fetch TASK --from ...`, or evaluate it as your own data "
                 "with `--task FOLDER`."
             )
-        _require_parts(origin, entry, own)
+        own_files = {name for found in parts[place].values() for name in found}
         below = {f.relative_to(place).as_posix(): f for f in files if f.is_relative_to(place)}
-        own_files = [name for found in own.values() for name in found]
-        yield _Find(
-            entry, origin, {p: f for p, f in below.items() if p in own_files or is_generations(p)}
-        )
-
-
-def _require_parts(origin: Path, entry: TaskEntry, parts: Mapping[str, Sequence[str]]) -> None:
-    if missing := missing_parts(entry.split, parts):
-        lacking = "; no ".join(missing.values())
-        raise DataError(f"{origin}: {entry.name} is incomplete: there is no {lacking}.")
+        chosen = {p: f for p, f in below.items() if p in own_files or is_generations(p)}
+        yield _Find(entry, origin, chosen)
 
 
 def _nano_tasks(origin: Path, files: Sequence[Path]) -> Iterator[_Find]:
     known = {f"{file.parent.name}/{file.name}": file for file in files}
     for entry in find_suite("nano").entries:
         parts = parts_of(entry.split, known)
-        if any(parts.values()):
-            _require_parts(origin, entry, parts)
+        if not missing_parts(entry.split, parts):
             own_files = {path: known[path] for own in parts.values() for path in own}
             yield _Find(entry, origin, own_files)
 

@@ -154,10 +154,8 @@ def json_object(line: bytes, where: str, hint: str) -> dict[str, object]:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        if isinstance(error, json.JSONDecodeError):
-            what = error.msg.removesuffix(" at").removesuffix(" starting")
-            reason = f"{what[:1].lower()}{what[1:]}, column {error.colno}"
+        column = f", column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+        reason = f"{getattr(error, 'msg', error)}{column}"
         raise DataError(f"{where}: not valid JSON ({reason}).\n{hint}") from None
     if not isinstance(record, dict):
         raise DataError(f"{where}: the line is {described(record)}, expected an object.\n{hint}")
