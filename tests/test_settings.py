@@ -21,7 +21,6 @@ class Example:
     k: int | Literal["auto"] = setting(default="auto", least=0)
     weights: tuple[float, ...] = setting(default=(), least=0)
     parts: tuple[str, ...] = ()
-    named: str = setting(default="a", choices=("a", "b"))
     batch: int = setting(default=8, identity="none")
     path: str = setting(default="", identity="content")
 
@@ -50,7 +49,6 @@ class Needed:
         ("weights", [1, 2], (1.0, 2.0)),
         ("parts", "{query}: {generated}", ("{query}: {generated}",)),
         ("parts", ["a", "b"], ("a", "b")),
-        ("named", "b", "b"),
     ],
 )
 def test_values_of_files_and_texts_of_options_become_the_declared_type(
@@ -64,7 +62,7 @@ def test_values_of_files_and_texts_of_options_become_the_declared_type(
 @pytest.mark.parametrize(
     ("key", "text", "message"),
     [
-        ("word", "meen", "x[word=meen]: expected one of cls, mean. Did you mean 'mean'?"),
+        ("word", "meen", "x[word=meen]: expected one of cls, mean."),
         ("count", "0", "x[count=0]: expected a whole number from 1."),
         ("count", "2.5", "x[count=2.5]: expected a whole number from 1."),
         ("count", True, "x[count=true]: expected a whole number from 1."),
@@ -77,7 +75,6 @@ def test_values_of_files_and_texts_of_options_become_the_declared_type(
         ("k", "-1", "x[k=-1]: expected a whole number from 0 or auto."),
         ("weights", "1:-2", "x[weights=1:-2]: expected numbers from 0, as in 0.3:0.7."),
         ("weights", 3, "x[weights=3]: expected numbers from 0, as in 0.3:0.7."),
-        ("named", "c", "x[named=c]: expected one of a, b."),
         ("cuont", "1", "x: there is no setting 'cuont'. Did you mean 'count'?"),
     ],
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -30,7 +30,6 @@ def setting(
     identity: Identity = "value",
     least: float | None = None,
     most: float | None = None,
-    choices: Collection[str] = (),
 ) -> Any:
     """A field of settings with limits, or with another part in the identity.
 
@@ -38,7 +37,7 @@ def setting(
     `identity="content"` is for a path or name that stands for files or a model: what is built adds
     what it really found there, so that a folder may move and a changed file is another identity.
     """
-    declared = {"identity": identity, "least": least, "most": most, "choices": tuple(choices)}
+    declared = {"identity": identity, "least": least, "most": most}
     return dataclasses.field(default=default, metadata=declared)
 
 
@@ -75,26 +74,21 @@ def identity_of(settings: object) -> dict[str, object]:
 
 
 def _checked(field: dataclasses.Field[Any], hint: object, value: object, name: str) -> object:
-    limits = field.metadata
-    least, most = limits.get("least"), limits.get("most")
-    choices: tuple[str, ...] = limits.get("choices", ())
+    least, most = field.metadata.get("least"), field.metadata.get("most")
     try:
         typed = _typed(hint, value)
         values = typed if isinstance(typed, tuple) else (typed,)
         numbers = [each for each in values if type(each) in (int, float)]
         below = least is not None and any(number < least for number in numbers)
-        above = most is not None and any(number > most for number in numbers)
-        if below or above or (choices and typed not in choices):
+        if below or (most is not None and any(number > most for number in numbers)):
             raise ValueError
     except ValueError:
-        literals = [part for part in _alternatives(hint) if get_origin(part) is Literal]
-        words = choices or tuple(str(word) for part in literals for word in get_args(part))
         text = str(value).lower() if isinstance(value, bool) else str(value)
         short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-        raise UsageError(
-            f"{name}[{field.name}={short}]: expected {_wanted(hint, limits)}."
-            f"{f' {nearest(str(value), words)}' if words else ''}"
-        ) from None
+        span = "" if least is None else f" from {least:g}"
+        span += "" if most is None else f" to {most:g}"
+        wanted = " or ".join(_wanted(part, span) for part in _alternatives(hint))
+        raise UsageError(f"{name}[{field.name}={short}]: expected {wanted}.") from None
     return typed
 
 
@@ -140,25 +134,12 @@ def _typed(hint: object, value: object) -> object:
     raise ValueError
 
 
-_KINDS = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
-    NoneType: "none",
-}
-
-
-def _wanted(hint: object, limits: Mapping[str, Any]) -> str:
+def _wanted(hint: Any, span: str) -> str:
     """What could stand there, in words."""
-    parts, least, most = _alternatives(hint), limits.get("least"), limits.get("most")
-    if len(parts) > 1:
-        return " or ".join(_wanted(part, limits) for part in parts)
-    span = "" if least is None else f" from {least:g}"
-    span += "" if most is None else f" to {most:g}"
     if get_origin(hint) is tuple:
         return "texts" if get_args(hint)[0] is str else f"numbers{span}, as in 0.3:0.7"
-    words = limits.get("choices") or (get_args(hint) if get_origin(hint) is Literal else ())
-    if words:
-        return str(words[0]) if len(words) == 1 else "one of " + ", ".join(map(str, words))
-    return _KINDS[hint] + (span if hint in (int, float) else "")  # type: ignore[index]
+    if get_origin(hint) is Literal:
+        words = ", ".join(map(str, get_args(hint)))
+        return f"one of {words}" if len(get_args(hint)) > 1 else words
+    numbers = {int: f"a whole number{span}", float: f"a number{span}"}
+    return {**numbers, bool: "true or false", str: "a text", NoneType: "none"}[hint]

@@ -158,7 +158,7 @@ FIELDS = 'expected an "id", a string "hy_doc" or a list of strings "hy_docs", an
         ('{"id": "1", "hy_docs": []}', FIELDS),
         ('{"id": "1", "hy_doc": "a", "finish": ["odd"]}', FIELDS),
         ('{"id": "1", "hy_doc": "a", "finish": [[]]}', FIELDS),
-        ("[" * 100_000, "nested too deeply"),
+        ("[" * 100_000, "recursion depth"),
         ("[1]", "the line is a list, expected an object"),
         ('{"id": "1", ', "not valid JSON (Expecting property name"),
     ],

@@ -178,8 +178,8 @@ def test_options_change_the_scores() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("query", "bags", "Did you mean 'bag'"),
-        ("analyzer", "lucen", "Did you mean 'lucene'"),
+        ("query", "bags", "one of weighted, bag"),
+        ("analyzer", "lucen", "one of lucene, nano"),
         ("idf", "tfidf", "lucene, robertson"),
         ("unmatched", "keep", "fill, drop"),
         ("b", "1.5", "from 0 to 1"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from r2med.atomic import let_go
 from r2med.errors import DamagedError
-from r2med.retrieve.bm25.analyzers import ANALYZERS, find_analyzer
+from r2med.retrieve.bm25.analyzers import find_analyzer
 from r2med.retrieve.bm25.index import (
     Index,
     build_index,
@@ -58,20 +59,19 @@ def robertson_idf(frequencies: Rows, documents: int) -> Weights:
 IDFS: Mapping[str, Callable[[Rows, int], Weights]] = MappingProxyType(
     {"lucene": lucene_idf, "robertson": robertson_idf}
 )
-#: What a query is: a bag of words, or a text that is weighted as documents are.
-QUERIES = ("weighted", "bag")
 
 
 @dataclass(frozen=True)
 class Bm25Retriever:
     """A BM25 variant; its fields are the settings of `variants.toml`."""
 
-    analyzer: str = setting(choices=ANALYZERS)
+    analyzer: Literal["lucene", "nano"] = setting()
     k1: float = setting(least=0)
     b: float = setting(least=0, most=1)
-    idf: str = setting(choices=IDFS)
-    query: str = setting(choices=QUERIES)
-    unmatched: str = setting(choices=("fill", "drop"))
+    idf: Literal["lucene", "robertson"] = setting()
+    query: Literal["weighted", "bag"] = setting()
+    """A text that is weighted as documents are, or a bag of words."""
+    unmatched: Literal["fill", "drop"] = setting()
     """What becomes of documents without any term of the query."""
 
     @property
