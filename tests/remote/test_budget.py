@@ -233,9 +233,14 @@ def test_claims_and_spending_together_never_pass_the_limit(
 
     for most, real, lost in requests:
         claim, cost = object(), Cost.of(Tokens(most), price)
-        if budget.claim(claim, cost) is True:
+        try:
+            sent = budget.claim(claim, cost, "m")
+        except LimitError:
+            assert not under_way
+            continue
+        if sent:
             under_way.append((claim, cost))
-        elif under_way:
+        else:
             settled, claimed = under_way.pop(0)
             used = Cost.of(Tokens(min(real, claimed.tokens)), price)
             budget.settle(settled, None if lost else used)

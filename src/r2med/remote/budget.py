@@ -6,7 +6,6 @@ import math
 import os
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -125,7 +124,6 @@ class Budget:
         self.limits = Limits.from_environment() if limits is None else limits
         self.spent = Cost()
         self._claims: dict[object, Cost] = {}
-        self._settled = _unsettled()
         self._lock = threading.Lock()
 
     @property
@@ -158,34 +156,29 @@ class Budget:
             "model, [most_texts=...] of an encoder). Everything that arrived is kept."
         )
 
-    def claim(self, claim: object, most: Cost) -> Future[None] | bool:
+    def claim(self, claim: object, most: Cost, name: str) -> bool:
         """Set aside the most a request may cost: True when it may be sent.
 
-        Where it would fit only if requests under way cost less than they may, the answer is a
-        future that is done when one of them settles; False when it does not fit at all.
+        False where it would fit only if requests under way cost less than they may; LimitError
+        where it does not fit and none is under way.
         """
         with self._lock:
-            total = sum(self._claims.values(), self.spent + most)
-            if self._within(total):
+            if self._within(sum(self._claims.values(), self.spent + most)):
                 self._claims[claim] = most
                 return True
-            return self._settled if self._claims else False
+            if self._claims:
+                return False
+        raise LimitError(
+            f"{name}: the next request may use up to {self._figures(most)} and could pass "
+            f"{self._used()}.\nEverything that arrived is kept. Raise the limit and run again to "
+            "go on."
+        )
 
     def settle(self, claim: object, real: Cost | None) -> None:
         """Count what a request did cost; None, where nobody knows, counts all that it claimed."""
         with self._lock:
             most = self._claims.pop(claim)
             self.spent += most if real is None else real
-            settled, self._settled = self._settled, _unsettled()
-        settled.set_result(None)
-
-    def reached(self, name: str, most: Cost) -> LimitError:
-        """The error that says why a request was not sent."""
-        return LimitError(
-            f"{name}: the next request may use up to {self._figures(most)} and could pass "
-            f"{self._used()}.\nEverything that arrived is kept. Raise the limit and run again to "
-            "go on."
-        )
 
     def _within(self, cost: Cost) -> bool:
         limits = self.limits
@@ -203,10 +196,3 @@ class Budget:
     def _used(self) -> str:
         limit = self._figures(Cost(self.limits.tokens or 0, self.limits.money or 0.0))
         return f"the limit of {limit}; used: {self._figures(self.spent)}"
-
-
-def _unsettled() -> Future[None]:
-    """A future that nobody can cancel, since everybody who waits has the same one."""
-    future: Future[None] = Future()
-    future.set_running_or_notify_cancel()
-    return future

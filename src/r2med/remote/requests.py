@@ -43,6 +43,8 @@ _LONGEST_WAIT = 600.0
 _LONGEST_BACKOFF = 60.0
 #: Requests given up in a row, with no answer between them, before the server counts as gone.
 _GIVEN_UP = 3
+#: Seconds between two looks for room in the budget while requests are under way.
+_ROOM_AGAIN = 0.01
 #: Seconds an idle connection is kept: less than servers do, so that none is closed under a request.
 _KEEP_ALIVE = 4.0
 
@@ -166,10 +168,8 @@ class Session:
             attempt += 1
             while (pause := self._held_until - time.monotonic()) > 0:
                 await asyncio.sleep(pause)
-            while (room := self.budget.claim(claim, most)) is not True:
-                if room is False:
-                    raise self.budget.reached(self.name, most)
-                await asyncio.wrap_future(room)
+            while not self.budget.claim(claim, most, self.name):
+                await asyncio.sleep(_ROOM_AGAIN)
             cost = None
             try:
                 outcome, cost = await self._attempt(path, data, read)
