@@ -126,7 +126,7 @@ def test_half_a_character_from_a_server_is_searched_with_and_kept(
 
     facts = result.record.facts["hyde:qwen-7b"]
     assert facts["first_lexical"].startswith("urate ")
-    assert read_generations(Path(facts["generations_kept"]))["1"].raws[0].startswith("urate ")
+    assert read_generations(Path(facts["generations_kept"]))["1"].samples[0].raw == "urate ?"
 
 
 def test_an_empty_answer_in_a_file_is_searched_with_as_in_the_published_runs(

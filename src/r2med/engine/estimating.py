@@ -92,17 +92,17 @@ class Sizes:
         """
         entry = task if isinstance(task, TaskEntry) else task.entry
         if isinstance(task, TaskEntry):
-            counted, found, tokens = task.counts, task.statistics, task.readme
+            counted, texts, tokens = task.counts, task.statistics, task.readme
         else:
-            counted, found, tokens = counts(task), statistics(task), {}
+            counted, texts, tokens = counts(task), statistics(task), {}
         means = {
-            side: found[f"{name}_text"]["average_text_length"] / CHARACTERS_PER_TOKEN
+            side: texts[f"{name}_text"]["average_text_length"] / CHARACTERS_PER_TOKEN
             for side, name in (("doc", "documents"), ("query", "queries"))
         }
         return cls(
             task.name,
             entry,
-            passages or found["documents_text"].get("unique_texts") or counted["documents"],
+            passages or texts["documents_text"].get("unique_texts") or counted["documents"],
             tokens.get("doc_len_tokens", means["doc"]),
             counted["queries"],
             tokens.get("query_len_tokens", means["query"]),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -68,14 +68,13 @@ class FromFile:
         check_fit(rows, self.task, self.path)
         queries, count = [], self.method.n
         for query_id, query in self.task.queries.items():
-            made = rows[query_id]
-            if len(made.raws) < count:
+            made = rows[query_id].samples
+            if len(made) < count:
                 raise DataError(
-                    f"{self.path}: query {query_id!r} has {len(made.raws)} generations, "
+                    f"{self.path}: query {query_id!r} has {len(made)} generations, "
                     f"[n={count}] asks for more."
                 )
-            marked = list(zip(made.raws, made.outcomes, strict=True))[:count]
-            samples = tuple(Sample(raw, self.method.answer_in(raw), mark) for raw, mark in marked)
+            samples = tuple(replace(s, answer=self.method.answer_in(s.raw)) for s in made[:count])
             queries.append(Expanded(query_id, query, samples, traces.get(query_id, ())))
         content = self.identity["generations"]
         work = {"generations_from": str(self.path), "generations_sha256": content}
@@ -125,25 +124,16 @@ def place(folder: Path, method: str, llm: str) -> Path:
     return user_path(folder / method / escaped / FILE)
 
 
-@dataclass(frozen=True)
-class Generated:
-    """What a file holds for one query: texts as models wrote them, with what became of each."""
-
-    text: str | None
-    raws: tuple[str, ...]
-    outcomes: tuple[Outcome, ...]
-
-
-def read_generations(path: Path) -> dict[str, Generated]:
-    """The rows of a file by query id; an error names file, line and field."""
-    if not path.exists():
-        raise MissingError(f"{path} does not exist.")
-    rows: dict[str, Generated] = {}
+def read_generations(path: Path) -> dict[str, Expanded]:
+    """The rows of a file by query id, unstripped; the query is empty where a row has no text."""
+    rows: dict[str, Expanded] = {}
     for row, where in _json_lines(path):
-        query_id, generated = _row(row, where)
-        if query_id in rows:
-            raise DataError(f"{where}: query {query_id!r} has a generation already, further up.")
-        rows[query_id] = generated
+        expanded = _row(row, where)
+        if expanded.query_id in rows:
+            raise DataError(
+                f"{where}: query {expanded.query_id!r} has a generation already, further up."
+            )
+        rows[expanded.query_id] = expanded
     return rows
 
 
@@ -177,7 +167,7 @@ def write_generations(queries: Iterable[Expanded], path: Path) -> None:
         _write(path.with_name(TRACES), traces)
 
 
-def check_fit(rows: Mapping[str, Generated], task: Task, path: Path) -> None:
+def check_fit(rows: Mapping[str, Expanded], task: Task, path: Path) -> None:
     """Refuse a file that lacks queries of a task, or has other texts under their ids."""
     wanted = dict(task.queries.items())
     missing = [query_id for query_id in wanted if query_id not in rows]
@@ -186,10 +176,8 @@ def check_fit(rows: Mapping[str, Generated], task: Task, path: Path) -> None:
             f"{path}: {len(missing)} of {len(wanted)} queries of {task.name} have no generation "
             f"({_some(missing)}).\nAdd them, or take another file."
         )
-    texts = {query_id: rows[query_id].text for query_id in wanted}
-    other = [
-        n for n, text in texts.items() if text is not None and text.split() != wanted[n].split()
-    ]
+    texts = {query_id: rows[query_id].query for query_id in wanted}
+    other = [n for n, text in texts.items() if text and text.split() != wanted[n].split()]
     if other:
         raise DataError(
             f"{path}: the text of {len(other)} of {len(wanted)} queries is not that of "
@@ -220,7 +208,7 @@ def _checksum(row: Mapping[str, object]) -> str:
     return f"{zlib.crc32(content):08x}"
 
 
-def _row(row: Mapping[str, Any], where: str) -> tuple[str, Generated]:
+def _row(row: Mapping[str, Any], where: str) -> Expanded:
     query_id, text = row.get("id"), row.get("text")
     raws, marks = row.get("hy_docs") or [row.get("hy_doc")], row.get("finish") or []
     known = type(query_id) in (str, int) and query_id != ""
@@ -231,9 +219,9 @@ def _row(row: Mapping[str, Any], where: str) -> tuple[str, Generated]:
             f'{where}: expected an "id", a string "hy_doc" or a list of strings "hy_docs", and if '
             f'any a list "finish" of {", ".join(get_args(Outcome))}.\n{_HINT}'
         )
-    outcomes = tuple([*marks, *["ok"] * len(raws)][: len(raws)])
-    own = text if isinstance(text, str) else None
-    return str(query_id), Generated(own, tuple(map(encodable, raws)), outcomes)
+    outcomes = [*marks, *["ok"] * len(raws)]
+    samples = (Sample(encodable(raw), "", mark) for raw, mark in zip(raws, outcomes, strict=False))
+    return Expanded(str(query_id), text if isinstance(text, str) else "", tuple(samples))
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
