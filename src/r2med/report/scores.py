@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rich.console import Group
 from rich.text import Text
 
 from r2med.measure.metrics import HEADLINE, parse_metric
@@ -21,7 +20,6 @@ from r2med.report.table import (
     age,
     explained,
     mean_of,
-    pairs,
     percent,
     points,
     print_fitting,
@@ -31,7 +29,6 @@ from r2med.report.table import (
 )
 from r2med.results.evaluation import Evaluation, Stored, size
 from r2med.results.lookup import shared_names
-from r2med.results.protocols import works_beside
 from r2med.results.record import Result
 from r2med.tasks.registry import find_suite, registered_task
 from r2med.tasks.task import SAMPLE
@@ -224,30 +221,25 @@ def reused_notes(results: Sequence[Result]) -> Iterator[str]:
 
 def truncation_notes(results: Sequence[Result]) -> Iterator[str]:
     """Which encoders and rerankers read only the beginning of many documents."""
-    for name, tasks in _told(results, "documents").items():
+    for name, tasks in _reported(results, "documents").items():
         shares = {task: facts.get("truncated") or 0.0 for task, facts in tasks.items()}
-        cut = {task: share for task, share in shares.items() if share > _MANY_CUT}
-        for task in sorted(cut, key=lambda task: -cut[task])[:1]:
-            yield (
-                f"{name} reads only the beginning of {percent(cut[task])} of the documents of "
-                f"{task}, which are longer than it takes{_most(len(cut))}."
-            )
+        cut = [f"{percent(s)} of the documents of {t}" for t, s in shares.items() if s > _MANY_CUT]
+        if cut:
+            yield f"{name} reads only the beginning of {', '.join(cut)}: they are too long for it."
 
 
 def index_notes(results: Sequence[Result]) -> Iterator[str]:
-    """What approximate indexes cost: over the tasks at most, and against which system."""
-    for name, tasks in _told(results, "loss").items():
-        task = min(tasks, key=lambda task: tasks[task]["difference"])
-        loss = tasks[task]
-        yield (
-            f"The index of {name} finds {percent(loss['recall_of_exact_100'])} of the exact first "
-            f"100 on {task}; {_heading(loss['metric'])} {signed(loss['difference'])} "
-            f"[{signed(loss['low'])}, {signed(loss['high'])}] against exact {loss['exact']}"
-            f"{_most(len(tasks))}."
-        )
+    """What approximate indexes cost on each task, and against which system."""
+    for name, tasks in _reported(results, "loss").items():
+        for task, loss in tasks.items():
+            yield (
+                f"The index of {name} finds {percent(loss['recall_of_exact_100'])} of the exact "
+                f"first 100 on {task}; {_heading(loss['metric'])} {signed(loss['difference'])} "
+                f"[{signed(loss['low'])}, {signed(loss['high'])}] against exact {loss['exact']}."
+            )
 
 
-def _told(results: Sequence[Result], fact: str) -> dict[str, dict[str, Mapping[str, Any]]]:
+def _reported(results: Sequence[Result], fact: str) -> dict[str, dict[str, Mapping[str, Any]]]:
     """What the parts of systems reported of one thing, by part and task."""
     reported: dict[str, dict[str, Mapping[str, Any]]] = {}
     for result in results:
@@ -256,10 +248,6 @@ def _told(results: Sequence[Result], fact: str) -> dict[str, dict[str, Mapping[s
                 name = result.name if part == result.system else part
                 reported.setdefault(name, {})[result.task] = facts[fact]
     return reported
-
-
-def _most(tasks: int) -> str:
-    return f", the most of {tasks} tasks" if tasks > 1 else ""
 
 
 def reranking_notes(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[str]:
@@ -298,24 +286,3 @@ def _draw_stored(stored: Stored, out: Paper) -> None:
     out.print(Grid.of(columns, stored.results))
     for note in shared_names(stored.results):
         out.print(note)
-
-
-def result_details(result: Result) -> Group:
-    """What a reader asks of a stored result; JSON has the rest."""
-    record, task = result.record, result.record.task
-    beside = works_beside(result.system) if result.suite == "full" else ()
-    facts = [
-        ("key", result.key),
-        ("stored in", str(result.folder)),
-        ("created", record.created),
-        ("data", f"{task.documents:,} documents, {task.queries:,} queries, hash {task.hash[:12]}"),
-        ("metrics × 100", ", ".join(f"{n} {100 * v:.2f}" for n, v in record.metrics.items())),
-        ("seconds", ", ".join(f"{name} {value:.2f}" for name, value in record.seconds.items())),
-        ("depth, tie order", f"{record.system.depth}, {record.system.ties}"),
-        ("published as", record.system.published_as or "not published"),
-        ("may be set beside", "; ".join(beside) or "no printed figure"),
-        ("versions", ", ".join(f"{name} {number}" for name, number in record.versions.items())),
-        *(("deviation", text) for text in record.system.deviations),
-        *(("notice", text) for text in task.notices),
-    ]
-    return Group(Text(f"{result.name} · {result.task}", style="bold"), pairs(facts, indent=2))

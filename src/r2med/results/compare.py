@@ -237,13 +237,8 @@ def _common_tasks(sides: Sequence[_Side]) -> list[str]:
     tasks = [{trial.task for trial in trials} for _, trials in sides]
     common = set.intersection(*tasks)
     if not common:
-        lines = "\n".join(
-            f"  {name}: {', '.join(sorted(own))}"
-            for (name, _), own in zip(sides, tasks, strict=True)
-        )
         raise MissingError(
-            f"the systems have no task in common:\n{lines}\n"
-            "Run them on the same tasks with r2med eval."
+            "the systems have no task in common. Run them on the same tasks with r2med eval."
         )
     return sorted(common)
 
@@ -264,10 +259,8 @@ def _same_data(sides: Sequence[_Side], task: str) -> list[Result | _FileTrial]:
         by_data.append(own)
     shared = next((data for data in by_data[0] if all(data in own for own in by_data)), None)
     if shared is None:
-        named = zip(sides, by_data, strict=True)
-        lines = "\n".join(f"  {name}: data {next(iter(own))[:12]}" for (name, _), own in named)
         raise DataError(
-            f"{task}: the results are of different data and cannot be paired.\n{lines}\n"
+            f"{task}: the results are of different data and cannot be paired. "
             "Run all of them on the same files with r2med eval."
         )
     return [own[shared] for own in by_data]

@@ -87,22 +87,17 @@ class Evaluation(Tabular):
 
     def to_arrow(self) -> pa.Table:
         """One row per result; metrics 0 to 1."""
-        named = dict.fromkeys(("system", "task", "suite"), str)
-        columns = {**named, "queries": int, **dict.fromkeys(self.metrics, float), "seconds": float}
-        columns |= {"reused": bool, "created": str, "result": str}
-        return table_of(columns, map(_row, self.results))
+        return _table(self.results, self.metrics)
 
     def to_json(self) -> list[dict[str, Any]]:
         """One record per result; metrics 0 to 1."""
         records = []
         for result in self.results:
             row, reranking = _row(result), result.record.reranking
-            facts: dict[str, Any] = {
-                **{name: row[name] for name in ("system", "spec", "task", "suite", "queries")},
-                "metrics": {name: result.metrics[name] for name in self.metrics},
-                "seconds": dict(result.seconds),
-                **{name: row[name] for name in ("reused", "created", "result")},
-            }
+            named = ("system", "spec", "task", "suite", "queries", "reused", "created", "result")
+            facts = {name: row[name] for name in named}
+            facts["metrics"] = {name: result.metrics[name] for name in self.metrics}
+            facts["seconds"] = dict(result.seconds)
             if reranking:
                 ceiling = {name: reranking.ceiling[name] for name in self.metrics}
                 facts |= {"reranked": reranking.depth, "tail": reranking.tail, "ceiling": ceiling}
@@ -120,11 +115,8 @@ class Stored(Tabular):
 
     def to_arrow(self) -> pa.Table:
         """One row per result, metrics 0 to 1; a metric that a result lacks is a missing value."""
-        metrics = dict.fromkeys(name for result in self.results for name in result.metrics)
-        texts = dict.fromkeys(("key", "system", "spec", "task", "suite", "created", "result"), str)
-        sizes = {"queries": int, "documents": int, "bytes": int, "seconds": float}
-        rows = ({**_row(result), "bytes": size(result)} for result in self.results)
-        return table_of(texts | sizes | dict.fromkeys(metrics, float), rows)
+        names = dict.fromkeys(name for result in self.results for name in result.metrics)
+        return _table(self.results, [*names])
 
 
 def stored(folder: str | Path = DEFAULT_FOLDER, *, tell: Tell = log) -> Stored:
@@ -137,8 +129,13 @@ def size(result: Result) -> int:
     return sum(file.stat().st_size for file in result.folder.iterdir())
 
 
+def _table(results: Sequence[Result], metrics: Sequence[str]) -> pa.Table:
+    texts = dict.fromkeys(("key", "system", "spec", "task", "suite", "created", "result"), str)
+    others = {"queries": int, "documents": int, "bytes": int, "seconds": float, "reused": bool}
+    return table_of(texts | others | dict.fromkeys(metrics, float), map(_row, results))
+
+
 def _row(result: Result) -> dict[str, Any]:
-    """All that a table may say of a result; it takes what it has a column for."""
     record = result.record
     return {
         "system": result.name,
@@ -148,6 +145,7 @@ def _row(result: Result) -> dict[str, Any]:
         "queries": record.task.judged_queries,
         "documents": record.task.documents,
         **result.metrics,
+        "bytes": size(result),
         "seconds": sum(result.seconds.values()),
         "reused": result.reused,
         "created": record.created,

@@ -160,14 +160,13 @@ def _settings(entry: Entry) -> dict[str, object]:
 
 
 def _in_words(settings: Mapping[str, object]) -> dict[str, str]:
-    return {name: _worded(name, value) for name, value in settings.items()}
+    def worded(name: str, value: object) -> str:
+        if name.endswith("max_length") and value == 0:
+            return "the model's own"
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if name.endswith("instruction") and value:
+            return repr(value)
+        return str(value) or (_NOT_PINNED if name == "revision" else "none")
 
-
-def _worded(name: str, value: object) -> str:
-    if name.endswith("max_length") and value == 0:
-        return "the model's own"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if name == "revision":
-        return str(value) or _NOT_PINNED
-    return repr(value) if name.endswith("instruction") and value else str(value) or "none"
+    return {name: worded(name, value) for name, value in settings.items()}

@@ -381,8 +381,7 @@ def separated(
     """Rows (best first) with letters: two share one exactly when no test separates them.
 
     Every pair on one form of the data is tested, with Holm's correction over all pairs; of several
-    forms the one that conforms to the manifest counts, or that most systems share. Rows on other
-    data have no letter.
+    forms the one that most systems share counts. Rows on other data have no letter.
     """
     groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for place, row in enumerate(rows):
@@ -390,11 +389,7 @@ def separated(
             data = tuple((task, result.data) for task, result in row.results.items())
             groups.setdefault(data, []).append(place)
 
-    def weight(group: Sequence[int]) -> tuple[bool, int]:
-        results = rows[group[0]].results.values()
-        return all(other_data(result) is None for result in results), len(group)
-
-    tested = max(groups.values(), key=weight, default=[])
+    tested = max(groups.values(), key=len, default=[])
     if len(tested) < 2:
         return list(rows), None
     columns = [rows[place].columns(metric) for place in tested]

@@ -148,12 +148,7 @@ def means(board: Leaderboard, theme: Theme, *, top: int) -> Any:
         bar, mean = row.interval or row.spread, point["mean"]
         low, high = (100 * bar.low, 100 * bar.high) if bar else (mean, mean)
         point |= {"zero": 0, "low": low, "high": high}
-    if any(row.interval for row in rows):
-        lines.append("bars of measured figures: 95 % intervals over queries")
-    if any(row.spread for row in rows):
-        lines.append("bars of printed figures: from the lowest to the highest that works print")
-    if any(row.origin != "measured" for row in rows):
-        lines.append("printed figures come without queries, so without an interval")
+    lines.append("bars: 95 % intervals over queries; of printed figures, all that works print")
     order = [point["system"] for point in points]
     y = alt.Y("system:N", sort=order, title=None, axis=alt.Axis(ticks=False, labelPadding=8))
     colour, shape = _marked("origin", theme, points)
@@ -252,11 +247,9 @@ def _spent(row: Standing, by: str) -> float | None:
     """The cost of one query; None where it was not recorded."""
     if row.cost is None or not row.cost.queries:
         return None
-    if by == "seconds":
-        return row.cost.seconds_per_query
-    if by == "tokens":
-        return row.cost.tokens_per_query
-    return None if row.cost.money is None else row.cost.money / row.cost.queries
+    if by == "money":
+        return None if row.cost.money is None else row.cost.money / row.cost.queries
+    return row.cost.seconds_per_query if by == "seconds" else row.cost.tokens_per_query
 
 
 def frontier(points: list[_Point]) -> list[_Point]:
