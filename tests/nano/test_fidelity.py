@@ -78,7 +78,7 @@ def test_results_on_other_data_of_a_task_are_told_and_not_counted(
         result.system: pytest.approx(result.metrics["ndcg@10"]) for result in on_other
     }
     [note] = found.passed_over
-    assert "NanoDemoBiology: 4 stored results are on other data" in note
+    assert "NanoDemoBiology: 4 stored results on other data" in note
 
 
 def test_too_few_systems_on_the_newest_data_is_an_error_that_tells_of_the_other(
@@ -86,7 +86,7 @@ def test_too_few_systems_on_the_newest_data_is_an_error_that_tells_of_the_other(
 ) -> None:
     on_other = evaluate(SYSTEMS[:1], [other_data(tmp_path, 50)])
 
-    with pytest.raises(MissingError, match="4 stored results are on other data"):
+    with pytest.raises(MissingError, match="4 stored results on other data"):
         fidelity("demo/biology", "nano#NanoDemoBiology", [*on_other, *results])
 
 

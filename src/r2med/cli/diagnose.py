@@ -38,8 +38,6 @@ def diagnose(
     ] = None,
     results: options.Results = options.RESULTS,
     data_root: options.DataRoot = None,
-    engine: options.Engine = "local",
-    worker_timeout: options.WorkerTimeout = None,
     llm_url: options.LlmUrl = None,
     prompts: options.Prompts = None,
     fresh: options.Fresh = False,
@@ -67,7 +65,7 @@ def diagnose(
     if shown in ("csv", "json"):
         refuse_unread(context, f"on {shown.upper()}, which has everything", "limit", "full")
     if query is None:
-        of_query = ("run", "full", "fresh", "llm_url", "prompts", "engine", "worker_timeout")
+        of_query = ("run", "full", "fresh", "llm_url", "prompts")
         refuse_unread(context, "without --query", *of_query)
         diagnosis = diagnosed(system, task, results=results, root=data_root, tell=notice)
         if file is not None:
@@ -77,7 +75,7 @@ def diagnose(
         return
     refuse_unread(context, "with --query", "limit", "file")
     if not run:
-        refuse_unread(context, "without --run", "fresh", "llm_url", "engine", "worker_timeout")
+        refuse_unread(context, "without --run", "fresh", "llm_url")
     page = explain(
         system,
         _holder(query, task, data_root, results),
@@ -90,17 +88,15 @@ def diagnose(
     show(page, shown, full=full)
 
 
-def _holder(query: str, task: str, root: Path | None, results: Path) -> Task:
-    """The one task that has a query of this id."""
+def _holder(query: str, name: str, root: Path | None, results: Path) -> Task:
+    """The task of this name, which has a query of this id."""
     from r2med.results.lookup import own_tasks
     from r2med.tasks.load import load_tasks
 
-    tasks = list(load_tasks(task, root=root, own=own_tasks(results)))
-    holders = [each for each in tasks if query in each.queries.ids.to_pylist()]
-    if not holders:
-        known = [name for each in tasks for name in each.queries.ids.to_pylist()]
+    task, *others = load_tasks(name, root=root, own=own_tasks(results))
+    if others:
+        raise UsageError(f"--query {query!r} shows one query: name one task with --task.")
+    known = task.queries.ids.to_pylist()
+    if query not in known:
         raise UsageError(f"--query {query!r}: no such query. {nearest(query, known)}")
-    if len(holders) > 1:
-        names = ", ".join(each.name for each in holders)
-        raise UsageError(f"--query {query!r} is in several tasks: {names}. Choose one with --task.")
-    return holders[0]
+    return task

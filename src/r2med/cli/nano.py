@@ -104,10 +104,7 @@ def candidates(
 @nano.command()
 def fidelity(
     full: Annotated[str, typer.Argument(metavar="TASK", help="The full task, as in results.")],
-    nano_task: Annotated[
-        str | None,
-        typer.Argument(metavar="[NANO]", help="Its Nano form; a registered task knows its own."),
-    ] = None,
+    nano_task: Annotated[str, typer.Argument(metavar="NANO", help="Its Nano form.")],
     metric: options.Metric = options.METRIC,
     results: options.Results = options.RESULTS,
     resamples: options.Resamples = None,
@@ -122,20 +119,11 @@ def fidelity(
     from r2med.nano.fidelity import fidelity as compare
     from r2med.report.profiles import fidelity_tables
     from r2med.results.lookup import stored_results
-    from r2med.tasks.registry import find_suite
 
     stored = stored_results(results, notice)
-    name = _as_stored(full, stored)
-    known = [entry.name for entry in find_suite("nano").entries if entry.source == name]
-    if nano_task is not None:
-        known = [_as_stored(nano_task, stored)]
-    if not known:
-        raise UsageError(
-            f"{full} has no registered Nano form: name yours, as in "
-            f"r2med nano fidelity {full} 'DIR#SPLIT'."
-        )
-    chosen_metric = str(parse_metric(metric))
-    outcome = compare(name, known[0], stored, metric=chosen_metric, resamples=resamples or 1_000)
+    tasks = _as_stored(full, stored), _as_stored(nano_task, stored)
+    metric = str(parse_metric(metric))
+    outcome = compare(*tasks, stored, metric=metric, resamples=resamples or 1_000)
     answer(asdict(outcome), *fidelity_tables(outcome), as_json=as_json)
 
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from r2med.errors import MissingError, R2MedError, UsageError
+from r2med.errors import R2MedError, UsageError
 from r2med.expand.answers import Expansion
 from r2med.expand.generations import FromFile
 from r2med.expand.writing import FromModel
@@ -126,23 +126,21 @@ def explain(
     alone, terms = _alone(task, query_id), conditions or Conditions()
     if run:
         return _run(System.from_spec(written_out(system, folder), terms), task, alone)
-    try:
-        ranking = find_ranking(system, results, task, folder, terms.tell)
-    except MissingError as problem:
-        raise MissingError(f"{problem}\nOr run this query alone with --run.") from None
+    ranking = find_ranking(system, results, task, folder, terms.tell)
     diagnosis = diagnose_ranking(ranking, task, results=results, only=query_id)
     if ranking.result is None:
         return Explained(task, diagnosis)
     part, stage, expansion = _kept(ranking.result, alone)
     members: dict[str, dict[str, int]] = {}
-    for member in part.members if part and isinstance(part, Fused) else ():
+    for member in part.members if isinstance(part, Fused) else ():
         with suppress(R2MedError):
             own = find_ranking(member.text, results, task, folder, lambda message: None)
             members[member.text] = own.run.ranks_of(query_id)
-    if stage is None or expansion is None:
+    if stage is None:
+        return Explained(task, diagnosis, members=members)
+    if expansion is None:
         gone = "generated: the texts are no longer kept; --run asks the model."
-        noted = replace(diagnosis, open=(*diagnosis.open, gone)) if stage else diagnosis
-        return Explained(task, noted, members=members)
+        return Explained(task, replace(diagnosis, open=(*diagnosis.open, gone)), members=members)
     prompt = None
     if ranking.result.record.facts.get(stage.name, {}).get("generations_from") == "live":
         live = replace(stage.expander, conditions=terms).live(alone)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.stats import kendalltau, rankdata
 
-from r2med.errors import DataError, MissingError
+from r2med.errors import DataError, MissingError, plural
 from r2med.measure.intervals import CONFIDENCE, RESAMPLES, SEED, Interval
 from r2med.results.lookup import newest_by_system
 from r2med.results.record import Result
@@ -67,21 +67,17 @@ def fidelity(
     `results` are newest first. Of each task only results on the data of its newest result count,
     and of a system's several results the newest.
     """
-    sides, notes = {}, {}
+    sides, notes = {}, []
     for task in (full, nano):
-        sides[task], notes[task] = _on_one_data(results, task)
+        sides[task], said = _on_one_data(results, task)
+        notes += said
     systems = sorted(sides[full].keys() & sides[nano].keys())
     if len(systems) < LEAST_SYSTEMS:
-        stored = "\n".join(
-            "\n  ".join(
-                [f"  {task}: {', '.join(sorted(side)) or 'no stored result'}", *notes[task]]
-            )
-            for task, side in sides.items()
-        )
+        stored = [f"{task}: {', '.join(side) or 'none'}" for task, side in sides.items()]
         raise MissingError(
             f"{len(systems)} systems have stored results on both {full} and {nano}; a comparison "
-            f"of rankings needs {LEAST_SYSTEMS} or more.\n{stored}\n"
-            "Run the same systems on both with `r2med eval`."
+            f"of rankings needs {LEAST_SYSTEMS} or more.\n"
+            + "\n".join([*stored, *notes, "Run the same systems on both with `r2med eval`."])
         )
     for task, side in sides.items():
         for system in systems:
@@ -116,7 +112,7 @@ def fidelity(
         kendalls,
         spearman(*means),
         spearmans,
-        tuple("\n".join(own) for own in notes.values() if own),
+        tuple(notes),
     )
 
 
@@ -142,10 +138,8 @@ def _on_one_data(results: Sequence[Result], task: str) -> tuple[dict[str, Result
     notes: list[str] = []
     newest = newest_by_system(same, notes.append)
     if other := len(own) - len(same):
-        notes.append(
-            f"{task}: {other} stored {'result is' if other == 1 else 'results are'} on other data "
-            f"than the newest ({data[:12]}) and not counted."
-        )
+        which = f"{plural(other, 'stored result')} on other data than the newest ({data[:12]})"
+        notes.append(f"{task}: {which} not counted.")
     return newest, notes
 
 

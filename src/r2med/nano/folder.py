@@ -23,15 +23,12 @@ from r2med.errors import DamagedError, DataError, MissingError, UsageError
 from r2med.nano.candidates import (
     BM25,
     DEFAULT_DENSE,
-    FIRST_DEPTH,
-    HYBRID_DEPTH,
     CandidateList,
     make_candidates,
     retrieved,
 )
 from r2med.nano.pool import Pool, Recipe, make_pool
 from r2med.retrieve.conditions import Conditions, Tell
-from r2med.retrieve.fusion import NANO_K
 from r2med.runs import Run
 from r2med.tasks.fetch.provenance import NANO_CONFIGS, sha256_of
 from r2med.tasks.load import load_task, load_tasks
@@ -291,18 +288,7 @@ def _finish(
     subsets = [one.config for one in next(iter(made.values()), ())]
     readme = "\n".join(_readme([*NANO_CONFIGS, *subsets], tasks))
     (draft / "README.md").write_text(readme, encoding="utf-8")
-    candidates = {
-        split: {
-            "bm25": {"system": BM25, "depth": FIRST_DEPTH},
-            "dense": {"config": dense.config, "system": dense.system, "depth": FIRST_DEPTH},
-            "reranking_hybrid": {
-                "k": NANO_K,
-                "depth": HYBRID_DEPTH,
-                "safeguards": len(hybrid.safeguards),
-            },
-        }
-        for split, (_, dense, hybrid) in made.items()
-    }
+    candidates = {split: {one.config: one.system for one in lists} for split, lists in made.items()}
     files = {
         path.relative_to(draft).as_posix(): sha256_of(path)
         for path in sorted(draft.rglob("*"))

@@ -60,7 +60,7 @@ class Failures:
 class Facts:
     """All that a page says of a task."""
 
-    name: str
+    task: str
     suite: str | None
     hash: str
     entry: TaskEntry | None
@@ -78,7 +78,7 @@ class Facts:
     failures: list[Failures]
     examples: list[dict[str, str]]
     """Queries, each with a document that answers it, cut to what fits a page."""
-    audits: list[StoredAudit]
+    audits: list[dict[str, Any]]
     """What audits of training sets said of exactly this data, newest first."""
 
 
@@ -105,7 +105,7 @@ def gather(
     source, made = _built_from(task)
     entry = task.entry or source
     return Facts(
-        name=task.name,
+        task=task.name,
         suite=task.suite,
         hash=task.hash,
         entry=entry,
@@ -126,7 +126,11 @@ def gather(
         failures_of=failures_of,
         failures=find_failures(task, run),
         examples=_examples(task),
-        audits=[audit for audit in audits if audit.hash == task.hash],
+        audits=[
+            {"training": audit.training, "verdict": audit.verdict, "sentence": audit.sentence()}
+            for audit in audits
+            if audit.hash == task.hash
+        ],
     )
 
 
@@ -139,16 +143,8 @@ def prose_of(entry: TaskEntry | None) -> dict[str, Any]:
 
 def readings(facts: Facts) -> Iterator[str]:
     """What the figures say, one statement each: computed, so that they stay true."""
-    best, bm25 = facts.profile.best, facts.profile.of("bm25")
-    if best is not None:
+    if best := facts.profile.best:
         yield f"Best of the profiles by nDCG@10: {TITLES[best.role]}, {points(best.ndcg)}."
-    if bm25:
-        yield (
-            f"The BM25 candidates hold no positive among the first ten for "
-            f"{100 * (1 - bm25.figures['hit@10']):.1f} % of the queries, and "
-            f"{100 * bm25.figures['recall@100 (micro)']:.1f} % of the positives among the first "
-            "hundred."
-        )
     if lead := facts.lead:
         first, second = (result["system"] for result in facts.results[:2])
         low, high = signed(lead.interval.low), signed(lead.interval.high)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -67,27 +67,23 @@ def write_cards(
         facts = gather(task, results, dense=dense, audits=audits, tell=tell)
         group.append(facts)
         pages.append(task_page(facts, task))
-    names = page_names([facts.name for facts in group])
+    names = page_names([facts.task for facts in group])
     for name, page, facts in zip(names, pages, group, strict=True):
-        _write(out / name, page, _task_json(facts))
+        _write(out / name, page, asdict(facts))
     if len(group) == 1:
         return names
     means = group_means([facts.profile.retrieval for facts in group])
-    values = {
-        "schema": SCHEMA,
-        "title": title,
-        "tasks": {facts.name: name for facts, name in zip(group, names, strict=True)},
-        "means": [*map(asdict, means)],
-    }
+    tasks_of = {facts.task: name for facts, name in zip(group, names, strict=True)}
+    values = {"title": title, "tasks": tasks_of, "means": [*map(asdict, means)]}
     _write(out / INDEX, group_page(title, group, names), values)
     return [*names, INDEX]
 
 
-def _write(place: Path, page: Page, values: dict[str, object]) -> None:
+def _write(place: Path, page: Page, values: Mapping[str, object]) -> None:
     for ending, text in (
         ("md", page.to_markdown() + "\n"),
         ("html", html(page, place.name)),
-        ("json", json.dumps(values, indent=1, ensure_ascii=False) + "\n"),
+        ("json", json.dumps({"schema": SCHEMA, **values}, indent=1, ensure_ascii=False) + "\n"),
     ):
         with atomic_file(place.with_name(f"{place.name}.{ending}")) as draft:
             draft.write_text(text, encoding="utf-8", newline="\n")
@@ -124,7 +120,7 @@ def task_page(facts: Facts, task: Task) -> Page:
         page.print(title, style="section")
         page.print(*paragraphs)
 
-    page.print(facts.name, style="title")
+    page.print(facts.task, style="title")
     page.print(
         f"{entry.family}, {entry.scenario} · suite {entry.suite}"
         if entry
@@ -146,12 +142,12 @@ def task_page(facts: Facts, task: Task) -> Page:
     section("Training and leakage", prose["training"])
     if facts.audits:
         page.print("Overlap with training data, by r2med audit:")
-        page.print(*(audit.sentence() for audit in facts.audits), style="item")
+        page.print(*(audit["sentence"] for audit in facts.audits), style="item")
     else:
-        how = f"r2med audit TRAIN... --task {facts.name} does it."
+        how = f"r2med audit TRAIN... --task {facts.task} does it."
         page.print(f"Overlap with training data: not audited. {how}", style="note")
     page.print(
-        f"r2med tasks exclusions {facts.name} --out FILE writes what training must leave out, "
+        f"r2med tasks exclusions {facts.task} --out FILE writes what training must leave out, "
         "as hashes and fingerprints, without the texts."
     )
     section("Examples")
@@ -214,35 +210,12 @@ def group_page(title: str, group: Sequence[Facts], names: Sequence[str]) -> Page
     for one, own in zip(group, data, strict=True):
         counts = (f"{own[what]:,}" for what in ("queries", "documents", "positives"))
         lengths = (f"{own[what]['mean']:,.0f}" for what in ("query_length", "document_length"))
-        rows.append([one.name, *counts, f"{own['positives_per_query']['median']:g}", *lengths])
+        rows.append([one.task, *counts, f"{own['positives_per_query']['median']:g}", *lengths])
     caption = "Median: positives per query. Lengths are means."
     page.print(Grid(columns_of("task", *heads), rows, caption=caption))
     page.print("Retrieval profiles", style="section")
     page.print(*group_parts([one.profile for one in group], title))
-    page.print("Failures", style="section")
-    kinds = (">Right body system, wrong diagnosis", ">Surface overlap", ">Positive not retrieved")
-    rows = []
-    for one in group:
-        affected = (f"{f.affected:,} of {f.of:,}" if f.of else "unknown" for f in one.failures)
-        rows.append([one.name, *affected, one.failures_of])
-    page.print(Grid(columns_of("queries affected", *kinds, "drawn from"), rows))
     page.print("Tasks", style="section")
     for one, name in zip(group, names, strict=True):
-        page.print(one.name, style=f"link {name}")
+        page.print(one.task, style=f"link {name}")
     return page
-
-
-def _task_json(facts: Facts) -> dict[str, object]:
-    audited = ("training", "rows", "verdict", "reason")
-    named = ("source", "family", "scenario", "citation", "licence")
-    shown = ("hash", "prose", "profile", "results", "lead", "failures_of", "failures")
-    values = asdict(facts)
-    return {
-        "schema": SCHEMA,
-        "task": facts.name,
-        "suite": facts.suite,
-        **{name: getattr(facts.entry, name, None) for name in named},
-        **{name: values[name] for name in shown},
-        "audits": [{name: getattr(audit, name) for name in audited} for audit in facts.audits],
-        "examples": facts.examples,
-    }
