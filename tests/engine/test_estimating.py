@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +75,16 @@ def test_an_api_encoder_after_an_expander_encodes_what_was_generated_too(
     assert found["hyde:gpt4 | openai"].prompt_tokens == pytest.approx(
         alone.prompt_tokens + QUERIES * 400, rel=0.01
     )
+
+
+def test_generations_of_a_file_are_counted_as_they_are(server: LLMServer, tmp_path: Path) -> None:
+    file = tmp_path / "written.jsonl"
+    ids = r2med.load_task(TASK).queries.ids.to_pylist()
+    rows = (json.dumps({"id": name, "hy_doc": f"{name} " + "word " * 99}) for name in ids)
+    file.write_text("\n".join(rows))
+
+    found = paid(f'hyde:expert[generations="{file}"] | openai', server)
+
+    [estimate] = found.values()
+    alone = paid("openai", server)["openai"]
+    assert estimate.prompt_tokens - alone.prompt_tokens == pytest.approx(QUERIES * 125, rel=0.05)

@@ -14,8 +14,8 @@ from r2med.expand.answers import Expanded, Sample
 from r2med.expand.generations import (
     FromFile,
     check_fit,
+    file_in,
     find_file,
-    place,
     read_generations,
     read_traces,
     write_generations,
@@ -109,7 +109,7 @@ def test_half_a_character_in_a_text_is_replaced(tmp_path: Path) -> None:
     "llm", ["../../x", "..", ".", "/etc/x", "a/../../b", "C:\\x", "org/model", "gpt4", "llama3:8b"]
 )
 def test_no_model_s_name_leads_out_of_the_folder(tmp_path: Path, llm: str) -> None:
-    file = place(tmp_path, "hyde", llm)
+    file = file_in(tmp_path, "hyde", llm)
 
     assert file.parent.parent == tmp_path / "hyde"
     assert file.resolve().is_relative_to(tmp_path)
@@ -118,7 +118,7 @@ def test_no_model_s_name_leads_out_of_the_folder(tmp_path: Path, llm: str) -> No
 def test_two_models_never_share_a_file(tmp_path: Path) -> None:
     names = ["a/b", "a--b", "a%2Fb", "a", "A", "..", "%2E%2E", "."]
 
-    assert len({place(tmp_path, "hyde", name) for name in names}) == len(names)
+    assert len({file_in(tmp_path, "hyde", name) for name in names}) == len(names)
 
 
 def test_traces_lie_beside_the_generations(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_the_file_in_the_task_s_folder_is_the_default_when_there_is_one(
 ) -> None:
     assert look(task, "auto") is None
 
-    rows_for(place(folder, "hyde", "gpt4"), *QUERIES)
+    rows_for(file_in(folder, "hyde", "gpt4"), *QUERIES)
 
     found = look(task, "auto")
     assert found is not None and found.by_default
@@ -262,7 +262,7 @@ def test_published_generations_that_are_not_here_are_named(task: Task) -> None:
 def test_a_path_may_be_a_file_or_any_folder_above_it(
     task: Task, tmp_path: Path, start: str
 ) -> None:
-    file = rows_for(place(tmp_path / "given", "hyde", "gpt4"), *QUERIES)
+    file = rows_for(file_in(tmp_path / "given", "hyde", "gpt4"), *QUERIES)
 
     found = look(task, str(tmp_path / "given" / start))
 
@@ -288,7 +288,7 @@ def test_more_samples_than_a_file_holds_are_refused(task: Task, tmp_path: Path) 
 def test_a_nano_task_reads_the_generations_of_its_full_task(task: Task) -> None:
     nano = replace(task, entry=find_task("NanoR2MEDBiology"))
     full = data_folder(find_task("Biology"))
-    file = rows_for(place(full, "hyde", "gpt4"), *QUERIES)
+    file = rows_for(file_in(full, "hyde", "gpt4"), *QUERIES)
 
     found = look(nano, "published")
 

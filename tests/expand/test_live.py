@@ -12,7 +12,7 @@ import r2med
 from r2med.errors import LimitError
 from r2med.expand import generations
 from r2med.expand.answers import Expansion
-from r2med.expand.generations import FromFile, place, read_generations, read_traces
+from r2med.expand.generations import FromFile, file_in, read_generations, read_traces
 from r2med.expand.writing import Expander, Finder, FromModel, Method
 from r2med.remote.budget import Limits
 from r2med.results.cost import cost_of
@@ -102,7 +102,7 @@ def test_a_warm_cache_shows_what_the_calls_did_cost(task: Task, server: LLMServe
 def test_an_evaluation_binds_its_expander_once(
     task: Task, server: LLMServer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = place(folder, "hyde", "qwen-7b")
+    target = file_in(folder, "hyde", "qwen-7b")
     write(target, [{"id": query_id, "hy_doc": "urate"} for query_id in QUERIES])
     read: list[Path] = []
 
@@ -132,7 +132,7 @@ def test_half_a_character_from_a_server_is_searched_with_and_kept(
 def test_an_empty_answer_in_a_file_is_searched_with_as_in_the_published_runs(
     task: Task, server: LLMServer, folder: Path
 ) -> None:
-    file = place(folder, "hyde", "qwen-7b")
+    file = file_in(folder, "hyde", "qwen-7b")
     write(file, [{"id": q, "hy_doc": "" if q == "1" else "gout"} for q in QUERIES])
 
     result = evaluate(task, server, "hyde:qwen-7b | bm25")
@@ -330,7 +330,7 @@ def test_the_default_file_is_told_and_asks_no_model(
 ) -> None:
     expansion = expand(task, server)
     kept = Path(str(expansion.facts()["generations_kept"]))
-    target = place(folder, "hyde", "qwen-7b")
+    target = file_in(folder, "hyde", "qwen-7b")
     target.parent.mkdir(parents=True)
     target.write_bytes(kept.read_bytes())
     heard: list[str] = []
@@ -348,7 +348,7 @@ def test_a_new_file_in_the_folder_never_meets_the_result_of_a_live_run(
     task: Task, server: LLMServer, folder: Path
 ) -> None:
     live = evaluate(task, server, "hyde:qwen-7b | bm25")
-    target = place(folder, "hyde", "qwen-7b")
+    target = file_in(folder, "hyde", "qwen-7b")
     target.parent.mkdir(parents=True)
     rows = [f'{{"id": "{query_id}", "hy_doc": "urate"}}\n' for query_id in QUERIES]
     target.write_text("".join(rows))

@@ -122,10 +122,10 @@ def _unit(text: str, llm: str | None) -> Unit:
 
 def _written(expander: Expander, task: Task, out: Path) -> dict[str, object]:
     """What it took to write `<out>/<task>/<method>/<llm>/query_with_hydoc.jsonl`."""
-    from r2med.expand.generations import place, write_generations
+    from r2med.expand.generations import file_in, write_generations
 
     expansion = expander.live(task).expand()
-    path = place(out / slug(task.name), expander.method.prompts, expander.method.llm)
+    path = file_in(out / slug(task.name), expander.method.prompts, expander.method.llm)
     write_generations(expansion.queries, path)
     counts = ("generations", "truncated", "empty", "refused", "calls", "cached")
     used = ("prompt_tokens", "completion_tokens", "money")

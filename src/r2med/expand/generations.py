@@ -94,11 +94,11 @@ def find_file(task: Task, method: Method) -> FromFile | None:
         entry, home = task.entry, task.source
         if entry is not None and entry.split is not None:  # a Nano task has its full task's queries
             home = data_folder(find_task(entry.source))
-        tried = [place(home, method.prompts, method.llm)]
+        tried = [file_in(home, method.prompts, method.llm)]
     else:
         path = user_path(choice)
         folders = (path, path / slug(task.name), path / task.name.rpartition("/")[2])
-        inside = (place(folder, method.prompts, method.llm) for folder in folders)
+        inside = (file_in(folder, method.prompts, method.llm) for folder in folders)
         tried = [path, path / FILE, *inside]
     for candidate in tried:
         if candidate.is_file():
@@ -113,7 +113,7 @@ def find_file(task: Task, method: Method) -> FromFile | None:
     )
 
 
-def place(folder: Path, method: str, llm: str) -> Path:
+def file_in(folder: Path, method: str, llm: str) -> Path:
     """Where a task's folder holds the generations of a method and model.
 
     A model's name is one folder's name: what would lead elsewhere is escaped as in an address, and

@@ -23,7 +23,7 @@ from typing import Literal
 from r2med.errors import UsageError
 from r2med.expand.agents import Loop, Passage, Trace
 from r2med.expand.answers import ANSWER_ALONE, Expanded, Expansion, Rule, judge, strip
-from r2med.expand.generations import FromFile, find_file, place, write_generations
+from r2med.expand.generations import FromFile, file_in, find_file, write_generations
 from r2med.expand.prompts import Prompt, TaskKind, called, read_prompt, task_kind
 from r2med.home import shelf
 from r2med.remote.budget import Estimate
@@ -268,7 +268,7 @@ class FromModel:
             content = json.dumps(decides, sort_keys=True, default=str)
             key = hashlib.sha256(content.encode()).hexdigest()[:12]
             folder = shelf("expansions") / self.task.name / key
-            path = place(folder, self.method.prompts, self.method.llm)
+            path = file_in(folder, self.method.prompts, self.method.llm)
             write_generations(queries, path)
             work["generations_kept"] = str(path)
         return self.method.expansion(queries, work)

@@ -217,23 +217,23 @@ def declined(failure: Failure) -> ChatAnswer | None:
     return None
 
 
-Wish = TypeVar("Wish")
-Answer = TypeVar("Answer")
-Outcome = TypeVar("Outcome")
+Wanted = TypeVar("Wanted")
+Served = TypeVar("Served")
+Returned = TypeVar("Returned")
 
 
 def in_step(
-    talks: Sequence[Generator[list[Wish], list[Answer], Outcome]],
-    serve: Callable[[list[Wish]], Sequence[Answer]],
-) -> list[Outcome]:
+    talks: Sequence[Generator[list[Wanted], list[Served], Returned]],
+    serve: Callable[[list[Wanted]], Sequence[Served]],
+) -> list[Returned]:
     """Advance all talks together, one batch of the wishes of all of them at a time.
 
     A talk yields what it wants answered next, receives the answers, and returns its outcome.
     """
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, Returned] = {}
     answered: dict[int, Any] = dict.fromkeys(range(len(talks)))
     while answered:
-        wanted: dict[int, list[Wish]] = {}
+        wanted: dict[int, list[Wanted]] = {}
         for place, answers in answered.items():
             try:
                 wanted[place] = talks[place].send(answers)
