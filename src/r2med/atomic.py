@@ -52,6 +52,12 @@ def atomic_file(target: Path) -> Iterator[Path]:
         draft.replace(target)
 
 
+def write_file(target: Path, content: str | bytes) -> None:
+    """Write a file that is whole or absent, text in UTF-8."""
+    with atomic_file(target) as draft:
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
 @contextmanager
 def atomic_folder(target: Path, *, keep: Callable[[str], bool] | None = None) -> Iterator[Path]:
     """Yield an empty folder to fill; on success it takes the place of `target` in one step.

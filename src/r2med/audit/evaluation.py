@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from r2med.atomic import atomic_file, check_free
+from r2med.atomic import check_free, write_file
 from r2med.audit.matching import NGRAM, Match, TextIndex, words
 from r2med.errors import DataError
 from r2med.tasks.reading.jsonl import json_object
@@ -264,8 +264,7 @@ def write_exclusions(tasks: Sequence[Task], out: Path, *, force: bool = False) -
     content = "".join(
         json.dumps(row, ensure_ascii=False) + "\n" for row in (header, *rows)
     ).encode()
-    with atomic_file(out) as draft:
-        draft.write_bytes(gzip.compress(content, mtime=0) if out.suffix == ".gz" else content)
+    write_file(out, gzip.compress(content, mtime=0) if out.suffix == ".gz" else content)
     counts = Counter(row["kind"] for row in rows)
     return {kind: counts[kind] for kind in _LISTED}
 

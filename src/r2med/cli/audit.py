@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r2med.atomic import atomic_file, check_free
+from r2med.atomic import check_free, write_file
 from r2med.cli import options
 from r2med.cli.options import chosen, refuse_unread
 from r2med.errors import UsageError
@@ -130,6 +130,5 @@ def audit(
         draw(value, page, limit=1000)
         texts = (page.to_markdown() + "\n", json.dumps(value.to_json(), indent=1))
         for report, text in zip(_REPORTS, texts, strict=True):
-            with atomic_file(out / report) as draft:
-                draft.write_text(text, encoding="utf-8")
+            write_file(out / report, text)
     show(value, shown, limit=limit)

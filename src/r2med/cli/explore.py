@@ -106,10 +106,9 @@ def report(
     if file.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out {file}: expected a file that ends in .html.")
     need(*_LIBRARIES, extra="web")
-    from r2med.atomic import atomic_file
+    from r2med.atomic import write_file
     from r2med.explore.report import report_page
 
     page = report_page(*systems or (), task=task, metric=metric, results=results, tell=notice)
-    with atomic_file(file) as draft:
-        draft.write_text(page, encoding="utf-8")
+    write_file(file, page)
     echo(f"wrote {file} ({file.stat().st_size / 1e6:.2f} MB)")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from r2med.atomic import atomic_file
+from r2med.atomic import write_file
 from r2med.cli import options
 from r2med.cli.options import chosen, refuse_unread
 from r2med.errors import UsageError, need
@@ -71,8 +71,7 @@ def plot(
             suite, task=task, metric=metric, kind=kind, results=results, tell=notice
         )
         chart = boards.draw(board, what, look, top=top or _MOST_ROWS, by=by)
-    with atomic_file(file) as draft:
-        draft.write_bytes(picture(chart, look, file.suffix.lower()))
+    write_file(file, picture(chart, look, file.suffix.lower()))
     echo(f"wrote {file}")
 
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from r2med.atomic import atomic_file
+from r2med.atomic import write_file
 from r2med.results.record import Result
 
 FOLDER = ".running"
@@ -111,8 +111,7 @@ def _write(status: Status, root: Path) -> None:
     path = root / FOLDER / f"{stamp}-{status.pid}.json"
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(path) as draft:
-            draft.write_text(json.dumps(asdict(status)), encoding="utf-8")
+        write_file(path, json.dumps(asdict(status)))
 
 
 def read_statuses(root: Path) -> list[Status]:

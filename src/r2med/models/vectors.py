@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from r2med.atomic import AppendFile, atomic_file, seal, unseal
+from r2med.atomic import AppendFile, seal, unseal, write_file
 from r2med.errors import DamagedError
 from r2med.home import shelf as home_shelf
 from r2med.models.shards import (
@@ -183,8 +183,9 @@ class Shelf:
     def remember(self, address: bytes, seen: str) -> None:
         """Keep how the model saw one text, so that a later run can show it without the model."""
         if self.folder and self.seen(address) is None:
-            with atomic_file(self.folder / "seen" / f"{address.hex()}.json") as draft:
-                draft.write_text(seal({"seen": seen}, indent=None), encoding="utf-8")
+            write_file(
+                self.folder / "seen" / f"{address.hex()}.json", seal({"seen": seen}, indent=None)
+            )
 
     def seen(self, address: bytes) -> str | None:
         """How the model saw a text, where it was kept."""
@@ -224,8 +225,7 @@ def open_shelf(
     folder = root / hashlib.sha256(name.encode()).hexdigest()[:32]
     record = {"schema": _SCHEMA, "label": label, "model": dict(identity), "storage": storage}
     if _record(folder).get("schema") != _SCHEMA:
-        with atomic_file(folder / _MODEL_FILE) as draft:
-            draft.write_text(seal(record), encoding="utf-8")
+        write_file(folder / _MODEL_FILE, seal(record))
     return Shelf(storage, folder, tell, what)
 
 

@@ -20,7 +20,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from r2med.atomic import atomic_file
+from r2med.atomic import write_file
 from r2med.errors import UsageError, nearest
 from r2med.expand.prompts import Prompt, prompt_of, trimmed
 from r2med.home import shelf
@@ -264,8 +264,7 @@ class LlmReranker:
         data = content.encode("utf-8", "replace")
         slug = re.sub(r"[^a-z0-9.]+", "-", self.name.lower()).strip("-")[:40]
         place = shelf("rerank-traces") / f"{slug}-{hashlib.sha256(data).hexdigest()[:16]}.jsonl"
-        with atomic_file(place) as draft:
-            draft.write_bytes(data)
+        write_file(place, data)
         return f"{place.parent.name}/{place.name}"
 
 

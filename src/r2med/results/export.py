@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from r2med.atomic import atomic_file
+from r2med.atomic import write_file
 from r2med.home import slug
 from r2med.results.lookup import leaves, newest_by_system, newest_first
 from r2med.results.record import Result
@@ -122,8 +122,7 @@ def _mteb_record(result: Result) -> dict[str, object]:
 
 
 def _write(path: Path, text: str) -> None:
-    with atomic_file(path) as draft:
-        draft.write_text(text, encoding="utf-8")
+    write_file(path, text)
 
 
 def _named(result: Result) -> dict[str, str]:

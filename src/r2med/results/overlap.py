@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from r2med.atomic import atomic_file, seal, unseal
+from r2med.atomic import seal, unseal, write_file
 from r2med.errors import DamagedError
 from r2med.home import slug
 from r2med.retrieve.conditions import Tell
@@ -55,8 +55,7 @@ def write_audit(results: Path, values: Mapping[str, Any]) -> Path:
     key = hashlib.sha256(f"{values['hash']}/{values['training']}".encode()).hexdigest()[:12]
     name = f"{slug(values['training'])}-{key}.json"
     path = results / AUDITS / slug(values["task"]) / name
-    with atomic_file(path) as draft:
-        draft.write_text(seal({"schema": _SCHEMA, **values}), encoding="utf-8")
+    write_file(path, seal({"schema": _SCHEMA, **values}))
     return path
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from r2med.atomic import atomic_file, atomic_folder, read_folder, sweep
+from r2med.atomic import atomic_folder, read_folder, sweep, write_file
 from r2med.errors import DamagedError
 from r2med.home import slug
 from r2med.measure.scores import Scores
@@ -58,8 +58,7 @@ class Store:
     def relabel(self, result: Result, label: str) -> Result:
         """The same result under another label; nothing else of it is written again."""
         record = replace(result.record, system=replace(result.record.system, label=label))
-        with atomic_file(result.folder / RECORD_FILE) as draft:
-            draft.write_text(record.to_json(), encoding="utf-8")
+        write_file(result.folder / RECORD_FILE, record.to_json())
         return replace(result, record=record)
 
     def delete(self, result: Result) -> None:

@@ -26,7 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from r2med.atomic import atomic_file
+from r2med.atomic import write_file
 from r2med.errors import MissingError, R2MedError, UsageError, WorkError
 from r2med.home import home
 from r2med.retrieve.conditions import Loadable, Tell
@@ -321,6 +321,5 @@ def _home_mark() -> tuple[Path, str]:
     """A file in the home folder that says something no other home's does."""
     path = home() / "home-id"
     if not path.is_file():
-        with atomic_file(path) as draft:
-            draft.write_text(secrets.token_hex(16), encoding="utf-8")
+        write_file(path, secrets.token_hex(16))
     return path, path.read_text(encoding="utf-8")

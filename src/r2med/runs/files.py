@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from r2med.atomic import atomic_file
+from r2med.atomic import atomic_file, write_file
 from r2med.errors import DataError, MissingError
 from r2med.runs.run import Run, distinct, offsets_of, trec_scores
 from r2med.tasks.reading.fields import Field
@@ -103,8 +103,7 @@ def write_trec(run: Run, path: Path, *, tag: str) -> None:
     texts = [field if isinstance(field, str) else field.cast("string") for field in fields]
     rows = pc.binary_join_element_wise(*texts, " ").combine_chunks().to_pylist()
     data = "".join(f"{row}\n" for row in rows).encode()
-    with atomic_file(path) as draft:
-        draft.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    write_file(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
 def write_parquet(run: Run, path: Path) -> None:

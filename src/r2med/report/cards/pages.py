@@ -8,7 +8,7 @@ from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 
-from r2med.atomic import atomic_file, check_free
+from r2med.atomic import check_free, write_file
 from r2med.home import slug
 from r2med.nano.profiles import group_means
 from r2med.report.cards.facts import EXCERPT, Facts, gather, readings
@@ -85,8 +85,7 @@ def _write(place: Path, page: Page, values: Mapping[str, object]) -> None:
         ("html", html(page, place.name)),
         ("json", json.dumps({"schema": SCHEMA, **values}, indent=1, ensure_ascii=False) + "\n"),
     ):
-        with atomic_file(place.with_name(f"{place.name}.{ending}")) as draft:
-            draft.write_text(text, encoding="utf-8", newline="\n")
+        write_file(place.with_name(f"{place.name}.{ending}"), text)
 
 
 def html(page: Page, title: str) -> str:
