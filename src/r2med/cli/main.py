@@ -21,25 +21,8 @@ _RESUME = (
     "Everything finished so far is kept (results, answers of models, vectors, indexes); "
     "run the same command again to go on from there."
 )
-_FULL = "Free some space there, or name another folder (--results, --out, R2MED_HOME)."
-_CLOSED = "Change its permissions, or name another place (--results, --out, R2MED_HOME)."
-#: What the operating system refused, in words, and what to do about it.
-_REFUSALS = {
-    errno.ENOSPC: ("no space is left on this disk", _FULL),
-    errno.EDQUOT: ("your disk quota is used up", _FULL),
-    errno.EFBIG: ("the file would grow beyond the allowed size", _FULL),
-    errno.EROFS: ("this file system can only be read", _CLOSED),
-    errno.EACCES: ("permission denied", _CLOSED),
-    errno.EPERM: ("operation not permitted", _CLOSED),
-    errno.ENOTDIR: ("a file stands where a folder is expected", "Name a folder, or move the file."),
-    errno.EEXIST: ("a file stands where a folder is expected", "Name a folder, or move the file."),
-    errno.EISDIR: ("a folder stands where a file is expected", "Name a file, or move the folder."),
-    errno.ENOENT: ("there is no such file or folder", "Check the path."),
-    errno.ENAMETOOLONG: ("the name is longer than the file system allows", "Choose a shorter one."),
-    errno.EMFILE: ("too many files are open", "Allow more of them: ulimit -n 4096."),
-}
-#: Files that are written are named, so without a name these are of the output.
-_OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+#: What the operating system says of a disk, a quota or a file that can take no more.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Interrupted(BaseException):
@@ -123,11 +106,14 @@ def told_apart() -> Iterator[None]:
 
 def refusal(error: OSError) -> str:
     """What the operating system refused: where, what, and what to do."""
-    what, remedy = _REFUSALS.get(error.errno or 0, (error.strerror or str(error), ""))
-    where = "writing to standard output" if error.errno in _OF_WRITING else "a file or connection"
-    if isinstance(error.filename, str | bytes | os.PathLike):
-        where = os.fsdecode(error.filename)
-    return "\n".join(filter(None, [f"{where}: {what}.", remedy]))
+    what, full = (error.strerror or str(error)).lower(), error.errno in _FULL
+    if not isinstance(
+        error.filename, str | bytes | os.PathLike
+    ):  # files that are written are named
+        return f"writing to standard output: {what}." if full else f"a file or connection: {what}."
+    act = "Free some space there" if full else "Check the path and its permissions"
+    where = os.fsdecode(error.filename)
+    return f"{where}: {what}.\n{act}, or name another place (--results, --out, R2MED_HOME)."
 
 
 def _end_at_once_on_signals() -> None:
