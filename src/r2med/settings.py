@@ -11,17 +11,34 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from r2med.errors import UsageError, nearest
+from r2med.errors import DataError, UsageError, nearest
 
 Identity = Literal["value", "content", "none"]
 T = TypeVar("T")
 
 _SHOWN = 60
+
+
+@cache
+def shipped(path: str) -> dict[str, Any]:
+    """A TOML file of this package."""
+    return read_toml(Path(__file__).parent / path)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file; DataError where it is none."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise DataError(f"{path}: this is not TOML in UTF-8: {problem}.") from None
 
 
 def setting(

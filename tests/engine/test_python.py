@@ -120,7 +120,7 @@ def test_a_sweep_comes_from_a_file_and_the_command_line_goes_before_it(tmp_path:
         ("[options]\nforce = 'yes'", "options.force is 'yes', expected true or false"),
         ("systems = ['bm25[k1={k}]']\n[values]\nk = 1", "values.k is 1, expected a list"),
         ("systems = ['bm25[k1={j}]']\n[values]\nk = [1]", "holds {j}, in 'bm25[k1={j}]'"),
-        ("= x", "not readable as TOML"),
+        ("= x", "this is not TOML"),
     ],
 )
 def test_a_wrong_sweep_says_where(text: str, why: str, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_package_with_other_weights_is_refused(
     model_at(tmp_path / "carrier" / "model", b"other weights")
     package = {"module": "carrier", "folder": "model", "sha256": "0" * 64, "on_hub": True}
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(checkpoint, "_packages", lambda: {"org/name": package})
+    monkeypatch.setattr(checkpoint, "shipped", lambda path: {"org/name": package})
 
     with pytest.raises(DamagedError, match="expected 0000"):
         locate("org/name")

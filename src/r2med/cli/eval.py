@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +12,10 @@ from typer import Context
 from r2med.cli import options
 from r2med.cli.app import usage_message
 from r2med.cli.options import is_typed, refuse_unread
-from r2med.errors import DataError, LimitError, MissingError, UsageError, WorkError, nearest
+from r2med.errors import DataError, LimitError, UsageError, WorkError, nearest
 from r2med.report.console import answer, notice, notice_console, progress, result_line
 from r2med.report.formats import show
+from r2med.settings import read_toml
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -264,14 +264,8 @@ def _with_sweep(context: Context, path: Path, typed: Mapping[str, Any]) -> dict[
 
 
 def _read_sweep(path: Path) -> dict[str, Any]:
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise MissingError(f"--from {path}: there is no such file.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise DataError(f"{path}: not readable as TOML ({problem}).") from None
     settings: dict[str, Any] = {"systems": [], "tasks": [], "values": {}, "options": {}}
-    for key, value in raw.items():
+    for key, value in read_toml(path).items():
         if key not in settings:
             raise UsageError(f"{path}: {key!r} is not known. {nearest(key, settings)}")
         table = isinstance(settings[key], dict)

@@ -9,12 +9,10 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, cached_property
-from importlib.resources import files
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from r2med.atomic import atomic_file, seal, unseal
 from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError
 from r2med.home import shelf, user_path
 from r2med.models.batching import Features, out_of_memory
+from r2med.settings import shipped
 from r2med.tasks.fetch.provenance import sha256_of
 
 #: Files that cannot change a vector, or that other runtimes read.
@@ -134,15 +133,9 @@ def read_json(path: Path) -> Any:
         raise DamagedError(f"{path}: not valid JSON ({problem}).") from None
 
 
-@cache
-def _packages() -> Mapping[str, Any]:
-    text = (files("r2med.models") / "packaged.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
-
-
 def _packaged(name: str) -> Checkpoint | None:
     """The copy of a hub model in an installed Python package, whose weights are checked."""
-    package = _packages().get(name)
+    package = shipped("models/packaged.toml").get(name)
     if package is None:
         return None
     spec = find_spec(package["module"])
@@ -172,7 +165,7 @@ def _from_hub(name: str, revision: str, option: str) -> Checkpoint:
     try:
         folder = Path(snapshot_download(name, revision=revision or None, ignore_patterns=ignored))
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as problem:
-        package = _packages().get(name)
+        package = shipped("models/packaged.toml").get(name)
         otherwise = f", or pip install '{package['install']}'" if package else ""
         raise MissingError(
             f"{option} {name!r}: not on this machine, and the hub did not give it "

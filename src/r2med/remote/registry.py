@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 from r2med.errors import DataError, UsageError, nearest
 from r2med.home import home, user_path
 from r2med.remote.budget import Price
-from r2med.settings import read, setting
+from r2med.settings import read, read_toml, setting, shipped
 
 Stripping = Literal["none", "think", "final-response", "answer"]
 
@@ -99,11 +96,6 @@ def llms() -> Mapping[str, LLM]:
     return {name: _entry(name, tables, where) for name in tables if name != _DEFAULTS}
 
 
-@cache
-def _shipped() -> Mapping[str, Any]:
-    return tomllib.loads((files("r2med.remote") / "llms.toml").read_text(encoding="utf-8"))
-
-
 def _tables() -> tuple[Mapping[str, Any], str]:
     """The fields of every model, and the file that an error names."""
     named = os.environ.get(CONFIG)
@@ -111,13 +103,9 @@ def _tables() -> tuple[Mapping[str, Any], str]:
     if not own.is_file():
         if named:
             raise UsageError(f"{CONFIG}={named}: there is no such file.")
-        return _shipped(), "llms.toml"
-    try:
-        theirs = tomllib.loads(own.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise DataError(f"{own}: this is not TOML ({problem}).") from None
-    tables = dict(_shipped())
-    for name, table in theirs.items():
+        return shipped("remote/llms.toml"), "llms.toml"
+    tables = dict(shipped("remote/llms.toml"))
+    for name, table in read_toml(own).items():
         if not isinstance(table, dict):
             raise DataError(f"{own}: {name!r} stands outside a table such as [my-model].")
         tables[name] = tables.get(name, {}) | table

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -21,6 +20,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, cast
 
+from r2med.settings import shipped
 from r2med.systems.registry import SystemKind
 from r2med.tasks.registry import find_suite
 
@@ -143,7 +143,10 @@ def printed_figures(suite: str, metric: str) -> Mapping[str, tuple[Printed, ...]
 def works() -> Mapping[str, Publication]:
     """All works by name, in the order in which their figures count."""
     return MappingProxyType(
-        {id: Publication(id, **facts) for id, facts in _toml("works.toml").items()}
+        {
+            id: Publication(id, **facts)
+            for id, facts in shipped("results/figures/works.toml").items()
+        }
     )
 
 
@@ -195,7 +198,7 @@ def model_named(spelling: str) -> str | None:
 @cache
 def models() -> Mapping[str, Mapping[str, Any]]:
     """What models.toml says of each model, by name."""
-    facts: dict[str, Mapping[str, Any]] = _toml("models.toml")["models"]
+    facts: dict[str, Mapping[str, Any]] = shipped("results/figures/models.toml")["models"]
     return MappingProxyType(facts)
 
 
@@ -221,16 +224,12 @@ def _system_of(
 @cache
 def _aliases() -> Mapping[str, tuple[str, str]]:
     """By spelling the unit of a system's text and how it was run."""
-    units = {spelling: (unit, "") for spelling, unit in _toml("models.toml")["expanders"].items()}
+    expanders = shipped("results/figures/models.toml")["expanders"]
+    units = {spelling: (unit, "") for spelling, unit in expanders.items()}
     for model, facts in models().items():
         units |= dict.fromkeys(facts.get("names", ()), (model, ""))
         units |= {spelling: (model, how) for spelling, how in facts.get("variants", {}).items()}
     return MappingProxyType(units)
-
-
-@cache
-def _toml(name: str) -> dict[str, Any]:
-    return tomllib.loads(_text(name))
 
 
 def _text(name: str) -> str:

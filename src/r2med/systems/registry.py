@@ -7,7 +7,6 @@ its runs go, how ties are ordered and what happens below a reranked part. Nothin
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Any, Literal, get_args
 
 from r2med.errors import UsageError, nearest
 from r2med.runs.run import TieOrder
+from r2med.settings import shipped
 from r2med.systems.spec import Spec, Unit, mapped, parse, units_of
 
 _PACKAGE = Path(__file__).parents[1]
@@ -211,7 +211,7 @@ def entries() -> Mapping[str, Entry]:
     registry: dict[str, Entry] = {}
     own = {each.name for each in fields(Entry)} - {"name", "fields"}
     for source in SOURCES:
-        declared = tomllib.loads((_PACKAGE / source).read_text(encoding="utf-8"))
+        declared = dict(shipped(source))
         defaults = declared.pop("defaults", {})
         for name, table in declared.items():
             shared: dict[str, Any] = {"stage": "retriever"}

@@ -7,7 +7,6 @@ them. docs/generation.md describes the form.
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import re
 import tomllib
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from r2med.errors import DataError, MissingError, UsageError, nearest
+from r2med.settings import read_toml
 from r2med.tasks.reading.jsonl import described
 from r2med.tasks.reading.lines import file_errors
 
@@ -90,11 +90,7 @@ def prompt_of(name: str, shipped: Traversable, own: Path | None) -> Prompt:
     if own is None or not own.is_file():
         return _prompt(ours, shipped.name)
     with file_errors(own):
-        content = own.read_bytes().removeprefix(codecs.BOM_UTF8)
-    try:
-        table = tomllib.loads(content.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise DataError(f"{own}: this is not TOML in UTF-8: {problem}.") from None
+        table = read_toml(own)
     if table.keys() != ours.keys():
         raise DataError(
             f"{own}: it holds {', '.join(table) or 'nothing'}; expected the texts of {name}: "

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from importlib.resources import files
 from typing import Any
 
 from r2med.measure.intervals import mean_interval
@@ -22,6 +20,7 @@ from r2med.results.overlap import StoredAudit
 from r2med.results.record import Result
 from r2med.retrieve.given import split_of
 from r2med.runs import Run
+from r2med.settings import shipped
 from r2med.tasks.registry import TaskEntry, find_task
 from r2med.tasks.task import Task, positives_of
 
@@ -136,9 +135,7 @@ def gather(
 
 def prose_of(entry: TaskEntry | None) -> dict[str, Any]:
     """The words for a registered task; for data of the user's own, general ones."""
-    file = f"{entry.source if entry else 'own'}.toml"
-    text = (files("r2med.report.cards") / "prose" / file).read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return dict(shipped(f"report/cards/prose/{entry.source if entry else 'own'}.toml"))
 
 
 def readings(facts: Facts) -> Iterator[str]:

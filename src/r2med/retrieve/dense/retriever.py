@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import importlib
 import secrets
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
-from importlib.resources import files
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -35,7 +33,7 @@ from r2med.retrieve.interface import QueryForm
 from r2med.retrieve.topk import Matrix, run_of, spread_over, top
 from r2med.runs import Run
 from r2med.runs.run import offsets_of
-from r2med.settings import setting
+from r2med.settings import setting, shipped
 from r2med.tasks.task import Queries, Task
 
 Similarity = Literal["cosine", "dot"]
@@ -123,7 +121,7 @@ def worded(template: str, task: Task, *, kind: str = "", purpose: str = "") -> s
     `{kind}` and `{purpose}` are the task's registered words unless others are given, `{goal}` and
     `{passage}` those that belong to them; data of the user's own has the first row of wording.toml.
     """
-    rows = _wordings()
+    rows = shipped("retrieve/dense/wording.toml")["wording"]
     kind = kind or (task.entry.kind if task.entry else rows[0]["kind"])
     purpose = purpose or (task.entry.purpose if task.entry else rows[0]["purpose"])
     alike = [row for row in rows if row["purpose"] == purpose]
@@ -132,12 +130,6 @@ def worded(template: str, task: Task, *, kind: str = "", purpose: str = "") -> s
     for name, word in words.items():
         template = template.replace("{" + name + "}", word)
     return template
-
-
-@cache
-def _wordings() -> tuple[Mapping[str, str], ...]:
-    text = (files("r2med.retrieve.dense") / "wording.toml").read_text(encoding="utf-8")
-    return tuple(tomllib.loads(text)["wording"])
 
 
 def build(settings: Settings, conditions: Conditions) -> DenseRetriever:
