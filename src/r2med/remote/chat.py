@@ -13,7 +13,7 @@ from typing import Any
 from r2med.errors import MissingError
 from r2med.home import home, shelf
 from r2med.remote.answers import Answers
-from r2med.remote.budget import Budget, Cost, Estimate, Limits, Tokens
+from r2med.remote.budget import Budget, Estimate, Limits, Tokens
 from r2med.remote.completions import (
     ChatAnswer,
     ChatRequest,
@@ -92,17 +92,14 @@ class Chat:
     def usage(self, since: int = 0) -> dict[str, Any]:
         """What all answers took, or all but the first so many; docs/pipelines.md names the fields.
 
-        Money is None where no price is known; an answer kept without its cost has today's price.
+        Money is None where no price is known.
         """
-        price, made, cached = self.price, list[ChatAnswer](), list[ChatAnswer]()
+        made, cached = list[ChatAnswer](), list[ChatAnswer]()
         for answer in self.taken[since:]:
             (cached if answer.cached else made).append(answer)
 
         def money(answers: Sequence[ChatAnswer]) -> float | None:
-            if price is None:
-                return None
-            today = ((a, price.of(a.prompt_tokens, a.completion_tokens)) for a in answers)
-            return sum(cost if a.money is None else a.money for a, cost in today)
+            return sum(answer.money or 0.0 for answer in answers) if self.price else None
 
         prompts, new = (sum(a.prompt_tokens for a in made), sum(a.completion_tokens for a in made))
         return {
@@ -183,8 +180,6 @@ class _Batch:
         llm, budget = self.chat.llm, self.chat.budget
         todo = [key for key in self.wanted if key not in self.answers]
         jobs = {key: to_job(llm, self.wanted[key], limited=budget.limited) for key in todo}
-        most = [Cost.of(job.most, self.chat.price) for job in jobs.values()]
-        budget.check_one(most, llm.name)
         try:
             while todo:
                 self._ask(session, todo, [jobs[key] for key in todo])

@@ -120,6 +120,7 @@ class Session:
         no. Once the budget has no room, what is under way still arrives, then LimitError is raised;
         the same when a request proves hopeless, because what is under way may already be paid for.
         """
+        self.budget.check_one([Cost.of(job.most, self.price) for job in jobs], self.name)
         arrived: queue.SimpleQueue[Future[T | Failure]] = queue.SimpleQueue()
         under_way: dict[Future[T | Failure], int] = {}
         waiting = deque(range(len(jobs)))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.models.vectors import Storage
-from r2med.remote.budget import Budget, Cost, Estimate, Price, Tokens, most_tokens_of, tokens_of
+from r2med.remote.budget import Budget, Estimate, Price, Tokens, most_tokens_of, tokens_of
 from r2med.remote.requests import Failure, Job, Session, used
 from r2med.remote.server import Server, find_server
 from r2med.retrieve.conditions import Conditions
@@ -215,8 +215,6 @@ class ApiEncoder:
         session = Session(self.server, self.budget, name=settings.model, price=price)
         try:
             batches = self.planned(ready)
-            most = [Cost.of(self._job(ready, batch).most, price) for batch in batches]
-            self.budget.check_one(most, settings.model)
             while batches:
                 too_large: list[Rows] = []
                 failures: list[tuple[Rows, Failure]] = []
