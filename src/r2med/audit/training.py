@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r2med.atomic import atomic_file
-from r2med.audit.evaluation import Evaluation, Matcher
+from r2med.audit.evaluation import Evaluation, Matcher, Role
 from r2med.audit.files import TrainingFile, chunks, training_files
 from r2med.audit.findings import Finding, TaskAudit, task_audits
 from r2med.audit.matching import SHORTEST, Match, words
@@ -76,7 +76,7 @@ class Audit(Tabular):
     drawn_by = "r2med.report.audit"
 
     training: str
-    against: tuple[str, ...]
+    against: tuple[Role, ...]
     ngram: int
     created: str
     tasks: tuple[TaskAudit, ...]

@@ -33,7 +33,7 @@ from r2med.explore.guard import LOOPBACK, Guard, Parameters
 from r2med.explore.library import Kept, Library, Snapshot, frugal
 from r2med.explore.pages.about import about_page, audits_page, message_page, running_page
 from r2med.explore.pages.compare import compare_page
-from r2med.explore.pages.document import document_pages
+from r2med.explore.pages.document import document_page
 from r2med.explore.pages.leaderboard import View, draw_figure, leaderboard_page, shown_board
 from r2med.explore.pages.query import DEPTHS, ORDERS, QueryData, query_page
 from r2med.explore.pages.system import system_page
@@ -226,10 +226,7 @@ def task(request: Request, snapshot: Snapshot) -> str:
     first = next(iter(systems), None)
     if part == "document":
         query = values.text("query")
-        [page] = document_pages(
-            snapshot, server_link, name, [item], query_id=query, system=first
-        ).values()
-        return page
+        return document_page(snapshot, server_link, name, item, query_id=query, system=first)
     if part == "query":
         data = QueryData(
             snapshot,

@@ -22,7 +22,7 @@ from r2med.errors import MissingError, UsageError
 from r2med.explore.library import Library, Snapshot
 from r2med.explore.pages.about import about_page
 from r2med.explore.pages.compare import compare_page
-from r2med.explore.pages.document import document_pages
+from r2med.explore.pages.document import document_page
 from r2med.explore.pages.leaderboard import View, draw_figure, leaderboard_page
 from r2med.explore.pages.query import MOST_SYSTEMS, QueryData, query_page
 from r2med.explore.pages.task import task_page, tasks_page
@@ -143,13 +143,11 @@ class _Site:
         data = QueryData(self.snapshot, name, query_id, systems=systems)
         lexicon = data.scene.lexicon if data.scene else None
         held = [each for each, _ in data.positives if lexicon and lexicon.row(each) is not None]
-        keys: dict[str, Key] = {each: ("document", name, query_id, each) for each in held}
-        self.documents |= set(keys.values())
-        if held:
-            of = {"query_id": query_id, "system": systems[0]}
-            pages = document_pages(self.snapshot, self._link(keys[held[0]]), name, held, **of)
-            for document_id, page in pages.items():
-                self._page(keys[document_id], page)
+        keys = [("document", name, query_id, each) for each in held]
+        self.documents |= set(keys)
+        page = partial(document_page, self.snapshot, query_id=query_id, system=systems[0])
+        for key, document_id in zip(keys, held, strict=True):
+            self._page(key, page(self._link(key), name, document_id))
         return query_page(data, link)
 
     def _comparisons(self) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from r2med.audit.evaluation import Role
-from r2med.audit.findings import KINDS, ROLES, Finding, Share, TaskAudit
+from r2med.audit.findings import ROLES, Finding, Share, TaskAudit
 from r2med.audit.training import CAUTION, Audit, Effect
 from r2med.audit.within import Repeat, SelfAudit
 from r2med.report.table import (
@@ -18,7 +17,6 @@ from r2med.report.table import (
     SystemName,
     columns_of,
     points,
-    print_fitting,
     signed,
     snippet,
     task_label,
@@ -26,8 +24,8 @@ from r2med.report.table import (
 
 _FINDINGS_SHOWN = 10
 _CAPTION = (
-    "found: as a pair, exactly, contained or nearly the same (strong findings); contaminated from "
-    "1 % of the queries or 5 % of the positives on"
+    "Each counts once, at its strongest kind. Strong: as a pair, exactly, contained or nearly the "
+    "same; contaminated from 1 % of the queries or 5 % of the positives on"
 )
 _AMOUNTS = {
     "aligned": "{:.0f} % of the words",
@@ -42,41 +40,33 @@ def draw(audit: Audit | SelfAudit, out: Paper, *, limit: int = _FINDINGS_SHOWN) 
     if isinstance(audit, SelfAudit):
         _draw_repeats(audit, out, limit)
         return
-    looked = ", ".join(ROLES.get(role, role) for role in audit.against)  # type: ignore[call-overload]
+    looked = ", ".join(ROLES[role] for role in audit.against)
     out.print(f"{audit.training}: {audit.rows:,} rows, looked through for {looked}", style="bold")
-    _print_verdicts(audit.tasks, out)
+    out.print(_verdicts(audit))
     for heading, name, most in (
         ("Findings, strongest first", "findings", limit),
         ("Boilerplate, not counted", "boilerplate", limit // 3),
         ("Equal texts under eight words, not counted", "short", limit // 3),
     ):
         findings = [(task, each) for task in audit.tasks for each in getattr(task, name)]
-        _findings(heading, findings, out, most)
+        _print_findings(heading, findings, out, most)
     if effects := [effect for effect in audit.effects if effect.affected_queries]:
-        print_fitting((_effects(effects, gap) for gap in (2, 1)), out)
+        out.print(_effects(effects))
         out.print(CAUTION, style="dim")
 
 
-def _print_verdicts(tasks: Sequence[TaskAudit], out: Paper) -> None:
-    """The verdict of each task with its shares, then counts by kind where anything was found."""
-    roles = list(dict.fromkeys(share.role for task in tasks for share in task.shares))
-    totals: Counter[tuple[str, Role]] = Counter()
+def _verdicts(audit: Audit) -> Grid:
+    """The verdict of each task with what was found strongly, then by kind."""
     rows: list[list[Cell]] = []
-    for task in tasks:
-        rows.append([task_label(task.task), Text(task.verdict, _STYLES[task.verdict])])
-        for share in task.shares:
-            totals[share.kind, share.role] += share.affected
-        strong = {share.role: share for share in task.shares if share.kind == "any strong"}
-        rows[-1] += [_share(strong.get(role)) for role in roles]
-    columns = columns_of("task", "verdict", *(f">{ROLES[role]} found" for role in roles))
-    out.print(Grid(columns, rows, caption=_CAPTION))
-    for task in tasks:
-        if task.verdict != "clean":
-            out.print(f"{task_label(task.task)}: {task.verdict}; {task.reason}.")
-    if kinds := [kind for kind in KINDS if any(totals[kind, role] for role in ROLES)]:
-        some = [role for role in ROLES if any(totals[kind, role] for kind in kinds)]
-        rows = [[kind, *(f"{totals[kind, role]:,}" for role in some)] for kind in kinds]
-        out.print(Grid(columns_of("strongest kind", *(f">{ROLES[role]}" for role in some)), rows))
+    for task in audit.tasks:
+        head: list[Cell] = [task_label(task.task), Text(task.verdict, _STYLES[task.verdict])]
+        kinds = dict.fromkeys(each.kind for each in task.shares if each.affected)
+        for kind in kinds or ["any strong"]:
+            shares = {each.role: each for each in task.shares if each.kind == kind}
+            rows.append([*head, kind, *(_share(shares.get(role)) for role in audit.against)])
+            head = [None, None]
+    columns = columns_of("task", "verdict", "kind", *(f">{ROLES[role]}" for role in audit.against))
+    return Grid(columns, rows, caption=_CAPTION)
 
 
 def _share(share: Share | None) -> str | None:
@@ -87,13 +77,14 @@ def _share(share: Share | None) -> str | None:
     return text if span is None else f"{text}, {100 * span.low:.1f} to {100 * span.high:.1f} %"
 
 
-def _findings(
+def _print_findings(
     heading: str, findings: Sequence[tuple[TaskAudit, Finding]], out: Paper, limit: int
 ) -> None:
     if not findings:
         return
     out.print()
     out.print(f"{heading} ({len(findings):,})", style="bold")
+    width = min(out.width, 160) - 12
     for task, finding in findings[:limit]:
         first = finding.evidence[0]
         partner = f" with {finding.with_id}" if finding.with_id else ""
@@ -107,7 +98,6 @@ def _findings(
             f"{finding.kind}{amount}: {task_label(task.task)} {finding.role} {finding.id}{partner}"
             f" in {first.file}, row {first.row:,} ({first.column}){more}"
         )
-        width = min(out.width, 160) - 12
         out.print(f"  task      {snippet(finding.text, width)}", style="dim")
         out.print(f"  training  {snippet(first.text, width)}", style="dim")
     if len(findings) > limit:
@@ -115,25 +105,23 @@ def _findings(
         out.print(f"{left:,} more; --limit shows more, --json or --out all.", style="dim")
 
 
-def _effects(effects: Sequence[Effect], gap: int) -> Grid:
+def _effects(effects: Sequence[Effect]) -> Grid:
     rows: list[list[Cell]] = []
     for effect in effects:
-        low_high = effect.interval
+        span, affected = effect.interval, effect.affected_queries
         rows.append(
             [
                 SystemName(f"{task_label(effect.task)}: {effect.name}"),
-                points(effect.raw),
-                points(effect.decontaminated),
-                points(effect.affected),
-                f"{effect.affected_queries}/{effect.affected_queries + effect.unaffected_queries}",
+                *map(points, (effect.raw, effect.decontaminated, effect.affected)),
+                f"{affected}/{affected + effect.unaffected_queries}",
                 signed(effect.difference),
-                f"{100 * low_high.low:+.1f} to {100 * low_high.high:+.1f}" if low_high else None,
+                f"{100 * span.low:+.1f} to {100 * span.high:+.1f}" if span else None,
             ]
         )
     figures = (">raw", ">clean", ">affected", ">queries", ">difference", ">95 %")
+    columns, title = columns_of("task: system", *figures), f"{effects[0].metric} × 100"
     caption = "raw: all queries; clean: those not affected; difference: affected minus clean"
-    columns = columns_of("task: system", *figures)
-    return Grid(columns, rows, gap, title=f"{effects[0].metric} × 100", caption=caption)
+    return Grid(columns, rows, title=title, caption=caption)
 
 
 def _draw_repeats(audit: SelfAudit, out: Paper, limit: int) -> None:
@@ -153,14 +141,14 @@ def _draw_repeats(audit: SelfAudit, out: Paper, limit: int) -> None:
         rows.append([*key, f"{across[False]:,}", f"{across[True]:,}"])
     out.print(Grid(columns_of("found", "among", "how", ">in a task", ">across tasks"), rows))
     width = min(out.width, 160) - 4
-    for (issue, what, kind), repeats in groups.items():
+    for key, repeats in groups.items():
         out.print()
-        out.print(f"{issue}, {what}, {kind} ({len(repeats):,})", style="bold")
+        out.print(f"{', '.join(key)} ({len(repeats):,})", style="bold")
         for repeat in repeats[:limit]:
-            other = f" and {task_label(repeat.other_task)} {repeat.other_role} {repeat.other_id}"
+            first = f"{task_label(repeat.task)} {repeat.role} {repeat.id}"
             only = f" (positive of query {repeat.query} only)" if repeat.query else ""
-            first = f"{task_label(repeat.task)} {repeat.role} {repeat.id}{only}"
-            out.print(first + (other if repeat.other_task else f": {repeat.other_text}"))
+            other = f" and {task_label(repeat.other_task)} {repeat.other_role} {repeat.other_id}"
+            out.print(f"{first}{only}{other if repeat.other_task else ''}")
             out.print(f"  {snippet(repeat.text, width)}", style="dim")
-            if kind != "exact" and repeat.other_task:
+            if repeat.kind != "exact":
                 out.print(f"  {snippet(repeat.other_text, width)}", style="dim")
