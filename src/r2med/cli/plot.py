@@ -24,8 +24,8 @@ _MOST_ROWS = 30
 def plot(
     context: typer.Context,
     figure: Annotated[str, typer.Argument(metavar="FIGURE", help=", ".join(FIGURES) + ".")],
+    file: Annotated[Path, options.out("The file to write: .svg, .pdf or .png.")],
     systems: options.AnySystems = None,
-    file: Annotated[Path | None, options.out("The file to write: .svg, .pdf or .png.")] = None,
     theme: Annotated[str, typer.Option("--theme", help="light or dark.")] = "light",
     suite: options.Suite = None,
     task: options.AnyTask = None,
@@ -47,8 +47,6 @@ def plot(
     from r2med.report.plots.theme import ENDINGS, LIBRARIES, THEMES, find_theme, picture
 
     what = chosen(figure, FIGURES, "FIGURE")
-    if file is None:
-        raise UsageError("plot needs --out FILE, which ends in .svg, .pdf or .png.")
     need(*LIBRARIES, extra="plots")
     if file.suffix.lower() not in ENDINGS:
         raise UsageError(f"--out {file}: expected a file that ends in .svg, .pdf or .png.")

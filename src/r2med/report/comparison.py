@@ -183,7 +183,7 @@ def _query_grid(query: QueryMovement, width: int) -> Grid:
 def draw_protocols(
     compared: ProtocolComparison, out: Paper, *, title: str = "protocols, field by field"
 ) -> None:
-    """Print a row per field that differs, then what is equal and what is unknown."""
+    """Print a row per field that differs, then what is unknown."""
     out.print(title, style="bold")
     names = [Column(SystemName(name), right=False) for name in compared.names]
     rows: list[list[Cell]] = [
@@ -195,13 +195,6 @@ def draw_protocols(
         out.print(Grid([Column("field", right=False), *names], rows))
     else:
         out.print("No known setting differs.")
-    equal = [
-        f"{_field(field)}: {value}"
-        for field, value in compared.equal.items()
-        if value not in _UNSET
-    ]
-    if equal:
-        out.print(f"Equal where known. {'; '.join(equal)}.", style="dim")
     for name, fields in compared.unknown.items():
         known = [field for field in (*compared.fields, *compared.equal) if field not in fields]
         some = ", ".join(map(_field, fields))

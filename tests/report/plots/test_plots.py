@@ -122,7 +122,7 @@ def test_a_pdf_holds_letters_not_pixels() -> None:
     ("asked", "told"),
     [
         (("pie", "--out", "x.svg"), "FIGURE 'pie' is not known"),
-        (("means",), "plot needs --out"),
+        (("means",), "Missing option '--out'"),
         (("means", "--out", "x.gif"), "ends in .svg, .pdf or .png"),
         (("means", "--out", "x.svg", "--theme", "darc"), "Did you mean 'dark'"),
         (("means", "bm25", "--out", "x.svg"), "takes no systems"),

@@ -10,18 +10,15 @@ from typing import Any
 import altair as alt
 
 from r2med.errors import MissingError
-from r2med.report.plots.theme import Theme
+from r2med.report.plots.theme import DEMO, Theme, marked
 from r2med.results.leaderboard import Leaderboard
 from r2med.results.standings import ORIGINS, Standing
 from r2med.systems.registry import KIND_TITLES
 from r2med.tasks.registry import grouped
 
 _FROM = {"later": "later", "measured": "here"}
-#: By what a point may be marked: the values, which colours of the theme they have, their shapes.
-_LOOKS = {
-    "origin": ([*ORIGINS.values()], (1, 2, 0), ("diamond", "triangle-up", "circle")),
-    "kind": ([*KIND_TITLES.values()], (0, 1, 2), ("circle", "square", "triangle-up")),
-}
+#: By what a point may be marked.
+_TITLES = {"origin": [*ORIGINS.values()], "kind": [*KIND_TITLES.values()]}
 _MARKS = 2
 #: Pixels of a cell.
 _CELL = (72, 24)
@@ -83,15 +80,10 @@ def _points(rows: Sequence[Standing]) -> list[_Point]:
     ]
 
 
-def _marked(field: str, theme: Theme, points: list[_Point]) -> tuple[Any, Any]:
-    """Colour and shape by a field; a legend only where there is something to tell apart."""
-    titles, series, shapes = _LOOKS[field]
-    colours = [theme.series[place] for place in series]
-    known = [title for title in titles if any(point[field] == title for point in points)]
-    legend = alt.Legend(title=None, values=known, symbolOpacity=1) if len(known) > 1 else None
-    return (
-        alt.Color(f"{field}:N", scale=alt.Scale(domain=titles, range=colours), legend=legend),
-        alt.Shape(f"{field}:N", scale=alt.Scale(domain=titles, range=shapes), legend=legend),
+def _marked(field: str, theme: Theme, points: list[_Point]) -> list[Any]:
+    present = {point[field] for point in points}
+    return marked(
+        field, _TITLES[field], theme, [each for each in _TITLES[field] if each in present]
     )
 
 
@@ -101,7 +93,7 @@ def _title(board: Leaderboard, text: str, rows: Sequence[Standing], *more: str) 
     whose = " and ".join(name for origin, name in ORIGINS.items() if origin in origins)
     lines = [f"{board.mean_title}; {whose}"]
     if board.suite.name == "demo":
-        lines.append("demo suite: not comparable with published figures")
+        lines.append(DEMO)
     marks = [f"* {mark}" for mark in sorted({mark for row in rows for mark in row.marks})]
     if len(marks) > _MARKS:
         marks[_MARKS:] = ["* more marks: r2med leaderboard lists them"]

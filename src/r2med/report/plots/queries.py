@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.measure.intervals import mean_interval
-from r2med.report.plots.theme import Theme
+from r2med.report.plots.theme import DEMO, Theme, marked
 from r2med.report.table import task_label
 from r2med.results.compare import Comparison
 from r2med.results.diagnosis.findings import TaskDiagnosis
@@ -21,8 +21,6 @@ _APART = 8
 _TIE = 1e-9
 _ACROSS = 2
 _ROOM = 1.06
-_DEMO = "demo suite: not comparable with published figures"
-_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
 
 def overlap(diagnoses: Sequence[TaskDiagnosis], theme: Theme) -> Any:
@@ -41,15 +39,9 @@ def overlap(diagnoses: Sequence[TaskDiagnosis], theme: Theme) -> Any:
     subtitle = [
         f"{alone}{where}, {sum(len(task.queries) for task in tasks)} queries: one faint mark each",
         "solid marks: means of groups of equal size, with 95 % intervals",
-        *([_DEMO] if any(task.suite == "demo" for task in tasks) else []),
+        *([DEMO] if any(task.suite == "demo" for task in tasks) else []),
     ]
-    legend = alt.Legend(title=None, symbolOpacity=1) if len(systems) > 1 else None
-    colours, shapes = (
-        alt.Scale(domain=systems, range=[kinds[n % len(kinds)] for n in range(len(systems))])
-        for kinds in (theme.series, _SHAPES)
-    )
-    colour = alt.Color("system:N", scale=colours, legend=legend)
-    shape = alt.Shape("system:N", scale=shapes, legend=legend)
+    colour, shape = marked("system", systems, theme, systems)
     x = alt.X(
         "overlap:Q",
         title="share of the query's terms that its best matching positive holds, % by weight",
@@ -108,7 +100,7 @@ def wins(comparison: Comparison, theme: Theme) -> Any:
     ]
     subtitle = [
         f"one bar per query, sorted; up: {a} is better, down: {b} is better",
-        *([_DEMO] if comparison.suite == "demo" else []),
+        *([DEMO] if comparison.suite == "demo" else []),
     ]
     title = {
         "text": f"{comparison.metric} × 100 query by query: {a} minus {b}",

@@ -16,6 +16,8 @@ THEMES: tuple[ThemeName, ...] = ("light", "dark")
 ENDINGS = (".svg", ".pdf", ".png")
 LIBRARIES = ("altair", "vl_convert")
 _SCALE = 2.0
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+DEMO = "demo suite: not comparable with published figures"
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,23 @@ def find_theme(name: ThemeName) -> Theme:
     for colour, value in look[name].items():
         config = config.replace(f'"@{colour}"', json.dumps(value))
     return Theme(**look[name], config=json.loads(config))
+
+
+def marked(field: str, titles: Sequence[str], theme: Theme, shown: Sequence[str]) -> list[Any]:
+    """Colour and shape by a field; a legend only where there is something to tell apart."""
+    import altair as alt
+
+    legend = alt.Legend(title=None, values=[*shown], symbolOpacity=1) if len(shown) > 1 else None
+    return [
+        mark(
+            f"{field}:N",
+            scale=alt.Scale(
+                domain=[*titles], range=[kinds[n % len(kinds)] for n in range(len(titles))]
+            ),
+            legend=legend,
+        )
+        for mark, kinds in ((alt.Color, theme.series), (alt.Shape, _SHAPES))
+    ]
 
 
 def picture(chart: Any, theme: Theme, ending: str = ".svg") -> bytes:
