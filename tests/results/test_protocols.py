@@ -168,6 +168,15 @@ def test_protocols_are_compared_on_the_command_line_without_results() -> None:
     assert alone.code == 2 and "two systems or more" in alone.err
 
 
+def test_a_comparison_of_protocols_is_data_too() -> None:
+    compared = compare_protocols("qwen3-8b", "qwen3-8b[protocol=reasonembed]")
+
+    fields = {row.pop("field"): tuple(row.values()) for row in compared.to_arrow().to_pylist()}
+
+    assert fields == compared.fields
+    assert compared.to_json()["equal"]["pooling"] == "last"
+
+
 def test_a_stored_audit_of_declared_training_data_flags_a_row() -> None:
     outcome = {
         "task": "PMC-Treatment",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from rich.text import Text
@@ -79,10 +78,7 @@ def _draw_figures(row: Standing, board: Leaderboard, out: Paper) -> None:
         Column("date", right=False, cell=lambda each: each.date or None),
         Column("mean", cell=lambda each: points(each.mean)),
     ]
-    tasks = [replace(column, best=False) for column in _task_columns(board, 2)]
-    every = (row, *row.others)
-    layouts = ([*columns, *tasks], columns)
-    print_fitting((_grid(every, layout, 1, None) for layout in layouts), out)
+    out.print(Grid.of(columns, (row, *row.others)))
     if row.others:
         draw_protocols(compare_figures(row.system), out, title="what differs in their protocols")
 

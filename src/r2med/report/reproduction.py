@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from r2med.engine.reproduce import CLOSE, Reproduced, Reproduction
-from r2med.report.table import Cell, Grid, Paper, columns_of, mean_of, points, print_fitting, signed
+from r2med.report.table import Column, Grid, Paper, points, print_fitting, signed
 
-_COLUMNS = columns_of("task", ">n", ">ours", ">published", ">difference", "verdict")
 _STYLES = {"equal": "green", "close": "yellow", "different": "red"}
 
 
@@ -20,34 +19,22 @@ def draw(reproduction: Reproduction, out: Paper) -> None:
     origins = ", ".join(dict.fromkeys(published.origins.values()))
     out.print(f"{system}{renamed} · {reproduction.metric} × 100", style="bold")
     out.print(f"published in {origins}")
-    lines = []
-    for row in rows:
-        verdict = row.verdict or ("not run" if row.missing else "not published")
-        lines.append(_cells(row, Text(verdict, _STYLES.get(verdict, "dim"))))
-    if len(rows) > 1:  # over exactly the tasks shown; no mean of ours where a task is missing
-        ours = mean_of(row.ours for row in rows)
-        mean = Reproduced(
-            f"task mean ({len(rows)})",
-            mean_of(row.published for row in rows),
-            ours,
-            queries=sum(row.queries for row in rows) if ours is not None else 0,
-        )
-        lines.append(_cells(mean, ""))
-    ends = frozenset([len(rows) - 1])
-    print_fitting((Grid(_COLUMNS, lines, gap, ends) for gap in (2, 1)), out)
+    columns = [
+        Column("task", right=False, cell=lambda row: row.task),
+        Column("n", cell=lambda row: str(row.queries) if row.queries else None),
+        Column("ours", cell=lambda row: points(row.ours, 3)),
+        Column("published", cell=lambda row: points(row.published, 3)),
+        Column("difference", cell=lambda row: signed(row.difference, 3)),
+        Column("verdict", right=False, cell=_verdict),
+    ]
+    print_fitting((Grid.of(columns, rows, gap=gap) for gap in (2, 1)), out)
     for line in _notes(rows, published.decimals):
         out.print(line)
 
 
-def _cells(row: Reproduced, verdict: Cell) -> list[Cell]:
-    return [
-        row.task,
-        str(row.queries) if row.queries else "-",
-        points(row.ours, 3),
-        points(row.published, 3),
-        signed(row.difference, 3),
-        verdict,
-    ]
+def _verdict(row: Reproduced) -> Text:
+    verdict = row.verdict or ("not run" if row.missing else "not published")
+    return Text(verdict, _STYLES.get(verdict, "dim"))
 
 
 def _notes(rows: Sequence[Reproduced], decimals: int) -> list[str]:
