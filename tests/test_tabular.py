@@ -29,18 +29,6 @@ def test_a_table_becomes_a_frame_of_the_library_one_has(library: str) -> None:
     assert frame["ndcg@10"].to_list() == [1.0, 0.0]
 
 
-def test_a_library_that_is_missing_is_named_with_the_line_that_installs_it() -> None:
-    code = (
-        "import sys; sys.modules['pandas'] = None\n"
-        "from r2med.tabular import Tabular\n"
-        "type('Table', (Tabular,), {'to_arrow': lambda self: None})().to_pandas()"
-    )
-
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-
-    assert "to_pandas() needs pandas, which is not installed: pip install pandas" in done.stderr
-
-
 def test_csv_quotes_only_what_needs_it_and_leaves_missing_values_empty() -> None:
     table = pa.table({"system": ["a,b", "c"], "value": [0.1, None]})
 

@@ -12,8 +12,6 @@ from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
-from r2med.errors import MissingError
-
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -55,12 +53,11 @@ class Tabular(ABC):
 
     def to_pandas(self) -> Any:
         """The table as a pandas data frame."""
-        _library("pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
         """The table as a polars data frame."""
-        return _library("polars").from_arrow(self.to_arrow())
+        return import_module("polars").from_arrow(self.to_arrow())
 
     def to_json(self) -> Any:
         """Everything, as values that JSON has; here one record per row."""
@@ -115,12 +112,3 @@ def csv_text(table: pa.Table) -> str:
         rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
         writer.writerows([json.dumps(v) if isinstance(v, list) else v for v in r] for r in rows)
     return text.getvalue()
-
-
-def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise MissingError(
-            f"to_{name}() needs {name}, which is not installed: pip install {name}"
-        ) from None

@@ -85,12 +85,10 @@ def import_files(
         mapped[name.strip()] = value.strip()
     tables = (corpus, queries, qrels)
     rows = import_tables(*tables, out=folder, columns=mapped, force=force, tell=notice)
-    problems = len(check_one(folder)[0])
-    documents, asked, judged = rows
-    counts = plural(documents, "document"), plural(asked, "query")
-    echo(f"wrote {folder}: {', '.join(counts)}, {plural(judged, 'judgement')}")
-    if problems:
-        echo(f"{plural(problems, 'problem')} in it: r2med tasks check {folder}")
+    counts = map(plural, rows, ("document", "query", "judgement"))
+    echo(f"wrote {folder}: {', '.join(counts)}")
+    if problems := check_one(folder)[0]:
+        echo(f"{plural(len(problems), 'problem')} in it: r2med tasks check {folder}")
     else:
         echo(f"Try next: r2med eval bm25 --task {folder}")
 
@@ -164,13 +162,8 @@ def fetch(
             fetched += fetch_data(entries, generations=True, force=force)
     for remark in (remark for each in fetched for remark in each.notices):
         notice(remark)
-    facts = ("outcome", "files", "commit", "notices")
-    rows = [
-        {"task": each.entry.name, "folder": str(each.folder)}
-        | {name: getattr(each, name) for name in facts}
-        for each in fetched
-    ]
-    answer(rows, *(f"{row['task']}: {row['outcome']}" for row in rows), as_json=as_json)
+    rows = [asdict(each) | {"folder": str(each.folder)} for each in fetched]
+    answer(rows, *(f"{each.task}: {each.outcome}" for each in fetched), as_json=as_json)
 
 
 @tasks.command(short_help="Check data against what the manifest says of it.")

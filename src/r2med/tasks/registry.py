@@ -137,10 +137,8 @@ def resolve(text: str, own: Mapping[str, Path] | None = None) -> list[TaskEntry 
             items += _suite("full" if lowered == "all" else lowered).entries
         elif entry := known_task(part):
             items.append(entry)
-        elif path.is_dir():
-            items += task_folders(path)
         elif split_selection(part)[0].is_dir():
-            items.append(path)
+            items += task_folders(path)
         elif own and part in own:
             items.append(own[part])
         elif part.startswith((".", "/", "~")) or path.exists() or "\\" in part:

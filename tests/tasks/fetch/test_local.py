@@ -45,8 +45,8 @@ def test_a_zip_of_one_task_is_taken_by_the_name_of_its_folder(tmp_path: Path) ->
 
     [taken] = import_from(source)
 
-    assert taken.entry is find_task("Biology") and taken.notices == ()
-    assert is_present(taken.entry)
+    assert taken.task == "Biology" and taken.notices == ()
+    assert is_present(find_task(taken.task))
     assert (taken.folder / "corpus.jsonl").read_bytes() == BIOLOGY["corpus.jsonl"]
     record = json.loads((taken.folder / "provenance.json").read_text())
     assert record["files"]["corpus.jsonl"]["source"] == "file:download (1).zip"
@@ -55,7 +55,7 @@ def test_a_zip_of_one_task_is_taken_by_the_name_of_its_folder(tmp_path: Path) ->
 def test_a_zip_without_folders_is_taken_by_its_own_name(tmp_path: Path) -> None:
     [taken] = import_from(zipped(tmp_path / "MedQA-Diag.zip", MEDQA))
 
-    assert taken.entry is find_task("MedQA-Diag")
+    assert taken.task == "MedQA-Diag"
 
 
 def test_a_zip_that_says_nothing_is_taken_as_the_task_that_is_wanted(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_zip_that_says_nothing_is_taken_as_the_task_that_is_wanted(tmp_path: P
         import_from(source)
     [taken] = import_from(source, [find_task("MedQA-Diag")])
 
-    assert taken.entry is find_task("MedQA-Diag")
+    assert taken.task == "MedQA-Diag"
 
 
 def test_one_zip_may_hold_many_tasks_and_one_of_them_be_wanted(tmp_path: Path) -> None:
@@ -74,16 +74,16 @@ def test_one_zip_may_hold_many_tasks_and_one_of_them_be_wanted(tmp_path: Path) -
 
     [taken] = import_from(source, [find_task("MedQA-Diag")])
 
-    assert taken.entry.name == "MedQA-Diag"
+    assert taken.task == "MedQA-Diag"
     assert not is_present(find_task("Biology"))
-    assert {item.entry.name for item in import_from(source)} == {"Biology", "MedQA-Diag"}
+    assert {item.task for item in import_from(source)} == {"Biology", "MedQA-Diag"}
 
 
 def test_a_folder_in_the_reference_layout_and_a_folder_of_zips_are_taken(tmp_path: Path) -> None:
     source = write(tmp_path / "dataset", inside("Biology", BIOLOGY))
     zipped(source / "MedQA-Diag.zip", MEDQA)
 
-    assert {item.entry.name for item in import_from(source)} == {"Biology", "MedQA-Diag"}
+    assert {item.task for item in import_from(source)} == {"Biology", "MedQA-Diag"}
 
 
 def test_gzipped_files_and_other_judgement_formats_are_taken_when_the_content_agrees(
@@ -97,7 +97,7 @@ def test_gzipped_files_and_other_judgement_formats_are_taken_when_the_content_ag
 
     [taken] = import_from(zipped(tmp_path / "Biology.zip", files))
 
-    assert is_present(taken.entry)
+    assert is_present(find_task(taken.task))
 
 
 def test_a_new_form_of_a_file_replaces_the_old_one(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_a_nano_task_is_taken_in_its_hub_layout(tmp_path: Path) -> None:
 
     [taken] = import_from(source)
 
-    assert taken.entry is find_task("NanoR2MEDBiology")
-    assert is_present(taken.entry)
+    assert taken.task == "NanoR2MEDBiology"
+    assert is_present(find_task(taken.task))
 
 
 def test_other_bytes_with_the_same_content_are_taken_with_a_notice(tmp_path: Path) -> None:

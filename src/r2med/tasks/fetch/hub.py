@@ -88,14 +88,14 @@ def _as_it_is(entry: TaskEntry) -> Fetched | None:
 def _fetched(entry: TaskEntry, files: int, what: str, commit: str | None) -> Fetched:
     outcome = f"{files} {what} fetched" if files else f"{what} already here"
     at = f" at {commit[:12]}" if commit else ""
-    return Fetched(entry, data_folder(entry), files, outcome + at, commit)
+    return Fetched(entry.name, data_folder(entry), files, outcome + at, commit)
 
 
 def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool) -> Fetched:
     """Download under a lock: who waited for another finds the files there."""
     hub, what = entry.hub, "generations" if generations else "files"
     if hub is None:
-        return Fetched(entry, data_folder(entry), 0, "comes with r2med")
+        return Fetched(entry.name, data_folder(entry), 0, "comes with r2med")
     if not (generations or again) and (here := _as_it_is(entry)):
         return here
     if huggingface_hub.is_offline_mode():

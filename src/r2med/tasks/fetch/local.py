@@ -113,7 +113,7 @@ def _take(find: _Find) -> Fetched:
         source = f"file:{find.origin.name}"
         install(staged, folder, {path: origin_of(staged / path, source) for path in find.files})
     outcome = f"{len(find.files)} files taken from {find.origin}"
-    return Fetched(find.entry, folder, len(find.files), outcome, notices=notices)
+    return Fetched(name, folder, len(find.files), outcome, notices=notices)
 
 
 def _r2med_tasks(

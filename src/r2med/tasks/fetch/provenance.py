@@ -96,7 +96,7 @@ class Fetched:
     `notices` say how files of the user's differ from the published ones.
     """
 
-    entry: TaskEntry
+    task: str
     folder: Path
     files: int
     outcome: str

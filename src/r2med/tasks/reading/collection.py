@@ -75,7 +75,7 @@ def read_part(source: Source, part: str, complain: Complain = stop) -> Rows:
     if source.layout == "parquet":
         from r2med.tasks.reading.parquet import read_parquet
 
-        return read_parquet(files, *_PARQUET[part], complain=complain)
+        return read_parquet(files, *_PARQUET[part])
     if part == "judgements":
         return read_judgements(files[0], complain)
     rows = read_jsonl(files[0], _JSONL[source.layout, part], complain)

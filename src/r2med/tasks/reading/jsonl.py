@@ -183,28 +183,21 @@ def field_value(
     record: dict[str, object], field: Field, where: str, fields: Sequence[Field]
 ) -> str | int | None:
     """The field of a record, or an error that says what it is instead."""
-    value = record.get(field.name)
-    if field.kind == "note":  # kept whatever they are, since nothing is computed from them
-        if value is None or isinstance(value, str):
-            return value or None
-        return json.dumps(value, ensure_ascii=False)
-    if field.kind == "score" and value is None:
-        return 1
+    value, kind = record.get(field.name), field.kind
+    if kind == "note":  # kept whatever they are, since nothing is computed from them
+        plain = value is None or isinstance(value, str)
+        return str(value or "") or None if plain else json.dumps(value, ensure_ascii=False)
+    if kind == "score":
+        score = 1 if value is None else whole_number(value)
+        if score is not None:
+            return score
+    elif isinstance(value, str) and (value or kind == "text"):
+        return value
+    elif kind == "id" and type(value) is int:
+        return str(value)
+    expected = {"id": "a string or an integer", "text": "a string"}.get(kind, NUMBER_WORDS)
+    problem = f"is {'empty' if value == '' else described(value)}, expected {expected}"
     if field.name not in record:
         have = ", ".join(f'"{name}"' for name in record) or "no fields"
         problem = f"is missing (the line has {have})"
-    elif field.kind == "score":
-        score = whole_number(value)
-        if score is not None:
-            return score
-        problem = f"is {described(value)}, expected {NUMBER_WORDS}"
-    elif isinstance(value, str) and (value or field.kind == "text"):
-        return value
-    elif field.kind == "id":
-        if type(value) is int:
-            return str(value)
-        problem = "is empty" if value == "" else f"is {described(value)}"
-        problem += ", expected a string or an integer"
-    else:
-        problem = f"is {described(value)}, expected a string"
     raise DataError(f'{where}: field "{field.name}" {problem}.\n{record_hint(fields)}')
