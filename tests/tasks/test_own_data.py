@@ -56,7 +56,7 @@ def test_a_check_lists_every_problem_with_file_line_and_id(tmp_path: Path) -> No
         ("qrels.txt", 3, "7 d1", 'there is no query "7"'),
         ("qrels.txt", 4, "1 d99", 'there is no document "d99"'),
         ("qrels.txt", 5, None, "3 fields, expected 4."),
-        ("qrels.txt", 6, None, "the score is 'x', expected a whole number."),
+        ("qrels.txt", 6, "1", 'field "score" is the string "x", expected a whole number.'),
     ]
 
 

@@ -235,11 +235,11 @@ def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
     ("line", "expected"),
     [
         ("1 0 d1", "line 2: 3 fields, expected 4"),
-        ("1 0 d1 high", "line 2: the score is 'high', expected a whole number"),
-        ("1 0 d1 -1.5", "line 2: the score is '-1.5', expected"),
-        ("1 0 d1 1.5", "line 2: the score is '1.5', expected"),
-        ("1 0 d1 1_0", "line 2: the score is '1_0', expected"),
-        ("1 0 d1 nan", "line 2: the score is 'nan', expected"),
+        ("1 0 d1 high", 'line 2: field "score" is the string "high", expected a whole number'),
+        ("1 0 d1 -1.5", 'line 2: field "score" is the number -1.5, expected'),
+        ("1 0 d1 1.5", 'line 2: field "score" is the number 1.5, expected'),
+        ("1 0 d1 1_0", 'line 2: field "score" is the string "1_0", expected'),
+        ("1 0 d1 nan", 'line 2: field "score" is the string "nan", expected'),
     ],
 )
 def test_a_wrong_trec_line_is_named(tmp_path: Path, line: str, expected: str) -> None:
@@ -257,8 +257,11 @@ def test_a_wrong_trec_line_is_named(tmp_path: Path, line: str, expected: str) ->
     ("lines", "expected"),
     [
         (["1\td1"], "line 1: 2 fields, expected 4"),
-        (["topic\tdoc no\tgrade", "1\td1\t1"], "line 1: the score is 'grade', expected"),
-        (["query-id\tcorpus-id\tscore", "1\t\t1"], "line 2: the document id (field 2) is empty"),
+        (
+            ["topic\tdoc no\tgrade", "1\td1\t1"],
+            'line 1: field "score" is the string "grade", expected',
+        ),
+        (["query-id\tcorpus-id\tscore", "1\t\t1"], 'line 2: field "p_id" is empty'),
         (["query-id\tcorpus-id\tscore", "1\td1"], "line 2: 2 fields, expected 3"),
     ],
 )

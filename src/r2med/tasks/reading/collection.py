@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +19,12 @@ from r2med.errors import DataError, plural
 from r2med.tasks.reading import fields
 from r2med.tasks.reading.fields import (
     JUDGEMENT,
-    NUMBER_WORDS,
     Complain,
     Field,
     Rows,
-    Where,
     stop,
 )
-from r2med.tasks.reading.jsonl import decoded, read_jsonl, whole_number
+from r2med.tasks.reading.jsonl import decoded, read_jsonl, read_lines, whole_number
 from r2med.tasks.reading.lines import lines
 from r2med.tasks.reading.source import PARTS, Source
 from r2med.tasks.task import Corpus, Judgements, Queries, Task
@@ -94,61 +91,31 @@ def read_judgements(path: Path, complain: Complain = stop) -> Rows:
     """Query id, document id and score of every judgement, be it JSON or text.
 
     A text file may hold either: qrels.txt is found in both forms. Of text the first line says how
-    the others look.
+    the others look; without a column for the score, every row is positive.
     """
     first = next((line for _, line in lines(path)), b"")
     if ".jsonl" in path.suffixes or _OBJECT.match(first):
         return read_jsonl(path, JUDGEMENT, complain)
-    tabs = b"\t" in first.strip()
-    cells = _cells(first.decode(errors="replace"), tabs)
-    header = _header(cells)
-    places = header or ((0, 1, 2) if len(cells) == 3 else (0, 2, 3))
-    width = len(cells) if header or len(cells) == 3 else 4
-    judgements: list[tuple[str, str, int]] = []
-    numbers: list[int] = []
-    for number, raw in islice(lines(path), 1 if header else 0, None):
-        where = Where(path, number)
-        try:
-            cells = _cells(decoded(raw, str(where)), tabs)
-            judgements.append(_judgement(cells, places, width, str(where)))
-            numbers.append(number)
-        except DataError as error:
-            complain(error, where, None)
-    columns = {
-        field.column: pa.array([row[at] for row in judgements], field.type)
-        for at, field in enumerate(JUDGEMENT)
+    tabs = "\t" if b"\t" in first.strip() else None
+    cells = [cell.strip().lower() for cell in first.decode(errors="replace").split(tabs)]
+    named = {
+        field.name: next((at for at, cell in enumerate(cells) if cell in names), None)
+        for field, names in zip(JUDGEMENT, (QUERY_NAMES, DOCUMENT_NAMES, SCORE_NAMES), strict=True)
     }
-    return Rows(columns, lambda row: Where(path, numbers[row]))
+    header = named["q_id"] is not None and named["p_id"] is not None
+    width = len(cells) if header or len(cells) == 3 else 4
+    places = named if header else {"q_id": 0, "p_id": width - 2, "score": width - 1}
 
+    def parse(line: bytes, where: str, hint: str) -> dict[str, object]:
+        cells = [cell.strip() for cell in decoded(line, where).split(tabs)]
+        if len(cells) != width:
+            raise DataError(f"{where}: {plural(len(cells), 'field')}, expected {width}.\n{hint}")
+        record: dict[str, object] = {n: cells[at] for n, at in places.items() if at is not None}
+        if _NUMBER.fullmatch(score := str(record.get("score", ""))):
+            record["score"] = float(score)
+        return record
 
-def _cells(line: str, tabs: bool) -> list[str]:
-    return [cell.strip() for cell in line.split("\t")] if tabs else line.split()
-
-
-def _header(cells: Sequence[str]) -> Sequence[int | None]:
-    """Where query, document and score stand, if these are names of columns."""
-    names = [cell.lower() for cell in cells]
-    query, document, score = (
-        next((place for place, name in enumerate(names) if name in known), None)
-        for known in (QUERY_NAMES, DOCUMENT_NAMES, SCORE_NAMES)
-    )
-    return () if query is None or document is None else (query, document, score)
-
-
-def _judgement(
-    cells: Sequence[str], places: Sequence[int | None], width: int, where: str
-) -> tuple[str, str, int]:
-    """The values of a line; without a place for the score, every row is positive."""
-    if len(cells) != width:
-        raise DataError(f"{where}: {plural(len(cells), 'field')}, expected {width}.\n{_HINT}")
-    query, document, cell = ("1" if place is None else cells[place] for place in places)
-    if not query or not document:
-        what, place = ("document id", places[1]) if query else ("query id", places[0])
-        raise DataError(f"{where}: the {what} (field {(place or 0) + 1}) is empty.\n{_HINT}")
-    score = score_of(cell)
-    if score is None:
-        raise DataError(f"{where}: the score is {cell!r}, expected {NUMBER_WORDS}.\n{_HINT}")
-    return query, document, score
+    return read_lines(path, JUDGEMENT, parse, _HINT, complain, skipped=int(header))
 
 
 def score_of(cell: str) -> int | None:

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -103,19 +104,36 @@ def _lines_of_rows(path: Path) -> Callable[[int], Where]:
 
 def read_exactly(path: Path, fields: Sequence[Field], complain: Complain = stop) -> Rows:
     """The same columns as the fast way; what is wrong is complained of, line by line."""
+    return read_lines(path, fields, json_object, record_hint(fields), complain)
+
+
+def read_lines(
+    path: Path,
+    fields: Sequence[Field],
+    parse: Callable[[bytes, str, str], dict[str, object]],
+    hint: str,
+    complain: Complain,
+    *,
+    skipped: int = 0,
+) -> Rows:
+    """The fields of the record that `parse` makes of each line after the skipped ones.
+
+    It is called with the line, where it stands, and the hint, which says in an error how a line
+    should look.
+    """
     rows: list[list[str | int | None]] = []
     numbers: list[int] = []
-    for number, line in lines(path):
+    for number, line in islice(lines(path), skipped, None):
         where = Where(path, number)
         try:
-            record = json_object(line, str(where), record_hint(fields))
+            record = parse(line, str(where), hint)
         except DataError as error:
             complain(error, where, None)
             continue
         row: list[str | int | None] = []
         for field in fields:
             try:
-                value = field_value(record, field, str(where), fields)
+                value = _value(record, field, str(where), hint)
                 if isinstance(value, str):
                     value = _LONE_SURROGATE.sub("\ufffd", value)
                 row.append(value)
@@ -179,9 +197,7 @@ def whole_number(value: object) -> int | None:
     return int(value) if abs(value) <= LARGEST_SCORE and value == int(value) else None
 
 
-def field_value(
-    record: dict[str, object], field: Field, where: str, fields: Sequence[Field]
-) -> str | int | None:
+def _value(record: dict[str, object], field: Field, where: str, hint: str) -> str | int | None:
     """The field of a record, or an error that says what it is instead."""
     value, kind = record.get(field.name), field.kind
     if kind == "note":  # kept whatever they are, since nothing is computed from them
@@ -200,4 +216,4 @@ def field_value(
     if field.name not in record:
         have = ", ".join(f'"{name}"' for name in record) or "no fields"
         problem = f"is missing (the line has {have})"
-    raise DataError(f'{where}: field "{field.name}" {problem}.\n{record_hint(fields)}')
+    raise DataError(f'{where}: field "{field.name}" {problem}.\n{hint}')
