@@ -44,11 +44,13 @@ class Answers:
         root: Path,
         identity: Mapping[str, object],
         *,
+        since: float = 0.0,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         text = json.dumps(identity, sort_keys=True)
         slug = re.sub(r"[^a-z0-9.]+", "-", str(identity.get("model", "")).lower()).strip("-")
         self.folder = root / f"{slug[:40]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        self._since = since
         self._tell = tell
         self._lines: dict[str, _Line] = {}
         self._read: dict[Path, int] = {}
@@ -56,11 +58,11 @@ class Answers:
         self._synced = 0.0
         self._guard = threading.RLock()
 
-    def get(self, key: str, *, since: float = 0.0) -> ChatAnswer | None:
-        """The newest answer to a request, unless it is older than `since`."""
+    def get(self, key: str) -> ChatAnswer | None:
+        """The newest answer to a request, unless it is too old."""
         with self._guard:
             line = self._lines.get(key)
-            if line is None or line.written < since:
+            if line is None or line.written < self._since:
                 return None
             with line.path.open("rb") as file:
                 file.seek(line.start)
@@ -81,14 +83,14 @@ class Answers:
             self._read[path] = start + len(line)
 
     def reserve(self, key: str) -> bool:
-        """Whether to ask now: nobody else, in this process or another one, is asking.
-
-        Look for the answer again afterwards: who was asking may just have finished.
-        """
-        reserved = _asking(self.folder).add(key)
-        if reserved:
-            self.refresh()
-        return reserved
+        """Whether to ask now: nobody else, in this process or another one, is asking or did."""
+        if not _asking(self.folder).add(key):
+            return False
+        self.refresh()
+        if self.get(key) is None:
+            return True
+        self.release(key)
+        return False
 
     def release(self, key: str) -> None:
         """Let others ask."""

@@ -52,8 +52,8 @@ class Chat:
         self._session: Session | None = None
         with suppress(OSError):  # the shelf's former name
             (home() / "generations").rename(shelf("answers"))
-        self._answers = Answers(shelf("answers"), self.identity, tell=remote.tell)
-        self._since = time.time() if remote.fresh else 0.0
+        since = time.time() if remote.fresh else 0.0
+        self._answers = Answers(shelf("answers"), self.identity, since=since, tell=remote.tell)
         self.taken: list[ChatAnswer] = []
         """Every answer since the chat was made, without its words."""
 
@@ -150,7 +150,7 @@ class Chat:
 
     def _stored(self, wanted: Iterable[str]) -> dict[str, ChatAnswer]:
         self._answers.refresh()
-        stored = ((key, self._answers.get(key, since=self._since)) for key in wanted)
+        stored = ((key, self._answers.get(key)) for key in wanted)
         return {key: answer for key, answer in stored if answer is not None}
 
     def _connected(self) -> Session:
@@ -185,6 +185,7 @@ class _Batch:
                 self._ask(session, todo, [jobs[key] for key in todo])
                 if self.failures:
                     raise MissingError(self._failed(session))
+                self.answers |= self.chat._stored(key for key in todo if key not in self.answers)
                 todo = [key for key in todo if key not in self.answers]
                 if todo:  # another process is asking for these
                     time.sleep(_LOOK_AGAIN)
@@ -219,16 +220,10 @@ class _Batch:
             self.chat._answers.sync()
 
     def _reserve(self, key: str) -> bool:
-        """Whether to ask: nobody else is asking, and nobody has answered in the meantime."""
         if not self.chat._answers.reserve(key):
             return False
         self.reserved.add(key)
-        answer = self.chat._answers.get(key, since=self.chat._since)
-        if answer is None:
-            return True
-        self.answers[key] = answer
-        self._release(key)
-        return False
+        return True
 
     def _release(self, key: str) -> None:
         self.chat._answers.release(key)
