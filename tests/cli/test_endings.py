@@ -200,6 +200,7 @@ def test_names_and_texts_of_strangers_cannot_steer_the_terminal(tmp_path: Path) 
         ["eval", "bm25", "--task", str(folder), "--json"],
         ["results"],
         ["results", "--json"],
+        ["results", "show", "bm25"],
         ["compare", "bm25", "bm25-lucene"],
         ["diagnose", "bm25", "--task", str(folder)],
         ["diagnose", "bm25", "--task", str(folder), "--query", f"{ESCAPE}q"],

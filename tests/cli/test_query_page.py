@@ -103,7 +103,7 @@ def test_a_system_without_results_is_run_only_when_asked(server: LLMServer) -> N
     failed = run("diagnose", "hyde:qwen-7b | bm25", "--task", TASK, "--query", "1")
 
     assert failed.code == 1
-    assert "r2med eval" in failed.err
+    assert "Or run this query alone with --run." in failed.err
     assert not server.seen
     assert "sympathetic" in page("hyde:qwen-7b | bm25", "--run")
     assert len(server.seen) == 1

@@ -119,3 +119,15 @@ def test_many_truncated_documents_are_a_note_without_verbose() -> None:
     assert "reads only the beginning" not in whole.err
     assert "note: tiny reads only the beginning of 100 % of the documents" in cut.err
     assert "reads only the beginning" not in cut.out
+
+
+def test_a_result_is_shown_with_what_is_recorded_of_it() -> None:
+    evaluate("bm25")
+
+    shown = " ".join(run("results", "show", "bm25").out.split())
+    [record] = json.loads(run("results", "show", "bm25", "--json").out)
+
+    system = record["system"]
+    assert record["created"] in shown
+    assert f"depth, tie order {system['depth']}, {system['ties']}" in shown
+    assert record["task"]["name"] == "demo/biology"

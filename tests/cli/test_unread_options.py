@@ -29,6 +29,7 @@ from tests.cli.running import run
         ("generate hyde --write-prompts here", "--llm gpt4", "with --write-prompts"),
         ("generate hyde --llm gpt4 --dry-run", "--max-tokens 9", "with --dry-run"),
         ("generate hyde --llm gpt4", "--engine processes", "on hyde: it searches nothing"),
+        ("diagnose bm25 -t demo/biology --query 1", "--engine ray", "without --run"),
         ("tasks list --json", "--by family", "on JSON"),
         ("tasks fetch --from x.zip", "--generations", "with --from"),
         ("nano build demo/biology --out o", "--seed 7", "with --fill source"),

@@ -38,6 +38,8 @@ def diagnose(
     ] = None,
     results: options.Results = options.RESULTS,
     data_root: options.DataRoot = None,
+    engine: options.Engine = "local",
+    worker_timeout: options.WorkerTimeout = None,
     llm_url: options.LlmUrl = None,
     prompts: options.Prompts = None,
     fresh: options.Fresh = False,
@@ -65,7 +67,7 @@ def diagnose(
     if shown in ("csv", "json"):
         refuse_unread(context, f"on {shown.upper()}, which has everything", "limit", "full")
     if query is None:
-        of_query = ("run", "full", "fresh", "llm_url", "prompts")
+        of_query = ("run", "full", "fresh", "llm_url", "prompts", "engine", "worker_timeout")
         refuse_unread(context, "without --query", *of_query)
         diagnosis = diagnosed(system, task, results=results, root=data_root, tell=notice)
         if file is not None:
@@ -75,7 +77,7 @@ def diagnose(
         return
     refuse_unread(context, "with --query", "limit", "file")
     if not run:
-        refuse_unread(context, "without --run", "fresh", "llm_url")
+        refuse_unread(context, "without --run", "fresh", "llm_url", "engine", "worker_timeout")
     page = explain(
         system,
         _holder(query, task, data_root, results),

@@ -104,7 +104,10 @@ def candidates(
 @nano.command()
 def fidelity(
     full: Annotated[str, typer.Argument(metavar="TASK", help="The full task, as in results.")],
-    nano_task: Annotated[str, typer.Argument(metavar="NANO", help="Its Nano form.")],
+    nano_task: Annotated[
+        str | None,
+        typer.Argument(metavar="[NANO]", help="Its Nano form; a registered task knows its own."),
+    ] = None,
     metric: options.Metric = options.METRIC,
     results: options.Results = options.RESULTS,
     resamples: options.Resamples = None,
@@ -119,11 +122,18 @@ def fidelity(
     from r2med.nano.fidelity import fidelity as compare
     from r2med.report.profiles import fidelity_tables
     from r2med.results.lookup import stored_results
+    from r2med.tasks.registry import find_suite
 
     stored = stored_results(results, notice)
-    tasks = _as_stored(full, stored), _as_stored(nano_task, stored)
-    metric = str(parse_metric(metric))
-    outcome = compare(*tasks, stored, metric=metric, resamples=resamples or 1_000)
+    name, metric = _as_stored(full, stored), str(parse_metric(metric))
+    known = [entry.name for entry in find_suite("nano").entries if entry.source == name]
+    if nano_task is None and not known:
+        raise UsageError(
+            f"{full} has no registered Nano form: name yours, as in "
+            f"r2med nano fidelity {full} 'DIR#SPLIT'."
+        )
+    nano_name = known[0] if nano_task is None else _as_stored(nano_task, stored)
+    outcome = compare(name, nano_name, stored, metric=metric, resamples=resamples or 1_000)
     answer(asdict(outcome), *fidelity_tables(outcome), as_json=as_json)
 
 

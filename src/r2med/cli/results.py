@@ -1,7 +1,8 @@
-"""`r2med results`: list what is stored, delete it, and export it for other tools."""
+"""`r2med results`: list what is stored, show or delete it, and export it for other tools."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,13 +11,14 @@ import typer
 from r2med.cli import options
 from r2med.cli.app import command_group
 from r2med.errors import MissingError, UsageError, plural
-from r2med.report.console import agreed, console, echo, notice
-from r2med.report.formats import draw, show
+from r2med.report.console import agreed, answer, console, echo, notice
+from r2med.report.formats import draw
+from r2med.report.formats import show as show_value
 
 if TYPE_CHECKING:
     from r2med.results.record import Result
 
-results = command_group(default="list", help="List, delete or export stored results.")
+results = command_group(default="list", help="List, show, delete or export stored results.")
 
 AnySystem = Annotated[
     str | None, typer.Option("--system", "-s", help="Only results of this system.")
@@ -37,10 +39,29 @@ def list_results(
     shown = options.format_of(form, as_json)
     stored = Stored(_selected(folder, task, system))
     if stored.results or shown in ("json", "csv"):
-        show(stored, shown)
+        show_value(stored, shown)
     else:
         which = "of this choice " if task or system else ""
         echo(f"No stored result {which}in {folder}. Try: r2med eval bm25 --task demo")
+
+
+@results.command()
+def show(
+    system: Annotated[
+        str, typer.Argument(metavar="SYSTEM", help="A stored system, or a result's key.")
+    ],
+    task: options.AnyTask = None,
+    folder: options.Results = options.RESULTS,
+    as_json: options.Json = False,
+) -> None:
+    """Show what is recorded of a system's results; --json shows all of it."""
+    from r2med.report.scores import result_details
+
+    matching = _needed(folder, task, system)
+    records = [
+        {**json.loads(each.record.to_json()), "result": str(each.folder)} for each in matching
+    ]
+    answer(records, *map(result_details, matching), as_json=as_json)
 
 
 @results.command()

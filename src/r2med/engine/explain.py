@@ -15,7 +15,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from r2med.errors import R2MedError, UsageError
+from r2med.errors import MissingError, R2MedError, UsageError
 from r2med.expand.answers import Expansion
 from r2med.expand.generations import FromFile
 from r2med.expand.writing import FromModel
@@ -126,7 +126,10 @@ def explain(
     alone, terms = _alone(task, query_id), conditions or Conditions()
     if run:
         return _run(System.from_spec(written_out(system, folder), terms), task, alone)
-    ranking = find_ranking(system, results, task, folder, terms.tell)
+    try:
+        ranking = find_ranking(system, results, task, folder, terms.tell)
+    except MissingError as problem:
+        raise MissingError(f"{problem}\nOr run this query alone with --run.") from None
     diagnosis = diagnose_ranking(ranking, task, results=results, only=query_id)
     if ranking.result is None:
         return Explained(task, diagnosis)

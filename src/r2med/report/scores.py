@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rich.console import Group
 from rich.text import Text
 
 from r2med.measure.metrics import HEADLINE, parse_metric
@@ -20,6 +21,7 @@ from r2med.report.table import (
     age,
     explained,
     mean_of,
+    pairs,
     percent,
     points,
     print_fitting,
@@ -29,6 +31,7 @@ from r2med.report.table import (
 )
 from r2med.results.evaluation import Evaluation, Stored, size
 from r2med.results.lookup import shared_names
+from r2med.results.protocols import works_beside
 from r2med.results.record import Result
 from r2med.tasks.registry import find_suite, registered_task
 from r2med.tasks.task import SAMPLE
@@ -286,3 +289,24 @@ def _draw_stored(stored: Stored, out: Paper) -> None:
     out.print(Grid.of(columns, stored.results))
     for note in shared_names(stored.results):
         out.print(note)
+
+
+def result_details(result: Result) -> Group:
+    """What a reader asks of a stored result; JSON has the rest."""
+    record, task = result.record, result.record.task
+    beside = works_beside(result.system) if result.suite == "full" else ()
+    facts = [
+        ("key", result.key),
+        ("stored in", str(result.folder)),
+        ("created", record.created),
+        ("data", f"{task.documents:,} documents, {task.queries:,} queries, hash {task.hash[:12]}"),
+        ("metrics × 100", ", ".join(f"{n} {100 * v:.2f}" for n, v in record.metrics.items())),
+        ("seconds", ", ".join(f"{name} {value:.2f}" for name, value in record.seconds.items())),
+        ("depth, tie order", f"{record.system.depth}, {record.system.ties}"),
+        ("published as", record.system.published_as or "not published"),
+        ("may be set beside", "; ".join(beside) or "no printed figure"),
+        ("versions", ", ".join(f"{name} {number}" for name, number in record.versions.items())),
+        *(("deviation", text) for text in record.system.deviations),
+        *(("notice", text) for text in task.notices),
+    ]
+    return Group(Text(f"{result.name} · {result.task}", style="bold"), pairs(facts, indent=2))

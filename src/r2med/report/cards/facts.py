@@ -8,7 +8,7 @@ from typing import Any
 
 from r2med.measure.intervals import mean_interval
 from r2med.measure.significance import Difference, compare_columns, p_equation
-from r2med.nano.candidates import HYBRID_DEPTH, TITLES, CandidateList
+from r2med.nano.candidates import HYBRID_DEPTH, ROLES, TITLES, CandidateList
 from r2med.nano.folder import read_record
 from r2med.nano.profiles import Profile, profiled
 from r2med.report.table import document_text, percent, points, signed, snippet
@@ -140,8 +140,24 @@ def prose_of(entry: TaskEntry | None) -> dict[str, Any]:
 
 def readings(facts: Facts) -> Iterator[str]:
     """What the figures say, one statement each: computed, so that they stay true."""
+    bm25, dense, hybrid = map(facts.profile.of, ROLES)
     if best := facts.profile.best:
         yield f"Best of the profiles by nDCG@10: {TITLES[best.role]}, {points(best.ndcg)}."
+    if bm25 and dense:
+        gap = signed(dense.ndcg - bm25.ndcg)
+        yield f"Difference in nDCG@10 between vectors and words: {gap}."
+    if bm25:
+        yield (
+            f"The BM25 candidates hold no positive among the first ten for "
+            f"{100 * (1 - bm25.figures['hit@10']):.1f} % of the queries, and "
+            f"{100 * bm25.figures['recall@100 (micro)']:.1f} % of the positives among the first "
+            "hundred."
+        )
+    if hybrid:
+        yield (
+            "A reranker of the hybrid's hundred can reach at most "
+            f"{100 * hybrid.figures['recall@100 (micro)']:.1f} % of the positives."
+        )
     if lead := facts.lead:
         first, second = (result["system"] for result in facts.results[:2])
         low, high = signed(lead.interval.low), signed(lead.interval.high)
