@@ -144,11 +144,10 @@ class PairModel(LocalModel):
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The tokeniser of the whole model, which pads on the right with some token."""
+        """The tokeniser of the whole model, which pads with some token."""
         tokenizer = super().tokenizer
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.unk_token or tokenizer.eos_token
-        tokenizer.padding_side = "right"
         return tokenizer
 
     @cached_property

@@ -79,14 +79,6 @@ class ApiSettings:
     storage: Storage
     dimensions: int = setting(least=0)
 
-    def __post_init__(self) -> None:
-        """Refuse an entry that names no model."""
-        if not self.model:
-            raise UsageError(
-                "api: which model? Write it after a colon, as in "
-                "api:MODEL[url=http://localhost:8000/v1]."
-            )
-
     def input_type(self, side: Side) -> str:
         """What the server is told about a side; empty is nothing."""
         return self.query_input_type if side == "query" else self.document_input_type
@@ -98,6 +90,8 @@ class ApiSettings:
 
 def build(settings: ApiSettings, conditions: Conditions) -> ApiRetriever:
     """A retriever as its entry describes it; no server is asked and no key is read yet."""
+    if not settings.model:
+        raise UsageError("api: which model? As in api:MODEL[url=http://localhost:8000/v1].")
     if settings.max_length and not settings.tokenizer:
         raise UsageError(
             f"max_length={settings.max_length} needs a tokenizer to count with, as in "

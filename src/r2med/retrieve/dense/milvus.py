@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -282,21 +281,14 @@ def connect(milvus: Milvus) -> Any:
     from pymilvus import MilvusClient
     from pymilvus.exceptions import MilvusException
 
-    if not milvus.embedded:
-        try:
-            return MilvusClient(milvus.address, token=os.environ.get(TOKEN, ""))
-        except MilvusException as problem:
-            raise MissingError(
-                f"{milvus.address}: no Milvus answers there, or it refuses {TOKEN}: "
-                f"{problem.message}"
-            ) from None
     path = Path(milvus.address).expanduser()
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        return MilvusClient(str(path))
-    except MilvusException:
-        raise DataError(
-            f"{path}: the embedded engine cannot open it. Another process may be using it, which "
-            "only a cluster allows; or it is no folder of milvus-lite "
-            f"{version('milvus-lite')}. Give another path."
+        if milvus.embedded:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return MilvusClient(str(path))
+        return MilvusClient(milvus.address, token=os.environ.get(TOKEN, ""))
+    except MilvusException as problem:
+        raise MissingError(
+            f"{milvus.address}: no Milvus answers there ({problem.message}). A file serves one "
+            f"process at a time; a cluster may want {TOKEN}."
         ) from None

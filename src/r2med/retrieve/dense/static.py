@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import DataError, MissingError, need
+from r2med.errors import DataError, need
 from r2med.models.batching import Rows, TokenInputs
 from r2med.models.checkpoint import Checkpoint, locate, named_failures
 from r2med.retrieve.conditions import Conditions
@@ -88,7 +87,7 @@ class StaticEncoder:
         need("tokenizers", extra="light")
         from tokenizers import Tokenizer
 
-        vocabulary = self._file("tokenizer.json")
+        vocabulary = self.checkpoint.file("tokenizer.json")
         with named_failures(vocabulary):
             tokenizer = Tokenizer.from_file(str(vocabulary))
         tokenizer.no_padding()
@@ -99,7 +98,7 @@ class StaticEncoder:
     def _table(self) -> NDArray[np.float32]:
         from safetensors.numpy import load_file
 
-        weights = self._file("model.safetensors")
+        weights = self.checkpoint.file("model.safetensors")
         with named_failures(weights):
             tables = [table for table in load_file(weights).values() if table.ndim == 2]
         if len(tables) != 1:
@@ -107,11 +106,3 @@ class StaticEncoder:
                 f"{weights}: holds {len(tables)} matrices, expected one, a row for each token."
             )
         return np.ascontiguousarray(tables[0], dtype=np.float32)
-
-    def _file(self, usual: str) -> Path:
-        path = self.checkpoint.file(usual)
-        if not path.is_file():
-            raise MissingError(
-                f"{path}: missing. A static model has tokenizer.json and model.safetensors."
-            )
-        return path
