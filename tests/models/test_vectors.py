@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from r2med.errors import DataError
 from r2med.models.vectors import Computed, Shelf, open_shelf, stored_models
 from r2med.retrieve.dense.embed import Form
 
@@ -87,6 +88,16 @@ def test_half_precision_is_rounded_the_same_for_all(tmp_path: Path) -> None:
     shelf.refresh()
 
     assert read(shelf, ["a"])[0, 0] == np.float32(np.float16(0.1))
+
+
+def test_vectors_of_two_widths_are_told(tmp_path: Path) -> None:
+    shelf = shelf_at(tmp_path)
+    keep(shelf, ["a"], width=4)
+    keep(shelf, ["b"], width=5)
+    shelf.refresh()
+
+    with pytest.raises(DataError, match="vectors of 4 and of 5 numbers by one model"):
+        read(shelf, ["a", "b"])
 
 
 def test_a_form_is_part_of_the_address() -> None:

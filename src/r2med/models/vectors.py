@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from r2med.atomic import AppendFile, seal, unseal, write_file
-from r2med.errors import DamagedError
+from r2med.errors import DamagedError, DataError
 from r2med.home import shelf as home_shelf
 from r2med.models.shards import (
     ADDRESS_BYTES,
@@ -159,8 +159,13 @@ class Shelf:
         if not len(places):
             return np.zeros((0, 0), dtype=np.float32)
         owners = self._owners(places)
-        width = self._blocks[owners[0]].vectors.shape[1]
-        matrix = np.empty((len(places), width), dtype=np.float32)
+        widths = sorted({self._blocks[owner].vectors.shape[1] for owner in np.unique(owners)})
+        if len(widths) > 1:
+            raise DataError(
+                f"{self.folder or 'memory'}: vectors of {widths[0]} and of {widths[1]} numbers by "
+                "one model. One that gives other vectors than before needs another `identity`."
+            )
+        matrix = np.empty((len(places), widths[0]), dtype=np.float32)
         order = np.argsort(owners, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(owners[order])) + 1):
             owner = owners[rows[0]]

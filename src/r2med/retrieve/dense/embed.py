@@ -179,9 +179,7 @@ class TextPiece:
 
     def _quoted(self, row: int) -> str:
         name, text = self.names[row], self.texts[row]
-        if not isinstance(text, str):
-            return name
-        return f"{name}: {text[:80] + ('...' if len(text) > 80 else '')!r}"
+        return f"{name}: {text!r:.80}" if isinstance(text, str) else name
 
 
 class Embedding:
@@ -232,8 +230,6 @@ class Encoding:
     """What progress is called."""
     shelf: Shelf
     conditions: Conditions
-    ragged: bool = False
-    """Whether rows may differ in width from batch to batch, as those of token vectors do."""
     ran: dict[str, object] = field(default_factory=dict)
     """Of workers: which, and on what device and in what precision they ran."""
 
@@ -248,17 +244,9 @@ class Encoding:
         sizes = np.array(lengths, dtype=np.int64)
         missing = np.flatnonzero(self.shelf.find(self.addresses) < 0)
         queue = missing[np.argsort(-sizes[missing], kind="stable")]
-        start, done, known = time.perf_counter(), 0, None
+        start, done = time.perf_counter(), 0
         try:
             for chosen, batch in self._computed(queue, sizes) if len(queue) else ():
-                width = batch.vectors.shape[1]
-                if not self.ragged and known not in (None, width):
-                    first = self.name(int(self.firsts[chosen[batch.rows[0]]]))
-                    raise DataError(
-                        f"the encoder gave vectors of {width} numbers after vectors of {known}.\n"
-                        f"The batch began with {first}."
-                    )
-                known = width
                 if len(batch.vectors):
                     self.shelf.add(self.addresses[chosen[batch.rows]], batch)
                 if batch.seen is not None:
