@@ -190,8 +190,20 @@ class ApiEncoder:
         }
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
-        """The texts as they are sent."""
-        return put(texts, form, quoted=self.settings.quoted, tokenizer=self.settings.tokenizer)
+        """The texts as they are sent: with the instruction, cut, then quoted; never empty."""
+        sent, tokens, truncated = [], [], []
+        limit, settings = form.max_length, self.settings
+        for text in texts:
+            kept = form.instruction + text
+            count = tokens_of(kept)
+            measured = limit and len(kept.encode("utf-8", "surrogatepass")) > limit - _SPARE
+            if measured:
+                count, kept = load_cut(settings.tokenizer)(kept, limit)
+            truncated.append(bool(measured and count > limit))
+            tokens.append(min(count, limit) if measured else count)
+            sent.append(json.dumps(kept.replace("\n", " ")) if settings.quoted else kept or " ")
+        # Whatever the form says is in the texts already.
+        return TextInputs(sent, Form(), np.array(tokens, np.int64), np.array(truncated, np.bool_))
 
     def stream(self, inputs: Inputs) -> Iterator[tuple[Rows, Vectors]]:
         """Rows with their vectors, request by request, as they arrive.
@@ -204,7 +216,8 @@ class ApiEncoder:
 
         def read(place: int, answer: dict[str, Any], _: float) -> tuple[Vectors, int]:
             texts = cast("list[str]", jobs[place].body["input"])
-            return vectors_of(answer, len(texts)), billed(answer, texts)
+            tokens = sum(used(answer) or map(tokens_of, texts))
+            return vectors_of(answer, len(texts)), tokens
 
         session = Session(self.server, self.budget, name=settings.model, price=price)
         try:
@@ -303,28 +316,6 @@ def vectors_of(answer: dict[str, Any], count: int) -> Vectors:
     if vectors.ndim != 2 or not vectors.size:
         raise ValueError("its embeddings are not one list of numbers for each text, all as long")
     return vectors
-
-
-def billed(answer: dict[str, Any], texts: Sequence[str]) -> int:
-    """Tokens as the server counted them, or about as many."""
-    return sum(used(answer) or map(tokens_of, texts))
-
-
-def put(texts: Sequence[str], form: Form, *, quoted: bool, tokenizer: str) -> TextInputs:
-    """Put the instruction before each text, cut it, then quote it; an empty one is a space."""
-    sent, tokens, truncated = [], [], []
-    for text in texts:
-        whole = form.instruction + text
-        kept, count = whole, tokens_of(whole)
-        limit = form.max_length
-        measured = limit and len(whole.encode("utf-8", "surrogatepass")) > limit - _SPARE
-        if measured:
-            count, kept = load_cut(tokenizer)(whole, limit)
-        truncated.append(bool(measured and count > limit))
-        tokens.append(min(count, limit) if measured else count)
-        sent.append(json.dumps(kept.replace("\n", " ")) if quoted else kept or " ")
-    # Whatever the form says is in the texts already.
-    return TextInputs(sent, Form(), np.array(tokens, np.int64), np.array(truncated, np.bool_))
 
 
 @cache

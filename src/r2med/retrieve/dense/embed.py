@@ -128,11 +128,6 @@ class Encoded:
     """For each text, which of the distinct ones it is."""
     facts: Mapping[str, object]
 
-    @property
-    def width(self) -> int:
-        """Numbers of a vector; 0 where there is none."""
-        return int(self.matrix(0, 1).shape[1])
-
     def matrix(self, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
         """The vectors of the distinct texts, or of a range of them."""
         return self.shelf.gather(self.places[start:stop])

@@ -118,6 +118,7 @@ class MilvusIndex:
     def __post_init__(self) -> None:
         milvus, count = self.milvus, self.count
         self._width = int(self.rows(0, 1).shape[1])
+        self._asked = {_NAMES.get(name, name): value for name, value in milvus.building.items()}
         self.facts: dict[str, object] = {**milvus.identity, "vectors": count}
         if milvus.building.get("nlist", 0) > count:
             raise UsageError(
@@ -229,10 +230,6 @@ class MilvusIndex:
             index_params=index,
             consistency_level="Strong",
         )
-
-    @property
-    def _asked(self) -> dict[str, int]:
-        return {_NAMES.get(name, name): value for name, value in self.milvus.building.items()}
 
     def _held(self, client: Any) -> int:
         counted = client.query(

@@ -346,7 +346,7 @@ class ExactIndex:
     """The first so many numbers of each vector; 0: all."""
 
     def __post_init__(self) -> None:
-        self.width = self.documents.width
+        self.width = int(self.documents.matrix(0, 1).shape[1])
         if self.width and self.dimensions > self.width:
             raise UsageError(
                 f"dimensions={self.dimensions}: the encoder's vectors have {self.width} "
