@@ -98,6 +98,25 @@ class Checkpoint:
             draft.write_text(seal(record, indent=None), encoding="utf-8")
         return digest.hexdigest()
 
+    def refuse_foreign_code(self, *, trusted: bool) -> None:
+        """A UsageError where the files name classes that their library does not bring.
+
+        Sentence-transformers imports what its JSON files name: modules and a router's parts,
+        tokenisers and activations. Which of these it checks depends on its version, so they are
+        checked here.
+        """
+        if trusted or not (self.folder / "modules.json").is_file():
+            return
+        for file in sorted(self.folder.rglob("*.json")):
+            if file.name in _VOCABULARIES:
+                continue
+            for name in _class_names(read_json(file)):
+                if not name.startswith(_LIBRARY_PREFIXES) and name not in _LIBRARY_ALIASES:
+                    raise UsageError(
+                        f"{file}: names {name}, code that is not part of sentence-transformers or "
+                        "torch. Read it, then allow it with --trust-remote-code."
+                    )
+
     def _relevant(self) -> list[Path]:
         if self.layout:
             return sorted(self.folder / path for path in self.layout.values())
@@ -209,14 +228,19 @@ class LocalModel:
     @cached_property
     def model(self) -> Any:
         """The model in evaluation mode, on its device."""
-        return self.load().to(chosen_device(self.conditions.device)).eval()
+        return self.load().to(self.device).eval()
+
+    @property
+    def device(self) -> str:
+        """Where the model is to run."""
+        return chosen_device(self.conditions.device)
 
     def load(self) -> Any:
         """The weights: an encoder's, unless a subclass loads others."""
         from transformers import AutoConfig
 
         folder, trusted = self.folder, self.conditions.trust_remote_code
-        with named_failures(folder), quiet_loading():
+        with loading(folder):
             config = AutoConfig.from_pretrained(folder, trust_remote_code=trusted)
         # Of some models with a decoder only the encoder was saved.
         saved = getattr(config, "architectures", None) or []
@@ -228,7 +252,7 @@ class LocalModel:
         import transformers
 
         options |= {"dtype": self.dtype, "trust_remote_code": self.conditions.trust_remote_code}
-        with named_failures(self.folder), quiet_loading():
+        with loading(self.folder):
             build = getattr(transformers, loader).from_pretrained
             model, info = build(self.folder, output_loading_info=True, **options)
         absent = [key for key in sorted(info["missing_keys"]) if not key.startswith(spare)]
@@ -294,25 +318,6 @@ def chosen_device(device: str | None) -> str:
     return device
 
 
-def refuse_foreign_code(folder: Path, *, trust_remote_code: bool) -> None:
-    """A UsageError where a checkpoint's files name classes that its library does not bring.
-
-    Sentence-transformers imports what its JSON files name: modules and a router's parts, tokenisers
-    and activations. Which of these it checks depends on its version, so they are checked here.
-    """
-    if trust_remote_code or not (folder / "modules.json").is_file():
-        return
-    for file in sorted(folder.rglob("*.json")):
-        if file.name in _VOCABULARIES:
-            continue
-        for name in _class_names(read_json(file)):
-            if not name.startswith(_LIBRARY_PREFIXES) and name not in _LIBRARY_ALIASES:
-                raise UsageError(
-                    f"{file}: names {name}, code that is not part of sentence-transformers or "
-                    "torch. Read it, then allow it with --trust-remote-code."
-                )
-
-
 def _class_names(content: object) -> Iterator[str]:
     """Dotted names under the keys that are imported, at any depth."""
     waiting = [content]
@@ -353,15 +358,16 @@ def foreign_code(place: object) -> str:
 
 
 @contextmanager
-def quiet_loading() -> Iterator[None]:
-    """Transformers' bars and warnings off, and back to what they were; errors are raised."""
+def loading(place: Path) -> Iterator[None]:
+    """Failures named, and transformers' bars and warnings off until it is done."""
     logging: Any = importlib.import_module("transformers.utils.logging")
 
     shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:
-        yield
+        with named_failures(place):
+            yield
     finally:
         logging.set_verbosity(verbosity)
         if shown:

@@ -234,7 +234,7 @@ def open_shelf(
     return Shelf(storage, folder, tell, what)
 
 
-def cut_in_pieces(rows: Rows, sizes: NDArray[np.int64]) -> Iterator[Rows]:
+def pieces(rows: Rows, sizes: NDArray[np.int64]) -> Iterator[Rows]:
     """Rows cut into pieces within the limits of texts and characters, in their order.
 
     The cuts depend on nothing but the texts, so that batches are the same wherever they run.

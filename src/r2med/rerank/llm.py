@@ -31,7 +31,6 @@ from r2med.remote.registry import find_llm
 from r2med.rerank.llm_answers import Order, parted
 from r2med.rerank.scores import Candidates, ListScores, in_order
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import document_texts
 from r2med.settings import setting
 from r2med.tasks.task import Task
 
@@ -226,7 +225,7 @@ class LlmReranker:
         The documents are not known before the first stage ran: expected are documents from all over
         the corpus.
         """
-        texts = document_texts(task)
+        texts = task.corpus.document_texts()
         depth = min(depth, len(texts))
         shown = [texts[place * len(texts) // depth] for place in range(depth)]
         lists = (Candidates(*query, shown, shown) for query in task.queries.items())

@@ -17,15 +17,7 @@ from numpy.typing import NDArray
 from r2med.errors import DataError, UsageError, need
 from r2med.models.batching import Rows
 from r2med.models.checkpoint import LocalModel, foreign_code, locate
-from r2med.rerank.scores import (
-    Candidates,
-    ListScores,
-    Pair,
-    PairReranker,
-    Reranker,
-    in_order,
-    unidentified,
-)
+from r2med.rerank.scores import Candidates, ListScores, Pair, PairReranker, in_order, unidentified
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Form, Inputs, TextInputs
 from r2med.retrieve.user_models import identity_of as own_identity
@@ -55,7 +47,7 @@ class OwnCodeSettings:
 
 def build(
     name: str, settings: UserRerankerSettings | OwnCodeSettings, conditions: Conditions
-) -> Reranker:
+) -> PairReranker | ListReranker:
     """A reranker of `own:package.module:Class`, made without arguments, or of a checkpoint."""
     if isinstance(settings, UserRerankerSettings):
         return reranker_of(name, load_target(settings.target), conditions)
@@ -72,7 +64,7 @@ def is_reranker(thing: object) -> bool:
     return any(callable(getattr(thing, name, None)) for name in ("predict", "rank"))
 
 
-def reranker_of(name: str, thing: object, conditions: Conditions) -> Reranker:
+def reranker_of(name: str, thing: object, conditions: Conditions) -> PairReranker | ListReranker:
     """A reranker around an object; its scores are kept when it has an `identity`."""
     if not is_reranker(thing):
         raise UsageError(f"{name}: {type(thing).__name__} is no reranker. {_FORM}")

@@ -23,15 +23,7 @@ from r2med.remote.budget import Budget, Estimate, Price, Tokens, most_tokens_of,
 from r2med.remote.requests import Failure, Job, Session, used
 from r2med.remote.server import Server, find_server
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import (
-    SIDES,
-    Encoder,
-    Form,
-    Inputs,
-    Side,
-    TextInputs,
-    document_texts,
-)
+from r2med.retrieve.dense.embed import SIDES, Encoder, Form, Inputs, Side, TextInputs
 from r2med.retrieve.dense.retriever import DenseRetriever, Similarity, worded
 from r2med.settings import setting
 from r2med.tasks.task import Task
@@ -134,7 +126,7 @@ class ApiRetriever(DenseRetriever):
         calls = held = tokens = 0
         settings, encoder = self.settings, cast("ApiEncoder", self.encoders["document"])
         asked = task.queries.texts.to_pylist() if queries is None else queries
-        for side, texts in zip(SIDES, (asked, document_texts(task)), strict=True):
+        for side, texts in zip(SIDES, (asked, task.corpus.document_texts()), strict=True):
             form, distinct = self.form(task, side), list(dict.fromkeys(texts))
             places = self.shelf(side).find(form.addresses(distinct))
             missing = [text for text, place in zip(distinct, places, strict=True) if place < 0]

@@ -70,6 +70,11 @@ class Corpus(_Columns):
         np.maximum.at(rows, self.codes, np.arange(len(self), dtype=np.int64))
         return rows
 
+    def document_texts(self) -> list[str]:
+        """One text for every one of `document_ids`: that of its last row."""
+        texts: list[str] = self.texts.take(pa.array(self.last_rows)).fill_null("").to_pylist()
+        return texts
+
     @cached_property
     def _encoded(self) -> pa.DictionaryArray:
         return self.ids.dictionary_encode()

@@ -13,23 +13,12 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from r2med.errors import DamagedError, DataError
 from r2med.models.batching import Batches, TokenInputs
-from r2med.models.vectors import (
-    Addresses,
-    Computed,
-    Depot,
-    Rows,
-    Shelf,
-    cut_in_pieces,
-    distinct,
-    hashed,
-)
+from r2med.models.vectors import Addresses, Computed, Depot, Rows, Shelf, distinct, hashed, pieces
 from r2med.retrieve.conditions import Conditions, Tell
-from r2med.tasks.task import Task
 
 Side = Literal["query", "document"]
 SIDES: tuple[Side, Side] = ("query", "document")
@@ -131,13 +120,6 @@ class Encoded:
     def matrix(self, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
         """The vectors of the distinct texts, or of a range of them."""
         return self.shelf.gather(self.places[start:stop])
-
-
-def document_texts(task: Task) -> list[str]:
-    """One text for every document id: that of its last row."""
-    corpus = task.corpus
-    texts: list[str] = corpus.texts.take(pa.array(corpus.last_rows)).fill_null("").to_pylist()
-    return texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,16 +246,16 @@ class Encoding:
         if isinstance(encoder, StreamingEncoder) or workers is None or model is None:
             embedding = Embedding(encoder, conditions.batch_tokens, conditions.tell)
             whole = isinstance(encoder, StreamingEncoder)
-            for chosen in [queue] if whole else cut_in_pieces(queue, sizes):
+            for chosen in [queue] if whole else pieces(queue, sizes):
                 for batch in embedding.run(self._piece(chosen)):
                     yield chosen, batch
             return
         self.ran["engine"] = workers.name
         opener = partial(_embedding, self.part, conditions.batch_tokens)
         source = replace(model, part=self.part, opener=opener, identity=encoder.identity)
-        parts = cut_in_pieces(queue, sizes)
-        pieces = ((chosen, self._piece(chosen, self.shelf.depot)) for chosen in parts)
-        for chosen, batch in workers.each(source, Embedding.run, pieces):
+        parts = pieces(queue, sizes)
+        ready = ((chosen, self._piece(chosen, self.shelf.depot)) for chosen in parts)
+        for chosen, batch in workers.each(source, Embedding.run, ready):
             self.ran |= {key: batch.facts[key] for key in ("device", "dtype") if key in batch.facts}
             yield chosen, batch
 

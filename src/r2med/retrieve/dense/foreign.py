@@ -16,16 +16,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError, need
 from r2med.models.batching import Rows
-from r2med.models.checkpoint import (
-    Checkpoint,
-    LocalModel,
-    chosen_device,
-    foreign_code,
-    locate,
-    named_failures,
-    quiet_loading,
-    refuse_foreign_code,
-)
+from r2med.models.checkpoint import Checkpoint, LocalModel, foreign_code, loading, locate
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Form, Inputs, TextInputs
 from r2med.retrieve.dense.retriever import Settings
@@ -82,12 +73,12 @@ class LibraryModel(LocalModel):
         import torch
 
         folder, trust = self.folder, self.conditions.trust_remote_code
-        refuse_foreign_code(folder, trust_remote_code=trust)
-        with named_failures(folder), quiet_loading(), torch.random.fork_rng(devices=[]):
+        self.checkpoint.refuse_foreign_code(trusted=trust)
+        with loading(folder), torch.random.fork_rng(devices=[]):
             before = torch.manual_seed(seed).get_state()
             model = getattr(sentence_transformers, self.kind)(
                 str(folder),
-                device=chosen_device(self.conditions.device),
+                device=self.device,
                 trust_remote_code=trust,
                 model_kwargs={"dtype": self.dtype},
             )

@@ -17,17 +17,7 @@ from r2med.errors import DataError, UsageError, nearest
 from r2med.models.checkpoint import locate
 from r2med.models.vectors import Shelf, Storage, open_shelf
 from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import (
-    SIDES,
-    Encoded,
-    Encoder,
-    Encoding,
-    Form,
-    Side,
-    costs,
-    document_texts,
-    unit,
-)
+from r2med.retrieve.dense.embed import SIDES, Encoded, Encoder, Encoding, Form, Side, costs, unit
 from r2med.retrieve.dense.milvus import Milvus, MilvusIndex
 from r2med.retrieve.interface import QueryForm
 from r2med.retrieve.topk import Matrix, run_of, spread_over, top
@@ -188,7 +178,7 @@ class EncoderRetriever:
 
     def encode_documents(self, task: Task) -> Encoded:
         """The vectors of the last row of every document id."""
-        ids, texts = task.corpus.document_ids, document_texts(task)
+        ids, texts = task.corpus.document_ids, task.corpus.document_texts()
         return self.encode(task, "document", texts, lambda row: f"document {ids[row]}")
 
     def encode(

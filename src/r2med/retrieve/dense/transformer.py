@@ -20,13 +20,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import need
 from r2med.models.batching import Features, Rows, TokenInputs, truncations
-from r2med.models.checkpoint import (
-    Checkpoint,
-    LocalModel,
-    locate,
-    named_failures,
-    refuse_foreign_code,
-)
+from r2med.models.checkpoint import Checkpoint, LocalModel, locate, named_failures
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import BatchEncoder, Form, Inputs
 from r2med.retrieve.dense.retriever import Settings
@@ -58,7 +52,7 @@ def build(checkpoint: str, settings: Settings, conditions: Conditions) -> BatchE
     located = locate(checkpoint, revision=settings.revision)
     need("torch", "transformers", extra="dense")
     if settings.library != "transformers":
-        refuse_foreign_code(located.folder, trust_remote_code=conditions.trust_remote_code)
+        located.refuse_foreign_code(trusted=conditions.trust_remote_code)
     recipe = read_recipe(located, settings)
     if recipe is not None:
         return TransformerEncoder(located, settings.dtype, conditions, recipe, settings.autocast)
