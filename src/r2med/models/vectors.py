@@ -24,15 +24,7 @@ from numpy.typing import NDArray
 from r2med.atomic import AppendFile, seal, unseal, write_file
 from r2med.errors import DamagedError, DataError
 from r2med.home import shelf as home_shelf
-from r2med.models.shards import (
-    ADDRESS_BYTES,
-    SUFFIX,
-    TRUNCATED,
-    Block,
-    Span,
-    packed,
-    read_blocks,
-)
+from r2med.models.shards import ADDRESS_BYTES, SUFFIX, TRUNCATED, Block, Span, packed, read_blocks
 from r2med.runs.run import offsets_of
 
 Storage = Literal["float32", "float16"]
