@@ -135,8 +135,7 @@ class _Site:
                 self.tell(f"{name}: its texts and judgements are left out. {missing}")
         for key, make in self.pages.items():
             self._page(key, make(self._link(key)))
-        marker = {"pages": self.written, "texts": self.snapshot.texts}
-        self._write(_MARKER, (json.dumps(marker) + "\n").encode())
+        self._write(_MARKER, json.dumps({"pages": self.written}).encode())
 
     def _query(self, name: str, query_id: str, systems: Sequence[str], link: Link) -> str:
         """The page of a query; those of its positives that the corpus holds are written with it."""

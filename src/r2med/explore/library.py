@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import pyarrow as pa
 
 from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError, nearest
+from r2med.results.diagnosis.diagnose import Scene
+from r2med.results.leaderboard import Leaderboard, leaderboard, own_suite
 from r2med.results.lookup import newest_by_system, newest_first, own_tasks
 from r2med.results.overlap import AUDITS, StoredAudit, stored_audits
 from r2med.results.record import RECORD_FILE, RUN_FILE, SCORES_FILE, Result
@@ -39,8 +41,6 @@ from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
     from r2med.explore.pages.task import Counted
-    from r2med.results.diagnosis.diagnose import Scene
-    from r2med.results.leaderboard import Leaderboard
     from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
 
 T = TypeVar("T")
@@ -120,8 +120,6 @@ class Snapshot:
     @cached_property
     def suites(self) -> Mapping[str, Suite]:
         """What has a leaderboard: the user's own data where it has results, then the suites."""
-        from r2med.results.leaderboard import own_suite
-
         own = [own_suite(self.own)] if self.own else []
         return {each.name: each for each in (*own, *suites())}
 
@@ -150,8 +148,6 @@ class Snapshot:
 
     def board(self, suite: str, **choice: Any) -> Leaderboard:
         """The leaderboard of a suite over these results; `choice` is as in `leaderboard`."""
-        from r2med.results.leaderboard import leaderboard
-
         choice = {name: value for name, value in choice.items() if value}
         given: Any = {"results": self.results, "audits": self.audits, "tell": lambda said: None}
         return self.library.boards.get(
@@ -167,11 +163,8 @@ class Snapshot:
             return None, _ABSENT if self.public else str(problem)
         hashes = {result.data for result in results.values()}
         if hashes and task.hash not in hashes:
-            why = (
-                f"The results are of data {hashes.pop()[:12]}, and the data here is "
-                f"{task.hash[:12]}: its texts would not fit.\n"
-                "Run the systems again with r2med eval."
-            )
+            why = f"The results are of data {hashes.pop()[:12]}, and the data here is "
+            why += f"{task.hash[:12]}.\nRun the systems again with r2med eval."
             return None, _ABSENT if self.public else why
         return task, "" if self.texts else _LEFT_OUT
 
@@ -254,8 +247,6 @@ class Library:
 
     def scene(self, task: Task) -> Scene:
         """The terms of a task's corpus and queries; some seconds for a full task, then kept."""
-        from r2med.results.diagnosis.diagnose import Scene
-
         return self._scenes.get(task.hash, lambda: _released(Scene(task)))
 
     def prepared(self, retriever: Bm25Retriever, task: Task) -> Bm25Searcher:

@@ -64,7 +64,7 @@ def _verdicts(audit: Audit) -> Grid:
         for kind in kinds or ["any strong"]:
             shares = {each.role: each for each in task.shares if each.kind == kind}
             rows.append([*head, kind, *(_share(shares.get(role)) for role in audit.against)])
-            head = [None, None]
+            head = ["", ""]
     columns = columns_of("task", "verdict", "kind", *(f">{ROLES[role]}" for role in audit.against))
     return Grid(columns, rows, caption=_CAPTION)
 

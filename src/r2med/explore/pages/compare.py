@@ -99,22 +99,17 @@ def answer(comparison: Comparison) -> str:
     if len(systems) > 2:
         mean, best = max(zip(comparison.means, systems, strict=True), key=lambda each: each[0])
         real = sum(pair.p_holm < SIGNIFICANT for pair in pairs)
-        return (
-            f"{best} has the highest mean of the {len(systems)}: {points(mean)}. After Holm's "
-            f"correction {real} of {plural(len(pairs), 'pair')} "
-            f"{'differs' if real == 1 else 'differ'} beyond chance."
-        )
+        text = f"{best} has the highest mean of the {len(systems)}: {points(mean)}."
+        return f"{text} After Holm's correction {real} of {len(pairs)} pairs differ beyond chance."
     [pair] = pairs
     total = pair.by_task
     if abs(total.difference) <= TIE:
         return f"{systems[0]} and {systems[1]} have the same mean, {points(total.mean_a)}."
     a_wins = total.difference > 0
     better, worse = systems if a_wins else systems[::-1]
-    p = total.p_randomisation
-    ahead_by = f"{points(abs(total.difference))} points"
-    if p < SIGNIFICANT:
-        text = f"{better} beats {worse} by {ahead_by} ({p_equation(p)})"
-    else:
+    p, ahead_by = total.p_randomisation, f"{points(abs(total.difference))} points"
+    text = f"{better} beats {worse} by {ahead_by} ({p_equation(p)})"
+    if p >= SIGNIFICANT:
         text = f"{better} and {worse} cannot be told apart ({p_equation(p)})"
         text += f": {better} has {ahead_by} more"
     if len(pair.tasks) > 1:
@@ -122,8 +117,7 @@ def answer(comparison: Comparison) -> str:
         text += f"; it is ahead on {ahead} of {len(pair.tasks)} tasks"
     else:
         won, lost = (total.won, total.lost) if a_wins else (total.lost, total.won)
-        queries = plural(won, "query")
-        text += f"; it wins {queries}, loses {lost} and ties {total.tied}"
+        text += f"; it wins {plural(won, 'query')}, loses {lost} and ties {total.tied}"
     return f"{text}."
 
 

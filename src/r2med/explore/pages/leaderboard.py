@@ -205,16 +205,15 @@ def shown_board(board: Leaderboard, view: View) -> Leaderboard:
         and (view.source is None or view.source in {each.id for each in row.sources})
         and all(word in f"{row.name} {row.system}".lower() for word in words)
     ]
+    down = view.order == "down"
+
+    def place(row: Standing) -> tuple[bool, float]:
+        value = {"mean": row.mean, "gain": row.gain, **row.values}.get(view.sort)
+        return value is None, -(value or 0) if down else value or 0
+
     if view.sort == "system":
-        kept.sort(key=lambda row: row.name.lower(), reverse=view.order == "down")
+        kept.sort(key=lambda row: row.name.lower(), reverse=down)
     else:
-        sign = -1 if view.order == "down" else 1
-
-        def place(row: Standing) -> tuple[bool, float]:
-            by = {"mean": row.mean, "gain": row.gain}
-            value = by[view.sort] if view.sort in by else row.values.get(view.sort)
-            return value is None, sign * (value or 0)
-
         kept.sort(key=place)
     return replace(board, rows=tuple(kept))
 

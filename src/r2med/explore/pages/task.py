@@ -60,7 +60,7 @@ def task_page(
         entry=entry,
         prose=prose_of(entry),
         metric=metric,
-        answer=_answer(name, metric, snapshot.names, systems, queries, count, focus),
+        answer=_answer(name, metric, snapshot.names, systems, hard, count, focus),
         systems=systems,
         intervals={each: mean_interval(own) for each, own in values.items()},
         bins={each: _histogram(own, (0.0, 1.0), 24, *said, 100) for each, own in values.items()},
@@ -110,28 +110,24 @@ def _answer(
     metric: str,
     names: Mapping[str, str],
     systems: Sequence[Result],
-    queries: Sequence[QueryScores],
+    hard: Sequence[QueryScores],
     count: int,
     focus: str | None,
 ) -> str:
-    """What the task is like, in a sentence with a number."""
+    """What the task is like, for one system or for all, in a sentence with a number."""
     if not systems:
         rest = f". {plural(count, 'query waits', 'queries wait')} for a system."
         return f"No result of {name} is stored yet" + (rest if count else ", nor is its data here.")
     best = next((each for each in systems if each.system == focus), systems[0])
-    interval, zeros = mean_interval(best.scores[metric]), int((best.scores[metric] == 0).sum())
-    verb = "scores" if focus and best is not systems[0] else "scores highest here,"
-    text = (
-        f"{names[best.system]} {verb} {points(best.metrics[metric])} over "
-        f"{plural(count, 'query', 'queries')} (95 % interval {points(interval.low)} to "
-        f"{points(interval.high)})."
-    )
-    if focus:
-        zero = plural(zeros, "query scores", "queries score")
-        return f"{text} {zero if zeros else 'No query scores'} zero."
-    lost = sum(max(each.scores) == 0 for each in queries)
-    failed = plural(lost, "query defeats", "queries defeat")
-    return f"{text} {failed} every stored system." if lost else text
+    interval = mean_interval(best.scores[metric])
+    text = f"{names[best.system]} scores{' highest here,' if best is systems[0] else ''} "
+    text += f"{points(best.metrics[metric])} over {plural(count, 'query', 'queries')} (95 % "
+    text += f"interval {points(interval.low)} to {points(interval.high)})."
+    lost = sum(max(each.scores) == 0 for each in hard)
+    if not lost:
+        return text
+    zero = f"{plural(lost, 'query scores', 'queries score')} zero"
+    return f"{text} {zero}{'' if focus else ' under every stored system'}."
 
 
 def _counted(task: Task) -> Counted:
