@@ -209,11 +209,10 @@ def _legend(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
         doubted = any(row.interval is not None for row in board.rows)
         half = "; ±: half the 95 % interval over queries" if doubted else ""
         yield f"here: stored results of yours{half}."
-    if tested := board.separation:
+    if any(row.letters for row in board.rows):
         yield (
-            f"≈: rows that share a letter could not be separated: {tested.different} of the "
-            f"{tested.pairs} pairs of {tested.rows} measured rows on the same data differ (paired "
-            f"randomisation test, p < {SIGNIFICANT} after Holm's correction over all pairs)."
+            "≈: rows that share a letter could not be separated (paired randomisation test of all "
+            f"pairs of measured rows on the same data, p < {SIGNIFICANT} after Holm's correction)."
         )
     if any(row.ties for row in board.rows):
         yield "tie bounds: the mean with equal scores in the worst and in the best order."

@@ -25,7 +25,7 @@ from r2med.results.lookup import own_tasks, stored_results
 from r2med.results.overlap import StoredAudit, flags_of, stored_audits
 from r2med.results.published import METRIC, is_micro, later_rows, model_named, works
 from r2med.results.record import Result
-from r2med.results.standings import Frame, Separation, Standing, ranked, separated, with_gains
+from r2med.results.standings import Frame, Standing, ranked, separated, with_gains
 from r2med.results.store import DEFAULT_FOLDER, LOCAL
 from r2med.retrieve.conditions import Tell, log
 from r2med.systems.registry import KIND_TITLES, KINDS, parts_of, registered
@@ -96,15 +96,13 @@ def leaderboard(
     chosen = _chosen_rows(rows, words, only)
     whole_board = len(chosen) == len(rows) and top is None
     placed = [frame.with_doubt(row, ties, root) for row in chosen]
-    placed, separation = separated(placed, name, averaging)
     return Leaderboard(
         suite=whole,
         metric=name,
         averaging=averaging,
         tasks=frame.tasks,
-        rows=tuple(placed),
+        rows=tuple(separated(placed, name, averaging)),
         notes=(*notes, *passed_over, *(_not_ranked(frame) if whole_board else ())),
-        separation=separation,
         top=top,
         hidden=len(rows) - len(chosen),
         detailed=bool(only),
@@ -131,8 +129,6 @@ class Leaderboard(Tabular):
     tasks: tuple[TaskEntry, ...]
     rows: tuple[Standing, ...]
     notes: tuple[str, ...] = ()
-    separation: Separation | None = None
-    """None where no two measured rows were tested."""
     top: int | None = None
     """How many rows to show; None is all. Measured rows are always shown."""
     hidden: int = 0
@@ -215,7 +211,6 @@ class Leaderboard(Tabular):
             "flagged": {task: list(models) for task, models in self.flagged.items()},
             "rows": [self._row(row) for row in self.shown],
             "gains": [asdict(gains) for gains in self.gains],
-            "separation": self.separation and asdict(self.separation),
             "notes": list(self.notes),
         }
 

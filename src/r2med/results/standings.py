@@ -109,7 +109,7 @@ class Standing:
     letters: str = ""
     """Rows that share a letter could not be separated; empty where no test was made."""
     gain: float | None = None
-    gain_over: str = ""
+    """Over the first stage."""
     marks: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     """Of a measured row the works whose figures have the same protocol, as far as it is known."""
@@ -351,7 +351,7 @@ def with_gains(rows: Sequence[Standing]) -> list[Standing]:
         means = [figure.mean for figure in figures if figure.mean is not None]
         if row.mean is None or not means:
             return row
-        return replace(row, gain=row.mean - means[0], gain_over=row.first_stage)
+        return replace(row, gain=row.mean - means[0])
 
     return [replace(gaining(row), others=tuple(map(gaining, row.others))) for row in rows]
 
@@ -366,18 +366,7 @@ def ranked(rows: Sequence[Standing]) -> list[Standing]:
     return [*placed, *(row for row in rows if row.mean is None)]
 
 
-@dataclass(frozen=True)
-class Separation:
-    """The tests behind the letters: how many rows and pairs, and how many pairs differ."""
-
-    rows: int
-    pairs: int
-    different: int
-
-
-def separated(
-    rows: Sequence[Standing], metric: str, averaging: Averaging
-) -> tuple[list[Standing], Separation | None]:
+def separated(rows: Sequence[Standing], metric: str, averaging: Averaging) -> list[Standing]:
     """Rows (best first) with letters: two share one exactly when no test separates them.
 
     Every pair on one form of the data is tested, with Holm's correction over all pairs; of several
@@ -388,10 +377,9 @@ def separated(
         if row.interval is not None:
             data = tuple((task, result.data) for task, result in row.results.items())
             groups.setdefault(data, []).append(place)
-
     tested = max(groups.values(), key=len, default=[])
     if len(tested) < 2:
-        return list(rows), None
+        return list(rows)
     columns = [rows[place].columns(metric) for place in tested]
     tasks = [np.column_stack(task) for task in zip(*columns, strict=True)]
     upper = np.triu_indices(len(tested), 1)
@@ -399,5 +387,4 @@ def separated(
     different = np.zeros((len(tested), len(tested)), dtype=bool)
     different[upper] = np.array(holm(list(p_values[upper]))) < SIGNIFICANT
     names = dict(zip(tested, letters(different | different.T), strict=True))
-    lettered = [replace(row, letters=names.get(place, "")) for place, row in enumerate(rows)]
-    return lettered, Separation(len(tested), len(upper[0]), int(different.sum()))
+    return [replace(row, letters=names.get(place, "")) for place, row in enumerate(rows)]
