@@ -172,3 +172,12 @@ def test_a_condition_that_cannot_be_read_is_an_error(condition: str, told: str) 
 
     assert (shown.code, shown.out) == (2, "")
     assert told in shown.err
+
+
+@pytest.mark.usefixtures("evaluated")
+def test_verdicts_of_gates_are_data_too() -> None:
+    shown = run("compare", "bm25-nano", "bm25", "--fail-if", "ndcg@10 drops by 99", "--json")
+
+    [verdict] = json.loads(shown.out)
+    assert (shown.code, verdict["failed"], verdict["new"]) == (0, False, "bm25-nano")
+    assert verdict["condition"] == "ndcg@10 drops by 99" and verdict["over"] == "mean of 2 tasks"

@@ -76,6 +76,14 @@ def test_results_tell_two_of_one_name_apart_by_key() -> None:
     assert '("second" and "first")' in told or '("first" and "second")' in told
 
 
+def test_an_empty_folder_says_what_to_try() -> None:
+    plain, chosen = run("results"), run("results", "--task", "demo/biology")
+
+    assert plain.out.startswith("No stored result in r2med-results. Try: r2med eval bm25")
+    assert chosen.out.startswith("No stored result of this choice in r2med-results.")
+    assert json.loads(run("results", "--json").out) == []
+
+
 def test_delete_asks_and_removes_only_what_was_named() -> None:
     evaluate("bm25", "bm25-lucene", task="demo/biology,demo/medqa-diag")
     rows = json.loads(run("results", "--json").out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,18 @@ def test_rows_on_other_data_than_their_neighbours_are_marked_and_never_tied() ->
 
     assert "other data" in row(board, "bm25-lucene").marks[0]
     assert [r.letters for r in board.rows] == ["a", "a", ""]
+
+
+def test_rows_on_older_data_of_a_folder_are_marked() -> None:
+    old = store(ROOT, "bm25", "mine", ranks(1), data="old", suite=None)
+    new = store(ROOT, "bm25-nano", "mine", ranks(1), data="new", suite=None)
+    folder = replace(new.record.task, folder=".")
+    results = [replace(r, record=replace(r.record, task=folder)) for r in (new,)] + [old]
+
+    board = leaderboard("local", results=results)
+
+    assert row(board, "bm25").marks == ("ran on other data of mine than the newest measured row",)
+    assert row(board, "bm25-nano").marks == ()
 
 
 def dropped(system: str, count: int, *, data: str | None = None) -> list[Result]:
