@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.errors import DataError, MissingError
+from r2med.errors import DataError
 from r2med.runs import Run
 from r2med.runs.files import read_run
 
@@ -67,9 +67,12 @@ def test_scores_decide_the_order_of_a_trec_file_not_its_ranks(tmp_path: Path) ->
     [
         ("1 Q0 d1\n", "line 1: 3 fields, expected 6"),
         ("1 Q0 d1 1 2 x\n1 Q0 d2 2\n", "line 2: the score is missing"),
-        ("1 Q0 d1 first 2 x\n", "line 1: rank 'first' is not a whole number"),
-        (f"1 Q0 d1 {'9' * 400} 2 x\n", "line 1: rank '999"),
-        ("1 Q0 d1 1 0.5 x\n\n1 Q0 d2 2 high x\n", "line 3: score 'high' is not a number"),
+        ("1 Q0 d1 first 2 x\n", "line 1: not rank and score: 'first 2'"),
+        (f"1 Q0 d1 {'9' * 400} 2 x\n", "line 1: not rank and score: '999"),
+        (
+            "1 Q0 d1 1 0.5 x\n\n1 Q0 d2 2 high x\n",
+            "line 3: not rank and score: '2 high'",
+        ),
         ("1 Q0 d1 1 nan x\n", "line 1: score nan is not a finite number"),
         ("1 Q0 a 1 2 x\n2 Q0 a 1 2 x\n1 Q0 a 2 1 x\n", "line 3: document 'a' appears twice"),
         ("", "the file holds no run"),
@@ -89,7 +92,7 @@ def test_a_missing_or_cut_run_file_is_named(tmp_path: Path) -> None:
     cut = tmp_path / "cut.trec.gz"
     cut.write_bytes(gzip.compress(b"1 Q0 d1 1 0.5 x\n" * 100)[:-9])
 
-    with pytest.raises(MissingError, match=r"none\.trec"):
+    with pytest.raises(DataError, match=r"none\.trec cannot be read: no such file"):
         Run.from_trec(tmp_path / "none.trec")
     with pytest.raises(DataError, match=r"cut\.trec\.gz"):
         Run.from_trec(cut)

@@ -41,18 +41,30 @@ def faulty(folder: Path) -> Path:
 
 
 def test_a_check_lists_every_problem_with_file_line_and_id(tmp_path: Path) -> None:
-    problems, _ = check(faulty(tmp_path / "bad"))
+    folder = faulty(tmp_path / "bad")
+
+    problems, _ = check(folder)
 
     found = [(Path(each.file).name, each.line, each.id, each.problem) for each in problems]
     assert found == [
-        ("corpus.jsonl", 2, "d1", "this document id was already used in line 1"),
+        (
+            "corpus.jsonl",
+            2,
+            "d1",
+            f"this document id was already used in {folder / 'corpus.jsonl'}, line 1",
+        ),
         ("corpus.jsonl", 3, "", 'field "id" is empty, expected a string or an integer.'),
         ("corpus.jsonl", 4, "d4", 'field "text" is a list, expected a string.'),
         ("corpus.jsonl", 5, None, "not valid JSON (Expecting value, column 1)."),
         ("corpus.jsonl", 6, "d6", "the document has no text"),
-        ("query.jsonl", 2, "1", "this query id was already used in line 1"),
+        (
+            "query.jsonl",
+            2,
+            "1",
+            f"this query id was already used in {folder / 'query.jsonl'}, line 1",
+        ),
         ("query.jsonl", 3, "2", 'field "text" is missing (the line has "id").'),
-        ("qrels.txt", 2, "1 d1", "judged 2 here, but 1 in line 1"),
+        ("qrels.txt", 2, "1 d1", f"judged 2 here, but 1 in {folder / 'qrels.txt'}, line 1"),
         ("qrels.txt", 3, "7 d1", 'there is no query "7"'),
         ("qrels.txt", 4, "1 d99", 'there is no document "d99"'),
         ("qrels.txt", 5, None, "3 fields, expected 4."),
@@ -81,6 +93,17 @@ def test_a_check_of_parquet_names_shard_and_row_and_the_first_wrong_value_of_eac
         ("t.parquet", None, None, 'column "text" is missing (the file has "_id", "title").'),
         ("t.parquet", None, None, f"{wrong} number."),
     ]
+
+
+def test_a_check_names_queries_that_no_system_can_answer(tmp_path: Path) -> None:
+    folder = write_r2med(tmp_path, Written(judgements=(("1", "d1", 1), ("2", "d2", 0))))
+
+    problems, task = check(folder)
+
+    assert [(each.line, each.id, each.problem) for each in problems] == [
+        (2, "2", "the query is judged, but has no positive")
+    ]
+    assert task is not None
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

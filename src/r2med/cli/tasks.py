@@ -295,15 +295,15 @@ def exclusions(
 
 def _entries(names: Sequence[str]) -> list[TaskEntry]:
     """The registered tasks of these names, all of them without names; a folder is a UsageError."""
-    items = [item for name in names for item in resolve(name)] if names else all_entries()
-    for item in items:
+    entries = []
+    for item in resolve(",".join(names)) if names else all_entries():
         if not isinstance(item, TaskEntry):
             raise UsageError(
                 f"{item} is a folder, and the manifest knows registered tasks only.\n"
-                "To check your copy of a registered task: r2med tasks verify TASK --data-root DIR. "
-                f"To take files from it: r2med fetch --from {item}."
+                "`--data-root DIR` checks your copy of one, `r2med fetch --from DIR` takes it."
             )
-    return list(dict.fromkeys(item for item in items if isinstance(item, TaskEntry)))
+        entries.append(item)
+    return entries
 
 
 def _facts(entry: TaskEntry) -> dict[str, object]:

@@ -104,11 +104,7 @@ def problem_grids(problems: Sequence[Problem]) -> Iterator[Grid]:
         columns = [Column(number, fixed=True), *columns_of("id", "problem")]
         own = [problem for problem in problems if problem.file == file]
         rows: list[list[Cell]] = [
-            [
-                "" if each.line is None else f"{each.line}",
-                SystemName(snippet(each.id or "", 30)),
-                Text(each.problem),
-            ]
+            [str(each.line or ""), SystemName(snippet(each.id or "", 30)), Text(each.problem)]
             for each in own
         ]
         yield Grid(columns, rows, title=f"{plural(len(own), 'problem')} in {file}")

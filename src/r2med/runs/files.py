@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from r2med.atomic import atomic_file, write_file
-from r2med.errors import DataError, MissingError
+from r2med.errors import DataError
 from r2med.runs.run import Run, distinct, offsets_of, trec_scores
 from r2med.tasks.reading.fields import Field
 from r2med.tasks.reading.lines import arrow_errors, lines
@@ -66,8 +66,6 @@ def read_run(
     its rows where it has no such column. `content` are a Parquet file's bytes where they were
     read, and checked, before.
     """
-    if content is None and not path.exists():
-        raise MissingError(f"{path}: no such run file.")
     form = form or ("parquet" if path.suffix == ".parquet" else "trec")
     listing = _parquet_listing(path, content) if form == "parquet" else _trec_listing(path)
     for what, values in (("rank", listing.ranks), ("score", listing.scores)):
@@ -148,10 +146,10 @@ def _trec_listing(path: Path) -> _Listing:
             if len(fields) > 4:
                 scores.append(float(fields[4]))
         except (ValueError, OverflowError):
-            rank = len(ranks) < len(numbers)
-            shown = fields[3 if rank else 4][:40].decode(errors="replace")
-            what = f"rank {shown!r} is not a whole" if rank else f"score {shown!r} is not a"
-            raise DataError(f"{path}, line {number}: {what} number.\n{_FORM}") from None
+            shown = b" ".join(fields[3:5])[:40].decode(errors="replace")
+            raise DataError(
+                f"{path}, line {number}: not rank and score: {shown!r}.\n{_FORM}"
+            ) from None
         if scores and len(scores) < len(numbers):
             raise DataError(
                 f"{path}, line {number}: the score is missing, or is given here alone.\n{_FORM}"

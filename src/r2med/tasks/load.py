@@ -167,11 +167,7 @@ def _source_under(root: Path, entry: TaskEntry) -> Source:
         for folder in (root / entry.hub.repo.rpartition("/")[2], root):
             if (folder / "corpus").is_dir():
                 return find_source(folder, entry.split)
-    names = ", ".join(sorted(child.name for child in root.iterdir() if child.is_dir())[:20])
-    raise MissingError(
-        f"{root} has no folder {entry.name} with the data of that task.\n"
-        f"Folders there: {names or 'none'}."
-    )
+    raise MissingError(f"{root} has no folder {entry.name} with the data of that task.")
 
 
 def _with_differences(task: Task, entry: TaskEntry, *, texts: bool) -> Task:

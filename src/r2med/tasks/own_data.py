@@ -96,13 +96,12 @@ def _problems(source: Source) -> list[Problem]:
         for row, problem in wrong:
             pair = " ".join(str(judged.columns[name][row]) for name in ("query", "document"))
             note(problem, judged.where(row), pair)
-        ids = judged.columns["query"]
-        answered = ids.filter(pc.greater(judged.columns["score"], 0)).to_pylist()
-        first = {query: row for row, query in reversed([*enumerate(ids.to_pylist())])}
-        asked = first.keys() & {*queries.columns["id"].to_pylist()}
-        for query in sorted(asked.difference(answered)):
-            where = judged.where(first[query])
-            note("the query is judged, but has no positive document", where, query)
+        ids, asked = judged.columns["query"], queries.columns["id"]
+        positive = ids.filter(pc.greater(judged.columns["score"], 0))
+        answered = pc.is_in(asked, value_set=positive)
+        hopeless = pc.and_not(pc.is_in(asked, value_set=ids), answered)
+        for row in pc.indices_nonzero(hopeless).to_pylist():
+            note("the query is judged, but has no positive", queries.where(row), asked[row])
     files = [str(file) for file in source.files]
     return sorted(problems, key=lambda each: (files.index(each.file), each.line or 0))
 

@@ -182,7 +182,7 @@ def test_a_repeated_query_id_is_named_with_both_lines(tmp_path: Path) -> None:
         tmp_path / "query.jsonl", [{"id": q, "text": ""} for q in ("1", "2", "3", "2", "3")]
     )
 
-    assert f'{file}, line 4: query id "2" was already used in line 2.' in message(tmp_path)
+    assert f'{file}, line 4: query id "2" was already used in {file}, line 2.' in message(tmp_path)
 
 
 def test_judgements_that_contradict_are_named_with_both_lines(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_judgements_that_contradict_are_named_with_both_lines(tmp_path: Path) ->
 
     assert (
         f'{file}, line 3: query "1" and document "d1" are judged 2 here, '
-        "but 1 in line 1." in message(tmp_path)
+        f"but 1 in {file}, line 1." in message(tmp_path)
     )
 
 

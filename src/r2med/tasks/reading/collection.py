@@ -17,13 +17,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError, plural
 from r2med.tasks.reading import fields
-from r2med.tasks.reading.fields import (
-    JUDGEMENT,
-    Complain,
-    Field,
-    Rows,
-    stop,
-)
+from r2med.tasks.reading.fields import JUDGEMENT, Complain, Field, Rows, stop
 from r2med.tasks.reading.jsonl import decoded, read_jsonl, read_lines, whole_number
 from r2med.tasks.reading.lines import lines
 from r2med.tasks.reading.source import PARTS, Source
@@ -160,18 +154,18 @@ def _checked(source: Source, documents: Rows, queries: Rows, judgements: Rows) -
     )
     left_out = " in this split, left out of the task" if only_judged else ", left out of all means"
     notices = (
-        *_told_of_texts(corpus),
-        *_told(_count_empty(asked.texts), "query", "without text."),
-        *_told(known.false_count, "query", f"without judgements{left_out}."),
+        *_text_notices(corpus),
+        *_counted(_count_empty(asked.texts), "query", "without text."),
+        *_counted(known.false_count, "query", f"without judgements{left_out}."),
         *strays,
-        *_told(repeated, "judgement", "given more than once with the same score, counted once."),
+        *_counted(repeated, "judgement", "given more than once with the same score, counted once."),
     )
     place = (source.folder, source.split)
     name = source.folder.name
     return Task(name, None, corpus, asked, judged, *place, notices=notices, strays=strays)
 
 
-def _told_of_texts(corpus: Corpus) -> Iterator[str]:
+def _text_notices(corpus: Corpus) -> Iterator[str]:
     rows = np.bincount(corpus.codes)
     shared, copies = rows[rows > 1], count_repeated(corpus.texts)
     if len(shared):
@@ -181,7 +175,7 @@ def _told_of_texts(corpus: Corpus) -> Iterator[str]:
         )
     if copies:
         yield f"{copies:,} of {len(corpus):,} documents repeat the text of an earlier one."
-    yield from _told(_count_empty(corpus.texts), "document", "without text.")
+    yield from _counted(_count_empty(corpus.texts), "document", "without text.")
 
 
 def _stray(judgements: Rows, column: str, rows: NDArray[np.int64], fate: str) -> list[str]:
@@ -190,12 +184,12 @@ def _stray(judgements: Rows, column: str, rows: NDArray[np.int64], fate: str) ->
         return []
     row = int(rows[0])
     first = f'{judgements.where(row)}: {column} "{judgements.columns[column][row]}"'
-    return _told(
+    return _counted(
         len(rows), "judgement", f"with an unknown {column} id, {fate}; the first is {first}."
     )
 
 
-def _told(count: int, noun: str, rest: str) -> list[str]:
+def _counted(count: int, noun: str, rest: str) -> list[str]:
     return [f"{plural(count, noun)} {rest}"] if count else []
 
 
@@ -203,7 +197,7 @@ def repeated_ids(rows: Rows) -> Iterator[tuple[int, str]]:
     """Rows whose id an earlier one has, each with what is wrong in words."""
     first = _first_rows(rows, "id")
     for row in np.flatnonzero(first != np.arange(len(first))).tolist():
-        yield row, f"was already used in {rows.seen_from(row, int(first[row]))}"
+        yield row, f"was already used in {rows.where(int(first[row]))}"
 
 
 def contradictions(judgements: Rows) -> Iterator[tuple[int, str]]:
@@ -212,7 +206,7 @@ def contradictions(judgements: Rows) -> Iterator[tuple[int, str]]:
     values = scores.to_numpy()
     for row in np.flatnonzero(values != values[first]).tolist():
         earlier = int(first[row])
-        before = f"{values[earlier]} in {judgements.seen_from(row, earlier)}"
+        before = f"{values[earlier]} in {judgements.where(earlier)}"
         yield row, f"judged {values[row]} here, but {before}"
 
 

@@ -67,11 +67,6 @@ class Rows:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
-    def seen_from(self, row: int, other: int) -> str:
-        """Where another row came from, without the file where a row shares it."""
-        place = self.where(other)
-        return f"{place.unit} {place.number}" if place.file == self.where(row).file else str(place)
-
 
 _NOTES = tuple(Field(name, name, "note") for name in ("answer", "body_system", "reasoning"))
 
