@@ -13,7 +13,6 @@ from statistics import fmean
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from r2med.errors import DataError
@@ -73,13 +72,11 @@ class Scores(Tabular):
 
     def at(self, query_ids: pa.Array) -> Scores:
         """The rows of these queries, in this order."""
-        rows = pc.index_in(query_ids, value_set=self.query_ids)
-        if rows.null_count:
-            absent = query_ids.filter(rows.is_null())
-            raise DataError(f"{len(absent)} queries have no scores, the first is {absent[0]}.")
-        places = rows.to_numpy(zero_copy_only=False)
+        places = places_of(query_ids, self.query_ids)
+        if (places < 0).any():
+            raise DataError(f"{(places < 0).sum()} of {len(places)} queries have no scores.")
         columns = {name: column[places] for name, column in self.columns.items()}
-        return Scores(self.query_ids.take(rows), self.positives[places], columns)
+        return Scores(query_ids, self.positives[places], columns)
 
     def to_arrow(self) -> pa.Table:
         """Columns query_id, positives, and one per metric."""

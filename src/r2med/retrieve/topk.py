@@ -26,8 +26,6 @@ _SMALLEST_BLOCK = 1024
 _LARGEST_BLOCK = 65536
 _GROUPS = 4
 """Groups of documents for each that is wanted: more make a higher floor and cost more."""
-_WAITING = 8
-"""Candidates for each wanted document that may wait to be put in one order."""
 
 
 def top(
@@ -68,10 +66,9 @@ def top_scored(
         best = best.reshape(queries, min(depth, fresh.shape[1]))
         places = np.concatenate([places, best + start], axis=1)
         scores = np.concatenate([scores, np.take_along_axis(fresh, best, 1)], axis=1)
-        if places.shape[1] > _WAITING * depth or start + block >= count:
-            order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
-            places = np.take_along_axis(places, order, 1)
-            scores = np.take_along_axis(scores, order, 1)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
+        places = np.take_along_axis(places, order, 1)
+        scores = np.take_along_axis(scores, order, 1)
     return places, scores
 
 

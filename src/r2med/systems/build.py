@@ -160,11 +160,6 @@ class Builder:
     def _expanded(self, part: Spec) -> tuple[Stage, int]:
         """An expander and the one stage that searches with its queries."""
         unit, searching = cast(Unit, part.fused[0]), part.stages[0]
-        if self._kind(searching) == "expander":
-            raise UsageError(
-                f"system {str(part)!r}: {searching} expands queries that {unit} expanded already. "
-                f"Choose one, or fuse two systems: '({unit} | bm25) + ({searching} | bm25)'."
-            )
         from r2med.expand.writing import Expander
 
         first = self.system(searching)

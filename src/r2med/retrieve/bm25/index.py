@@ -150,15 +150,9 @@ def index_path(corpus_hash: str, analysis: str) -> Path:
 
 def write_index(index: Index, path: Path) -> None:
     """Keep an index: each array is a batch of one column."""
-    arrays: dict[str, NDArray[Any]] = {
-        "words": index.words.data,
-        "word_offsets": index.words.offsets,
-        "keys": index.keys,
-        "offsets": index.offsets,
-        "rows": index.rows,
-        "counts": index.counts,
-        "lengths": index.lengths,
-    }
+    arrays = {"words": index.words.data, "word_offsets": index.words.offsets}
+    others = ("keys", "offsets", "rows", "counts", "lengths")
+    arrays |= {name: getattr(index, name) for name in others}
     columns = {name: pa.array(np.ascontiguousarray(array)) for name, array in arrays.items()}
     write_sealed(path, [pa.record_batch({name: column}) for name, column in columns.items()])
 

@@ -2,9 +2,9 @@
 
 Almost all medical English obeys a local rule: letters, digits and connectors belong together,
 and a mark between two letters (`'` `.` `:`) or two digits (`'` `.` `,` `;`) joins them. That rule
-is a table look-up and a few shifted comparisons over all bytes of a block at once (`word_spans`).
-The rest (combining marks, emoji sequences, Hebrew quotes, words over 255 units, ...) is cut out,
-from blank to blank, and given to exact automata that read one character at a time (`scan`).
+is a table look-up and a few shifted comparisons over all characters of a block at once
+(`word_spans`). The rest (combining marks, emoji sequences, Hebrew quotes, long words, ...) is cut
+out, from blank to blank, and read by Lucene's own rules as regular expressions (`scan`).
 
 Python's own Unicode data grows with every release, and `str.lower` knows special cases that
 Java's `Character.toLowerCase` does not (`İ`, final sigma); so Lucene's classes of code points and

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain, islice, pairwise
+from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -208,14 +208,9 @@ def numbered(keys: Keys) -> tuple[NDArray[np.int32], Places]:
 
 def in_threads(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
     """Do work on items in a few threads; results come in order, and only a few wait at a time."""
-    items = iter(items)
-    first = list(islice(items, 2))
-    if len(first) < 2:
-        yield from map(work, first)
-        return
     with ThreadPoolExecutor(_THREADS) as pool:
         waiting: deque[Future[Done]] = deque()
-        for item in chain(first, items):
+        for item in items:
             waiting.append(pool.submit(work, item))
             if len(waiting) > 2 * _THREADS:
                 yield waiting.popleft().result()
