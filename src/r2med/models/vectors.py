@@ -204,11 +204,10 @@ class Shelf:
 def open_shelf(
     shelf: str,
     identity: Mapping[str, object] | None,
-    *,
     label: str,
     tell: Callable[[str], None],
+    *,
     storage: Storage = "float32",
-    what: str = "embeddings",
     root: Path | None = None,
 ) -> Shelf:
     """The vectors of a model on a shelf of the home; without an identity, memory of this process.
@@ -223,7 +222,7 @@ def open_shelf(
     record = {"schema": _SCHEMA, "label": label, "model": dict(identity), "storage": storage}
     if _record(folder).get("schema") != _SCHEMA:
         write_file(folder / _MODEL_FILE, seal(record))
-    return Shelf(storage, folder, tell, what)
+    return Shelf(storage, folder, tell, shelf)
 
 
 def pieces(rows: Rows, sizes: NDArray[np.int64]) -> Iterator[Rows]:

@@ -71,16 +71,9 @@ def candidate_lists(run: Run, task: Task) -> list[Candidates]:
     lists = []
     for row, query_id in enumerate(run.query_ids.to_pylist()):
         own = slice(run.offsets[row], run.offsets[row + 1])
-        listed = inside[own].tolist()
-        lists.append(
-            Candidates(
-                query_id=query_id,
-                query=queries[query_id],
-                document_ids=[names[place] for place in listed],
-                documents=[texts[place] for place in listed],
-                scores=run.scores[own].tolist(),
-            )
-        )
+        listed, scores = inside[own].tolist(), run.scores[own].tolist()
+        shown = [names[place] for place in listed], [texts[place] for place in listed]
+        lists.append(Candidates(query_id, queries[query_id], *shown, scores))
     return lists
 
 
@@ -116,6 +109,7 @@ class PairReranker:
     def scores(self, lists: Sequence[Candidates]) -> list[ListScores]:
         """Look every pair up and score the missing ones."""
         names = [(one.query_id, document) for one in lists for document in one.document_ids]
+        shelf = open_shelf("rerank-scores", self.scorer.identity, self.name, self.conditions.tell)
         encoded = Encoding(
             encoder=self.scorer,
             part="pair",
@@ -123,13 +117,7 @@ class PairReranker:
             form=_PairForm(),
             name=lambda row: "query {!r} and document {!r} with {}".format(*names[row], self.name),
             doing=f"reranking with {self.name}",
-            shelf=open_shelf(
-                "rerank-scores",
-                self.scorer.identity,
-                label=self.name,
-                tell=self.conditions.tell,
-                what="scores",
-            ),
+            shelf=shelf,
             conditions=self.conditions,
         ).run()
         facts = encoded.facts
@@ -169,13 +157,8 @@ def reordered(first: Run, scores: Sequence[ListScores], reranked: int, tail: Tai
     head = first.truncated(reranked)
     flat = np.concatenate(scores) if len(head.documents) else np.zeros(0, dtype=np.float32)
     order = np.lexsort((-name_places(head), -flat, head.query_rows))
-    top = Run(
-        query_ids=head.query_ids,
-        document_ids=head.document_ids,
-        offsets=head.offsets,
-        documents=head.documents[order],
-        scores=flat[order].astype(np.float64),
-    )
+    documents, falling = head.documents[order], flat[order].astype(np.float64)
+    top = Run(head.query_ids, head.document_ids, head.offsets, documents, falling)
     if tail == "drop":
         return top
     documents, falling = first.documents.copy(), np.empty(len(first.documents), dtype=np.float64)

@@ -215,13 +215,8 @@ class EncoderRetriever:
 
     def shelf(self, side: Side) -> Shelf:
         """Where the vectors of a side are kept."""
-        return open_shelf(
-            "embeddings",
-            self.encoders[side].identity,
-            label=self.name,
-            storage=self.storage,
-            tell=self.conditions.tell,
-        )
+        identity, tell = self.encoders[side].identity, self.conditions.tell
+        return open_shelf("embeddings", identity, self.name, tell, storage=self.storage)
 
 
 @dataclass(frozen=True, kw_only=True)
