@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from r2med.errors import DataError, MissingError, UsageError
+from r2med.errors import MissingError, UsageError
 from r2med.home import user_path
 from r2med.tasks.fetch.provenance import data_folder, read_provenance, sha256_of, task_files
 from r2med.tasks.reading.arrow_copy import read_or_copy
@@ -53,11 +53,8 @@ def load_task(
     else:
         source = _fetched(entry) if root is None else _source_under(user_path(root), entry)
         own_name = entry.name
-    task = read_or_copy(source) if use_copy else read_task(source)
-    if strict and task.strays:
-        raise DataError(
-            f"{task.strays[0]}\nLeave --strict (strict=True) out to go on with a notice."
-        )
+    copied = use_copy and not strict
+    task = read_or_copy(source) if copied else read_task(source, strict=strict)
     task = replace(task, name=name or own_name, suite=entry.suite if entry else None, entry=entry)
     return task if entry is None else _with_differences(task, entry, texts=root is not None)
 

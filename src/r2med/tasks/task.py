@@ -152,8 +152,6 @@ class Task:
     """Which of the tasks in its folder this is, where one was chosen by FOLDER#SPLIT."""
     entry: TaskEntry | None = None
     notices: tuple[str, ...] = ()
-    strays: tuple[str, ...] = ()
-    """Notices of judgements for something that is not there, which a strict load refuses."""
     differences: tuple[str, ...] = ()
     """How the data differs from the manifest of a registered task."""
 

@@ -23,16 +23,15 @@ from r2med.atomic import lock
 from r2med.errors import DataError, MissingError, R2MedError, UsageError
 from r2med.home import shelf
 from r2med.tasks.fetch.provenance import (
-    GENERATIONS,
     Fetched,
     Origin,
     data_folder,
+    files_by_part,
     install,
     is_generations,
     is_present,
-    missing_parts,
+    missing_part,
     origin_of,
-    parts_of,
     read_provenance,
     sha256_of,
     task_files,
@@ -141,15 +140,14 @@ def _wanted(entry: TaskEntry, hub: HubSource, paths: Sequence[str], generations:
     """The paths to fetch; a repository that lacks any part is an error."""
     if generations:
         parts = {"generations": [path for path in paths if is_generations(path)]}
-        expected = f"files named <method>/<llm>/{GENERATIONS}"
-        missing = {} if parts["generations"] else {"generations": expected}
+        missing = None if parts["generations"] else "generations"
     else:
-        parts = parts_of(entry.split, paths)
-        missing = missing_parts(entry.split, parts)
-    for part, expected in sorted(missing.items()):
+        parts = files_by_part(entry.split, paths)
+        missing = missing_part(entry.split, parts)
+    if missing is not None:
         raise DataError(
-            f"{hub.repo} holds no {part} for {entry.name}: expected {expected}, "
-            f"found {', '.join(paths[:6]) or 'no file at all'}.\n{_INSTEAD}"
+            f"{hub.repo} holds no {missing} for {entry.name}; found "
+            f"{', '.join(paths[:6]) or 'no file at all'}.\n{_INSTEAD}"
         )
     return [path for files in parts.values() for path in files]
 

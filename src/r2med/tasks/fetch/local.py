@@ -24,11 +24,11 @@ from r2med.home import shelf
 from r2med.tasks.fetch.provenance import (
     Fetched,
     data_folder,
+    files_by_part,
     install,
     is_generations,
-    missing_parts,
+    missing_part,
     origin_of,
-    parts_of,
 )
 from r2med.tasks.load import check_files, load_task
 from r2med.tasks.reading.lines import MAX_FILE, MAX_RATIO, limit
@@ -123,7 +123,7 @@ def _r2med_tasks(
     names: dict[Path, list[str]] = {}
     for file in files:
         names.setdefault(file.parent, []).append(file.name)
-    parts = {place: parts_of(None, own) for place, own in names.items()}
+    parts = {place: files_by_part(None, own) for place, own in names.items()}
     whole = [place for place, own in parts.items() if all(own.values())]
     alone = wanted[0] if len(wanted) == 1 and len(whole) == 1 else None
     for place in whole:
@@ -144,8 +144,8 @@ def _r2med_tasks(
 def _nano_tasks(origin: Path, files: Sequence[Path]) -> Iterator[_Find]:
     known = {f"{file.parent.name}/{file.name}": file for file in files}
     for entry in find_suite("nano").entries:
-        parts = parts_of(entry.split, known)
-        if not missing_parts(entry.split, parts):
+        parts = files_by_part(entry.split, known)
+        if missing_part(entry.split, parts) is None:
             own_files = {path: known[path] for own in parts.values() for path in own}
             yield _Find(entry, origin, own_files)
 

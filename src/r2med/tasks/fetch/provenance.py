@@ -30,14 +30,12 @@ NANO_CANDIDATES = ("bm25", "harrier_oss_v1_270m", "reranking_hybrid")
 #: What published generations are called, each in <method>/<llm>/ below its task.
 GENERATIONS = "query_with_hydoc.jsonl"
 
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_GENERATIONS = re.compile(rf"([A-Za-z0-9][A-Za-z0-9._-]*/){{2}}{re.escape(GENERATIONS)}")
 
 
 def is_generations(path: str) -> bool:
     """Whether a path below a task's folder is <method>/<llm>/query_with_hydoc.jsonl."""
-    parts = path.split("/")
-    plain = all(_PLAIN.fullmatch(part) for part in parts)
-    return plain and len(parts) == 3 and parts[-1] == GENERATIONS
+    return _GENERATIONS.fullmatch(path) is not None
 
 
 def data_folder(entry: TaskEntry) -> Path:
@@ -51,16 +49,17 @@ def data_folder(entry: TaskEntry) -> Path:
 
 def is_present(entry: TaskEntry) -> bool:
     """Whether every file that scoring needs is here; says nothing about their content."""
-    return not missing_parts(entry.split, parts_of(entry.split, _paths(data_folder(entry))))
+    parts = files_by_part(entry.split, _paths(data_folder(entry)))
+    return missing_part(entry.split, parts) is None
 
 
 def task_files(entry: TaskEntry, folder: Path) -> dict[str, Path]:
     """The files in a folder that belong to the task, whichever of them exist, by their paths."""
-    parts = parts_of(entry.split, _paths(folder))
+    parts = files_by_part(entry.split, _paths(folder))
     return {path: folder / path for files in parts.values() for path in files}
 
 
-def parts_of(split: str | None, paths: Collection[str]) -> dict[str, list[str]]:
+def files_by_part(split: str | None, paths: Collection[str]) -> dict[str, list[str]]:
     """Which of some paths are files of a task, by part; a part may have none.
 
     Of an R2MED task that is the form of each file that would be read; of a Nano task, which is a
@@ -76,12 +75,10 @@ def parts_of(split: str | None, paths: Collection[str]) -> dict[str, list[str]]:
     }
 
 
-def missing_parts(split: str | None, parts: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The parts that scoring needs and that have no file, with the names that were expected."""
-    names = {part: " or ".join(forms) for part, forms in R2MED_FILES.items()}
-    if split is not None:
-        names = {c: f"{c}/{split}-*.parquet or {c}/{split}.parquet" for c in NANO_CONFIGS}
-    return {part: expected for part, expected in names.items() if not parts[part]}
+def missing_part(split: str | None, parts: Mapping[str, Sequence[str]]) -> str | None:
+    """The first part that scoring needs and that has no file."""
+    needed = R2MED_FILES if split is None else NANO_CONFIGS
+    return next((part for part in needed if not parts[part]), None)
 
 
 def _paths(folder: Path) -> set[str]:

@@ -86,14 +86,13 @@ def load_copy(source: Source) -> Task | None:
         source.folder,
         source.split,
         notices=tuple(about["notices"]),
-        strays=tuple(about["strays"]),
     )
 
 
 def store_copy(source: Source, task: Task, read_from: Fingerprint) -> None:
     """Write a copy of what was read from files in the state `read_from`, if that still holds."""
     corpus, judged = task.corpus, task.judgements
-    about = {"hash": corpus.hash, "notices": task.notices, "strays": task.strays}
+    about = {"hash": corpus.hash, "notices": task.notices}
     documents = pa.record_batch({"ids": corpus.ids, "texts": corpus.texts})
     batches = [
         documents.replace_schema_metadata({"about": json.dumps(about)}),

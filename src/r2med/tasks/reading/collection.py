@@ -50,14 +50,17 @@ _HINT = (
 )
 
 
-def read_task(source: Source) -> Task:
-    """The task in its files, checked; every error names file, line or row, and field."""
+def read_task(source: Source, *, strict: bool = False) -> Task:
+    """The task in its files, checked; every error names file, line or row, and field.
+
+    `strict` makes judgements for something that is not there an error.
+    """
     parts = [read_part(source, part) for part in PARTS]
     for rows, part in zip(parts, PARTS, strict=True):
         if not len(rows):
             what = "documents" if part == "corpus" else part
             raise DataError(f"{source.parts[part][0]} holds no {what}.")
-    return _checked(source, *parts)
+    return _checked(source, *parts, strict=strict)
 
 
 def read_part(source: Source, part: str, complain: Complain = stop) -> Rows:
@@ -117,7 +120,9 @@ def score_of(cell: str) -> int | None:
     return whole_number(float(cell)) if _NUMBER.fullmatch(cell.strip()) else None
 
 
-def _checked(source: Source, documents: Rows, queries: Rows, judgements: Rows) -> Task:
+def _checked(
+    source: Source, documents: Rows, queries: Rows, judgements: Rows, *, strict: bool
+) -> Task:
     """Check the three against each other; BEIR has queries of other splits, which are left out."""
     only_judged = source.layout == "beir"
     corpus = Corpus(documents.columns["id"], documents.columns["text"])
@@ -152,6 +157,8 @@ def _checked(source: Source, documents: Rows, queries: Rows, judgements: Rows) -
         *_stray(judgements, "query", strange, "dropped"),
         *_stray(judgements, "document", missing, kept_why),
     )
+    for stray in strays if strict else ():
+        raise DataError(f"{stray}\nLeave --strict (strict=True) out to go on with a notice.")
     left_out = " in this split, left out of the task" if only_judged else ", left out of all means"
     notices = (
         *_text_notices(corpus),
@@ -161,8 +168,7 @@ def _checked(source: Source, documents: Rows, queries: Rows, judgements: Rows) -
         *_counted(repeated, "judgement", "given more than once with the same score, counted once."),
     )
     place = (source.folder, source.split)
-    name = source.folder.name
-    return Task(name, None, corpus, asked, judged, *place, notices=notices, strays=strays)
+    return Task(source.folder.name, None, corpus, asked, judged, *place, notices=notices)
 
 
 def _text_notices(corpus: Corpus) -> Iterator[str]:
