@@ -217,8 +217,7 @@ def test_no_name_is_crossed_by_the_line_of_the_best(results: str) -> None:
     ]
     board, theme = leaderboard("demo", results=Path(results)), find_theme("light")
 
-    best = boards.frontier(points)
-    chart = boards._scatter(points, best, points, alt.X("x:Q"), "kind", board, theme).to_dict()
+    chart = boards._scatter(points, alt.X("x:Q"), "kind", board, theme, named=True).to_dict()
 
     line, _, above, below = chart["layer"]
     joined, over, under = (

@@ -177,8 +177,7 @@ def dates(board: Leaderboard, theme: Theme) -> Any:
     )
     dashed = "dashed: the best so far, named where it changed"
     title = _title(board, "quality against date", rows, dashed)
-    best = frontier(points)
-    return _scatter(points, best, best, x, "origin", board, theme).properties(title=title)
+    return _scatter(points, x, "origin", board, theme).properties(title=title)
 
 
 def cost(board: Leaderboard, theme: Theme, *, by: str = "seconds") -> Any:
@@ -196,25 +195,25 @@ def cost(board: Leaderboard, theme: Theme, *, by: str = "seconds") -> Any:
     )
     dashed = "dashed: best mean at that cost or less; cached work as recorded"
     title = _title(board, f"quality against {by}", rows, dashed)
-    return _scatter(points, frontier(points), points, x, "kind", board, theme).properties(
-        title=title
-    )
+    return _scatter(points, x, "kind", board, theme, named=True).properties(title=title)
 
 
 def _scatter(
     points: list[_Point],
-    best: list[_Point],
-    named: list[_Point],
     x: Any,
     field: str,
     board: Leaderboard,
     theme: Theme,
+    *,
+    named: bool = False,
 ) -> Any:
-    """Means along an axis; a dashed line joins the best ones.
+    """Means along an axis; a dashed line joins the best, which have names, as all may have.
 
     The line never falls, so it crosses no name: those of the best stand above it at the left, those
     of others below it at the right.
     """
+    best = _frontier(points)
+    others = [each for each in points if named and each not in best]
     scale = alt.Scale(zero=False, nice=False, padding=30)
     mean = f"{board.metric} × 100, mean"
     y = alt.Y("mean:Q", title=mean, scale=scale, axis=alt.Axis(tickCount=6))
@@ -229,8 +228,8 @@ def _scatter(
     colour, shape = _marked(field, theme, points)
     line = layer(best).mark_line(interpolate="step-after", strokeDash=[4, 3], color=theme.muted)
     dots = layer(points).mark_point(filled=True, size=80, opacity=0.8)
-    above = names([each for each in named if each in best], align="right", dx=-8, dy=-8)
-    below = names([each for each in named if each not in best], align="left", dx=9, dy=12)
+    above = names(best, align="right", dx=-8, dy=-8)
+    below = names(others, align="left", dx=9, dy=12)
     dots = dots.encode(color=colour, shape=shape)
     return alt.layer(line, dots, above, below).properties(width=620, height=380)
 
@@ -244,7 +243,7 @@ def _spent(row: Standing, by: str) -> float | None:
     return row.cost.seconds_per_query if by == "seconds" else row.cost.tokens_per_query
 
 
-def frontier(points: list[_Point]) -> list[_Point]:
+def _frontier(points: list[_Point]) -> list[_Point]:
     """The points above everything before them."""
     best: list[_Point] = []
     for point in sorted(points, key=lambda each: (each["x"], -each["mean"])):

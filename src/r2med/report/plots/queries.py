@@ -7,7 +7,6 @@ from typing import Any
 
 import altair as alt
 import numpy as np
-from numpy.typing import NDArray
 
 from r2med.measure.intervals import mean_interval
 from r2med.report.plots.theme import DEMO, Theme, marked
@@ -20,7 +19,6 @@ _GROUPS = 4
 _APART = 8
 _TIE = 1e-9
 _ACROSS = 2
-_ROOM = 1.06
 
 
 def overlap(diagnoses: Sequence[TaskDiagnosis], theme: Theme) -> Any:
@@ -86,64 +84,42 @@ def _groups(system: str, points: Sequence[Mapping[str, Any]]) -> list[dict[str, 
 
 
 def wins(comparison: Comparison, theme: Theme) -> Any:
-    """One panel per task with one bar per query, sorted by A minus B."""
+    """One panel per task with one bar per query, sorted by A minus B; all are on one scale."""
     a, b = comparison.systems
-    differences = {
-        task: np.sort([100 * query.gain for query in queries])[::-1]
-        for task, queries in comparison.tasks.items()
-    }
-    ends = [float(end) for each in differences.values() for end in (each[0], each[-1])]
-    span = [_ROOM * min(0.0, *ends), _ROOM * max(0.0, *ends)]
-    panels = [
-        _panel(task, values, span, theme, alone=len(differences) == 1)
-        for task, values in differences.items()
-    ]
-    subtitle = [
-        f"one bar per query, sorted; up: {a} is better, down: {b} is better",
-        *([DEMO] if comparison.suite == "demo" else []),
-    ]
-    title = {
-        "text": f"{comparison.metric} × 100 query by query: {a} minus {b}",
-        "subtitle": subtitle,
-    }
-    return alt.concat(*panels, columns=_ACROSS, spacing=26).properties(title=title)
-
-
-def _panel(
-    task: str, differences: NDArray[np.float64], span: list[float], theme: Theme, *, alone: bool
-) -> Any:
-    """One task; all panels share the span of the vertical axis, so that they compare."""
-    sides = np.where(differences > _TIE, "better", np.where(differences < -_TIE, "worse", "equal"))
-    rows = [
-        {"place": place + 1, "end": place + 2, "difference": float(value), "side": str(side)}
-        for place, (value, side) in enumerate(zip(differences, sides, strict=True))
-    ]
-    ranges = [theme.series[0], theme.series[1], theme.muted]
-    colours = alt.Scale(domain=["better", "worse", "equal"], range=ranges)
-    x = alt.X(
-        "place:Q",
-        title=f"{len(rows)} queries",
-        scale=alt.Scale(domain=[1, len(rows) + 1], nice=False),
-        axis=alt.Axis(labels=False, ticks=False, grid=False, domain=False),
+    panels: list[str] = []
+    rows: list[dict[str, Any]] = []
+    for task, queries in comparison.tasks.items():
+        gains = np.sort([100 * query.gain for query in queries])[::-1]
+        won, lost = int((gains > _TIE).sum()), int((gains < -_TIE).sum())
+        counts = f"{won} better, {len(gains) - won - lost} equal, {lost} worse"
+        panels.append(f"{task_label(task)}: {counts}; mean {gains.mean():+.1f}")
+        rows += [
+            {"panel": panels[-1], "place": place, "difference": gain}
+            for place, gain in enumerate(gains.tolist())
+        ]
+    bare = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
+    up, down = alt.value(theme.series[0]), alt.value(theme.series[1])
+    bars = (
+        alt.Chart({"values": rows})
+        .mark_bar()
+        .encode(
+            x=alt.X("place:O", title="queries", axis=bare),
+            y=alt.Y("difference:Q", axis=alt.Axis(tickCount=5)),
+            color=alt.condition("datum.difference > 0", up, down),
+        )
     )
-    base = alt.Chart({"values": rows})
-    bars = base.mark_bar(stroke=theme.paper, strokeWidth=0 if len(rows) > 120 else 1).encode(
-        x=x,
-        x2="end:Q",
-        y=alt.Y(
-            "difference:Q",
-            title="difference",
-            scale=alt.Scale(domain=span),
-            axis=alt.Axis(tickCount=5),
-        ),
-        y2=alt.Y2Datum(0),
-        color=alt.Color("side:N", scale=colours, legend=None),
-    )
-    zero = alt.Chart({"values": [{"zero": 0}]}).mark_rule(color=theme.muted)
-    better, equal, worse = (int(np.sum(sides == side)) for side in ("better", "equal", "worse"))
-    counts = f"{better} better, {equal} equal, {worse} worse; mean {differences.mean():+.1f}"
-    return alt.layer(bars, zero.encode(y="zero:Q")).properties(
-        width=600 if alone else 330,
-        height=320 if alone else 150,
-        title={"text": task_label(task), "subtitle": [counts], "fontSize": 13},
+    size = {"width": 600, "height": 320} if len(panels) == 1 else {"width": 360, "height": 150}
+    header = alt.Header(title=None, labelFontSize=12, labelLimit=size["width"])
+    subtitle = [f"one bar per query, sorted; up: {a} is better, down: {b} is better"]
+    text = f"{comparison.metric} × 100 query by query: {a} minus {b}"
+    return (
+        bars.properties(**size)
+        .facet(alt.Facet("panel:N", sort=panels, header=header), columns=_ACROSS, spacing=26)
+        .resolve_scale(x="independent")
+        .properties(
+            title={
+                "text": text,
+                "subtitle": subtitle + [DEMO] * (comparison.suite == "demo"),
+            }
+        )
     )
