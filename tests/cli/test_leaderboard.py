@@ -135,10 +135,10 @@ def test_an_empty_demo_board_says_what_to_try() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--kind", "rerank"], "--kind 'rerank' is not known. Did you mean 'reranker'?"),
+        (["--kind", "rerank"], "'rerank' is not one of 'base', 'gar', 'reranker'"),
         (["--mean", "queries"], "--mean 'queries'"),
         (["--metric", "recall"], "needs a cutoff"),
-        (["--suite", "ful"], "Did you mean 'full'?"),
+        (["--suite", "ful"], "'ful' is not one of 'full'"),
         (["--method", "hide"], "--method 'hide' is not known. Did you mean 'hyde'?"),
         (["--llm", "gpt5"], "Did you mean 'gpt4'?"),
         (["--first-stage", "nv2"], "Did you mean 'nv'?"),
@@ -147,7 +147,7 @@ def test_an_empty_demo_board_says_what_to_try() -> None:
         (["--suite", "nano", "--task", "Biology"], "one suite at a time"),
         (["--task", ""], "No task was named"),
         (["--json", "--format", "csv"], "choose one"),
-        (["--format", "tex"], "--format 'tex' is not known"),
+        (["--format", "tex"], "'tex' is not one of 'table', 'markdown', 'latex'"),
     ],
 )
 def test_wrong_usage_is_explained(arguments: list[str], told: str) -> None:

@@ -107,10 +107,8 @@ class _Commands(TyperGroup):
             shown = [name for _, name, _ in self._shown(80)]
             if (renamed := RENAMED.get(f"{path} {word}")) is not None:
                 raise UsageError(f"`{path} {word}` is now `{renamed}`.")
-            # A group that lists things can show the one that was named.
-            about = f", or try: {path} show {word}" if self.default == "list" else ""
             raise UsageError(
-                f"{path} has no command {word!r}. {nearest(word, shown)}\nSee {path} --help{about}."
+                f"{path} has no command {word!r}. {nearest(word, shown)}\nSee {path} --help."
             )
         return super().resolve_command(ctx, args)
 

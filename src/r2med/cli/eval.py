@@ -79,7 +79,6 @@ def evaluate(
     from r2med.tasks.registry import resolve
 
     shown = options.format_of(form, as_json, ("table", "json") if dry_run else (), "an estimate")
-    grouping = options.chosen(by, options.GROUPINGS, "--by")
     if not dry_run:
         refuse_unread(context, "without --dry-run", "tokens_per_second")
     if not tokens_per_second:
@@ -125,7 +124,7 @@ def evaluate(
         for line in (line for result in finished for line in _seen_texts(result)):
             notice_console().print(line)
     if finished or stopped is None or shown == "json":
-        show(Evaluation(finished, asked), shown, by=grouping)
+        show(Evaluation(finished, asked), shown, by=by)
         for note in (*truncation_notes(finished), *reused_notes(finished)):
             notice(note)
     if stopped is not None:

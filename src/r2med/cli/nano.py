@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from r2med.cli import options
 from r2med.cli.app import command_group
-from r2med.cli.options import chosen, refuse_unread
+from r2med.cli.options import refuse_unread
 from r2med.errors import UsageError
 from r2med.report.console import answer, notice
 
@@ -35,7 +35,8 @@ def build(
     ] = 200,
     documents: Annotated[int, typer.Option(help="Size of the pool.")] = 10_000,
     fill: Annotated[
-        str, typer.Option(help="Unjudged documents: source (as published), random or hard.")
+        Literal["source", "random", "hard"],
+        typer.Option(help="Unjudged documents: source (as published), random or hard."),
     ] = "source",
     seed: Annotated[int, typer.Option(help="Decides the random fill.")] = 20260524,
     data_root: options.DataRoot = None,
@@ -49,11 +50,11 @@ def build(
     """
     from r2med.nano.folder import build as build_folder
     from r2med.nano.folder import task_group
-    from r2med.nano.pool import FILLS, Recipe
+    from r2med.nano.pool import Recipe
 
     if fill != "random":
         refuse_unread(context, f"with --fill {fill}", "seed")
-    recipe = Recipe(queries, documents, chosen(fill, FILLS, "--fill"), seed)
+    recipe = Recipe(queries, documents, fill, seed)
     _, tasks = task_group(names, data_root)
     built = build_folder(tasks, out, recipe, force=force, strict=strict, tell=notice)
     facts, lines = [], []

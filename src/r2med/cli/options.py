@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Choice = TypeVar("Choice", bound=str)
 RESULTS = Path("r2med-results")
 METRIC = "ndcg@10"
-GROUPINGS = ("task", "scenario", "family")
 #: Engines that run no model, and those that run one in this process.
 _WITHOUT_MODEL = {"bm25", "fusion", "run", "candidates"}
 _LOCAL = {"dense", "sparse", "late", "custom", "cross-encoder", "yes-no", "own", "own-code"}
@@ -53,19 +52,18 @@ def _known(kind: str) -> Iterable[str]:
     return [*(suite.name for suite in suites()), *(entry.name for entry in all_entries())]
 
 
-def _completing(words: str | Sequence[str]) -> Callable[[str], list[str]]:
-    """Offer the words, or known names, that begin as the last one on the command line does."""
+def _completing(kind: str) -> Callable[[str], list[str]]:
+    """Offer the known names that begin as the last one on the command line does."""
 
     def complete(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
-        names = _known(words) if isinstance(words, str) else words
-        return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+        return [f"{before}{comma}{name}" for name in _known(kind) if name.startswith(last)]
 
     return complete
 
 
-def _option(*names: str, help: str, words: str | Sequence[str] = (), **settings: Any) -> Any:
-    """An option; `words` are offered where the shell completes it: see `_completing`."""
+def _option(*names: str, help: str, words: str = "", **settings: Any) -> Any:
+    """An option; known names of the kind `words` are offered where the shell completes it."""
     if words:
         settings["autocompletion"] = _completing(words)
     return typer.Option(*names, help=help, **settings)
@@ -99,31 +97,20 @@ Metrics = Annotated[
     str | None,
     _option("--metrics", help="Metrics shown, e.g. ndcg@10,recall@20,mrr.", words="metrics"),
 ]
-By = Annotated[str, _option("--by", help="Rows: task, scenario or family.", words=GROUPINGS)]
+By = Annotated[
+    Literal["task", "scenario", "family"], _option("--by", help="Rows: task, scenario or family.")
+]
 Suite = Annotated[
-    str | None,
-    _option(
-        "--suite",
-        help="full (the default), nano, demo, or local for your own data; --task chooses it too.",
-        words=("full", "nano", "demo", "local"),
-    ),
+    Literal["full", "nano", "demo", "local"] | None,
+    _option("--suite", help="full (the default), nano, demo, or local for your own data."),
 ]
 Kind = Annotated[
-    str | None,
-    _option(
-        "--kind",
-        help="Only base (retrieval alone), gar (expansion) or reranker.",
-        words=("base", "gar", "reranker"),
-    ),
+    Literal["base", "gar", "reranker"] | None,
+    _option("--kind", help="Only base (retrieval alone), gar (expansion) or reranker."),
 ]
 Only = Annotated[
     list[str] | None,
-    _option(
-        "--only",
-        metavar="SYSTEM",
-        help="Only these systems, parted by commas, with how their figures differ.",
-        words="systems",
-    ),
+    _option("--only", help="Only these systems, parted by commas, in detail.", words="systems"),
 ]
 Top = Annotated[
     int | None, _option("--top", min=1, help="Show only the first rows, and those measured here.")
@@ -138,23 +125,15 @@ Strict = Annotated[bool, _option("--strict", help="Fail where data is only noted
 Json = Annotated[bool, _option("--json", help="Print JSON and nothing else.")]
 Yes = Annotated[bool, _option("--yes", "-y", help="Do not ask.")]
 Format = Annotated[
-    str | None,
-    _option(
-        "--format",
-        help="table (the default), markdown, latex, csv or json.",
-        words=("table", "markdown", "latex", "csv", "json"),
-    ),
+    Literal["table", "markdown", "latex", "csv", "json"] | None,
+    _option("--format", help="table (the default), markdown, latex, csv or json."),
 ]
 DryRun = Annotated[
     bool, _option("--dry-run", help="Only say what would be asked, and what it would cost.")
 ]
 TokensPerSecond = Annotated[
     float | None,
-    _option(
-        "--tokens-per-second",
-        min=1e-9,
-        help="With --dry-run: reckon the work of all models at this pace, from published figures.",
-    ),
+    _option("--tokens-per-second", min=1e-9, help="With --dry-run: the pace of all models."),
 ]
 Price = Annotated[
     float | None, _option("--price", min=0, help="With that: US dollars per hour of such hardware.")
@@ -193,19 +172,10 @@ Device = Annotated[
 ]
 BatchSize = Annotated[
     int | None,
-    _of_models(
-        "--batch-size",
-        min=1,
-        help="Texts of 512 tokens that a model takes at once, more of shorter ones; 8 by default.",
-    ),
+    _of_models("--batch-size", min=1, help="Texts of 512 tokens taken at once; 8 by default."),
 ]
 Engine = Annotated[
-    str,
-    _of_models(
-        "--engine",
-        help="Where models run: local, processes[=N] or ray[=ADDRESS].",
-        words=("local", "processes", "ray"),
-    ),
+    str, _of_models("--engine", help="Where models run: local, processes[=N] or ray[=ADDRESS].")
 ]
 WorkerTimeout = Annotated[
     float | None,
@@ -239,14 +209,12 @@ def chosen(text: str, allowed: tuple[Choice, ...], option: str) -> Choice:
 
 
 def format_of(
-    text: str | None, as_json: bool, only: tuple[str, ...] = (), mode: str = ""
+    text: FormatName | None, as_json: bool, only: tuple[str, ...] = (), mode: str = ""
 ) -> FormatName:
     """The format that --format or --json asks for; `mode` has no other than `only`."""
-    from r2med.report.formats import FORMATS
-
     if as_json and text not in (None, "json"):
         raise UsageError(f"--json and --format {text}: choose one.")
-    form = chosen("json" if as_json else text or "table", FORMATS, "--format")
+    form: FormatName = "json" if as_json else text or "table"
     if only and form not in only:
         raise UsageError(f"--format {form}: {mode} is shown as {' or '.join(only)}.")
     return form

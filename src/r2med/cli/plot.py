@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from r2med.atomic import write_file
 from r2med.cli import options
-from r2med.cli.options import chosen, refuse_unread
+from r2med.cli.options import refuse_unread
 from r2med.errors import UsageError, need
 from r2med.report.console import echo, notice
 
 if TYPE_CHECKING:
     from r2med.report.plots.theme import Theme
 
-FIGURES = ("heatmap", "means", "cost", "dates", "overlap", "wins")
 #: Systems that a heatmap or a plot of means shows unless --top says otherwise.
 _MOST_ROWS = 30
 
 
 def plot(
     context: typer.Context,
-    figure: Annotated[str, typer.Argument(metavar="FIGURE", help=", ".join(FIGURES) + ".")],
+    figure: Annotated[
+        Literal["heatmap", "means", "cost", "dates", "overlap", "wins"],
+        typer.Argument(help="heatmap, means, cost, dates, overlap or wins."),
+    ],
     file: Annotated[Path, options.out("The file to write: .svg, .pdf or .png.")],
     systems: options.AnySystems = None,
-    theme: Annotated[str, typer.Option("--theme", help="light or dark.")] = "light",
+    theme: Annotated[Literal["light", "dark"], typer.Option(help="light or dark.")] = "light",
     suite: options.Suite = None,
     task: options.AnyTask = None,
     kind: options.Kind = None,
     metric: options.Metric = options.METRIC,
     top: options.Top = None,
     spent: Annotated[
-        str | None, typer.Option("--spent", help="What cost means: seconds, tokens or money.")
+        Literal["seconds", "tokens", "money"] | None,
+        typer.Option(help="What cost means: seconds, tokens or money."),
     ] = None,
     results: options.Results = options.RESULTS,
     data_root: options.DataRoot = None,
@@ -44,31 +47,29 @@ def plot(
     dates (quality against date).
     Of systems and tasks: overlap (score against lexical overlap), wins (A minus B per query).
     """
-    from r2med.report.plots.theme import ENDINGS, LIBRARIES, THEMES, find_theme, picture
+    from r2med.report.plots.theme import ENDINGS, LIBRARIES, find_theme, picture
 
-    what = chosen(figure, FIGURES, "FIGURE")
     need(*LIBRARIES, extra="plots")
     if file.suffix.lower() not in ENDINGS:
         raise UsageError(f"--out {file}: expected a file that ends in .svg, .pdf or .png.")
-    look = find_theme(chosen(theme, THEMES, "--theme"))
-    of_systems = what in ("overlap", "wins")
+    look = find_theme(theme)
+    of_systems = figure in ("overlap", "wins")
     unread = ["suite", "kind", "top"] if of_systems else ["data_root"]
-    unread += ["top"] if what == "cost" else ["spent"]
-    unread += ["metric"] if what == "overlap" else []
-    refuse_unread(context, f"on this figure ({what})", *unread)
+    unread += ["top"] if figure == "cost" else ["spent"]
+    unread += ["metric"] if figure == "overlap" else []
+    refuse_unread(context, f"on this figure ({figure})", *unread)
     if of_systems:
-        chart = _of_systems(what, systems or [], task, metric, results, data_root, look)
+        chart = _of_systems(figure, systems or [], task, metric, results, data_root, look)
     elif systems:
-        raise UsageError(f"plot {what} takes no systems; choose with --suite, --kind, --top.")
+        raise UsageError(f"plot {figure} takes no systems; choose with --suite, --kind, --top.")
     else:
         from r2med.report.plots import boards
         from r2med.results.leaderboard import leaderboard
 
-        by = chosen(spent or "seconds", (*boards.MEASURES,), "--spent")
         board = leaderboard(
             suite, task=task, metric=metric, kind=kind, results=results, tell=notice
         )
-        chart = boards.draw(board, what, look, top=top or _MOST_ROWS, by=by)
+        chart = boards.draw(board, figure, look, top=top or _MOST_ROWS, by=spent or "seconds")
     write_file(file, picture(chart, look, file.suffix.lower()))
     echo(f"wrote {file}")
 

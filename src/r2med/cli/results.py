@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -100,7 +100,9 @@ def delete(
 @results.command()
 def export(
     folder_out: Annotated[Path, options.out("Folder to write to.")],
-    form: Annotated[str, typer.Option("--to", help="trec, csv or mteb.")] = "trec",
+    form: Annotated[
+        Literal["trec", "csv", "mteb"], typer.Option("--to", help="trec, csv or mteb.")
+    ] = "trec",
     task: options.AnyTask = None,
     system: AnySystem = None,
     folder: options.Results = options.RESULTS,
@@ -108,8 +110,7 @@ def export(
     """Write stored results as TREC run files, CSV tables or mteb JSON."""
     from r2med.results.export import EXPORTS
 
-    write = EXPORTS[options.chosen(form, tuple(EXPORTS), "--to")]
-    for path in write(_needed(folder, task, system), folder_out, notice):
+    for path in EXPORTS[form](_needed(folder, task, system), folder_out, notice):
         echo(str(path))
 
 

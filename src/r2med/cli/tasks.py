@@ -103,14 +103,13 @@ def list_tasks(
     """List the tasks, whether their data is here, and their shape."""
     from r2med.report.tasks import suite_table
 
-    grouping = options.chosen(by, options.GROUPINGS, "--by")
     entries = _entries(names or [])
     if as_json:
         refuse_unread(context, "on JSON", "by")
     parts: list[object] = []
     for suite in suites():
         if members := [entry for entry in entries if entry.suite == suite.name]:
-            parts += [suite_table(suite, members, grouping), ""]
+            parts += [suite_table(suite, members, by), ""]
     parts.append("`r2med tasks show TASK` tells all about one; `r2med fetch TASK` brings its data.")
     answer([_facts(entry) for entry in entries], *parts, as_json=as_json)
 

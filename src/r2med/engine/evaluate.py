@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from r2med.retrieve.workers import Workers
 
 TaskLike = Task | str | Path
+AnyTasks = TaskLike | Sequence[TaskLike]
 Suite = Literal["full", "nano", "demo", "all", "All"]
 
 
@@ -67,11 +68,7 @@ def evaluate(  # type: ignore[overload-overlap]
 ) -> list[Result]: ...
 @overload
 def evaluate(  # type: ignore[overload-overlap]
-    systems: str | System, tasks: TaskLike, **options: Unpack[Options]
-) -> Result: ...
-@overload
-def evaluate(  # type: ignore[overload-overlap]
-    systems: Sequence[object], tasks: TaskLike | Sequence[TaskLike], **options: Unpack[Options]
+    systems: list[Any] | tuple[Any, ...], tasks: AnyTasks, **options: Unpack[Options]
 ) -> list[Result]: ...
 @overload
 def evaluate(  # type: ignore[overload-overlap]
@@ -81,9 +78,7 @@ def evaluate(  # type: ignore[overload-overlap]
 def evaluate(
     systems: object, tasks: Sequence[TaskLike], **options: Unpack[Options]
 ) -> list[Result]: ...
-def evaluate(
-    systems: object, tasks: TaskLike | Sequence[TaskLike], **options: Unpack[Options]
-) -> Result | list[Result]:
+def evaluate(systems: object, tasks: AnyTasks, **options: Unpack[Options]) -> Result | list[Result]:
     """Run every system on every task and return the results, task by task.
 
     A system is a text such as `bm25`, a System, or a model of your own: see docs/your-model.md.

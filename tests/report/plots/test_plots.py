@@ -121,10 +121,10 @@ def test_a_pdf_holds_letters_not_pixels() -> None:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (("pie", "--out", "x.svg"), "FIGURE 'pie' is not known"),
+        (("pie", "--out", "x.svg"), "'pie' is not one of 'heatmap'"),
         (("means",), "Missing option '--out'"),
         (("means", "--out", "x.gif"), "ends in .svg, .pdf or .png"),
-        (("means", "--out", "x.svg", "--theme", "darc"), "Did you mean 'dark'"),
+        (("means", "--out", "x.svg", "--theme", "darc"), "'darc' is not one of 'light', 'dark'"),
         (("means", "bm25", "--out", "x.svg"), "takes no systems"),
         (("wins", "bm25", "--out", "x.svg"), "needs two systems"),
         (("overlap", "--out", "x.svg"), "needs a system and --task"),
