@@ -176,7 +176,7 @@ def test_a_fusion_s_page_shows_each_member_s_rank_the_generation_and_the_prompt(
     run("eval", fusion, "--task", TASK)
     sent = [seen.body["messages"][0]["content"] for seen in server.seen]
 
-    shown = " ".join(page(fusion, "--full").split())
+    shown = " ".join(page(fusion).split())
     told = json.loads(page(fusion, "--json"))
 
     assert "members: hyde:qwen-7b | bm25 " in shown and "; bm25-lucene " in shown

@@ -29,9 +29,6 @@ def diagnose(
         bool,
         typer.Option("--run", help="With --query: expand and search anew; may ask a model."),
     ] = False,
-    full: Annotated[
-        bool, typer.Option("--full", help="With --query: show long texts whole.")
-    ] = False,
     limit: options.Limit = 20,
     file: Annotated[
         Path | None, options.out("Write one row per positive to this .parquet file.")
@@ -65,9 +62,9 @@ def diagnose(
     of_page = ("table", "csv", "json") if query is not None else ()
     shown = options.format_of(form, as_json, of_page, "the page of a query")
     if shown in ("csv", "json"):
-        refuse_unread(context, f"on {shown.upper()}, which has everything", "limit", "full")
+        refuse_unread(context, f"on {shown.upper()}, which has everything", "limit")
     if query is None:
-        of_query = ("run", "full", "fresh", "llm_url", "prompts", "engine", "worker_timeout")
+        of_query = ("run", "fresh", "llm_url", "prompts", "engine", "worker_timeout")
         refuse_unread(context, "without --query", *of_query)
         diagnosis = diagnosed(system, task, results=results, root=data_root, tell=notice)
         if file is not None:
@@ -87,7 +84,7 @@ def diagnose(
         conditions=options.conditions(context.params),
         run=run,
     )
-    show(page, shown, full=full)
+    show(page, shown)
 
 
 def _holder(query: str, name: str, root: Path | None, results: Path) -> Task:

@@ -69,8 +69,8 @@ class Explained(Tabular):
     """What the model was asked first; None where nobody was asked, or in other words than now."""
     changes: Changes = field(default_factory=dict)
     """Of the positives, the largest difference first, where scores are sums of terms."""
-    members: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Of a fusion: by member the rank of each document that it lists, where it is stored."""
+    members: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict)
+    """Of a fusion: by member, where it is stored, the rank of each positive, None if not listed."""
 
     drawn_by = "r2med.report.diagnosis"
 
@@ -85,15 +85,14 @@ class Explained(Tabular):
 
     def to_json(self) -> dict[str, Any]:
         """Everything on the page."""
-        positives = [each.document_id for each in self.query.positives]
         expansion = None
         if self.expansion is not None:
             [generated] = self.expansion.queries
             expansion = {
                 "source": self.expansion.source,
                 "prompt": self.prompt,
-                "samples": [asdict(sample) for sample in generated.samples],
-                "traces": [asdict(trace) for trace in generated.traces],
+                "samples": [*map(asdict, generated.samples)],
+                "traces": [*map(asdict, generated.traces)],
             }
         return {
             "system": self.diagnosis.system,
@@ -101,14 +100,8 @@ class Explained(Tabular):
             **self.query.to_json(),
             "open": list(self.diagnosis.open),
             "expansion": expansion,
-            "members": {
-                name: {document: ranks.get(document) for document in positives}
-                for name, ranks in self.members.items()
-            },
-            "changes": {
-                name: [asdict(change) for change in changes]
-                for name, changes in self.changes.items()
-            },
+            "members": self.members,
+            "changes": {name: [*map(asdict, own)] for name, own in self.changes.items()},
         }
 
 
@@ -134,11 +127,13 @@ def explain(
     if ranking.result is None:
         return Explained(task, diagnosis)
     part, stage, expansion = _kept(ranking.result, alone)
-    members: dict[str, dict[str, int]] = {}
+    members: dict[str, dict[str, int | None]] = {}
     for member in part.members if isinstance(part, Fused) else ():
         with suppress(R2MedError):
             own = find_ranking(member.text, results, task, folder, lambda message: None)
-            members[member.text] = own.run.ranks_of(query_id)
+            ranks = own.run.ranks_of(query_id)
+            names = (each.document_id for each in diagnosis.queries[0].positives)
+            members[member.text] = {name: ranks.get(name) for name in names}
     if stage is None:
         return Explained(task, diagnosis, members=members)
     if expansion is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 _QUERIES_SHOWN = 20
 #: How many characters of a query's text a table shows, and of the ranks of its positives.
 _MOST_TEXT, _RANKS_WIDTH = 100, 16
-#: Words of a long text that are shown unless all are asked for.
-_WORDS = 120
 _TERMS = 5
 _OPEN = "cannot be detected here: {}"
 #: What an agent does in a step of each kind, and why it stopped.
@@ -55,12 +52,10 @@ STOPS = {
 }
 
 
-def draw(
-    value: Diagnosis | Explained, out: Paper, *, limit: int = _QUERIES_SHOWN, full: bool = False
-) -> None:
+def draw(value: Diagnosis | Explained, out: Paper, *, limit: int = _QUERIES_SHOWN) -> None:
     """Every task with its causes and worst queries, then slices; or one query's page."""
     if not isinstance(value, Diagnosis):
-        _draw_query(value, out, full=full)
+        _draw_query(value, out)
         return
     for place, task in enumerate(value.tasks):
         if place:
@@ -124,8 +119,8 @@ def _slices(slices: Sequence[Slice], metric: str) -> Grid:
     return Grid(columns, rows, caption="all values × 100")
 
 
-def _draw_query(page: Explained, out: Paper, *, full: bool = False) -> None:
-    """The whole story of one query; long texts are cut unless `full`."""
+def _draw_query(page: Explained, out: Paper) -> None:
+    """The whole story of one query."""
     diagnosis, query, task = page.diagnosis, page.query, page.task
     title = f"{diagnosis.task} · query {snippet(query.query_id, 30)} · {diagnosis.system}"
     out.print(snippet(title, out.width), style="bold")
@@ -135,7 +130,7 @@ def _draw_query(page: Explained, out: Paper, *, full: bool = False) -> None:
         out.print(f"asked for: {query.answer}{of}")
     out.print(f"{diagnosis.metric} × 100 = {100 * query.score:.2f}, {query.outcome}")
     if page.expansion is not None:
-        _draw_generations(page, page.expansion, out, full)
+        _draw_generations(page, page.expansion, out)
     out.print("\npositives", style="bold")
     for positive in query.positives:
         _draw_positive(positive, page, out)
@@ -153,12 +148,12 @@ def _draw_query(page: Explained, out: Paper, *, full: bool = False) -> None:
         out.print(_OPEN.format(line), style="dim")
 
 
-def _draw_generations(page: Explained, expansion: Expansion, out: Paper, full: bool) -> None:
+def _draw_generations(page: Explained, expansion: Expansion, out: Paper) -> None:
     [expanded] = expansion.queries
     method, source = page.diagnosis.system.partition(" | ")[0], expansion.source
     if page.prompt is not None:
         out.print("\nprompt, as it was sent", style="bold")
-        _indented(_cut(page.prompt.strip(), full), out)
+        _indented(page.prompt.strip(), out)
     for number, sample in enumerate(expanded.samples, start=1):
         heading = f"{method} · {source}"
         if len(expanded.samples) > 1:
@@ -166,19 +161,19 @@ def _draw_generations(page: Explained, expansion: Expansion, out: Paper, full: b
         out.print()
         out.print(Rule(Text(visible(heading), style="bold"), align="left", characters="─"))
         if number <= len(expanded.traces):
-            _draw_trace(expanded.traces[number - 1], out, full)
+            _draw_trace(expanded.traces[number - 1], out)
         else:
-            _indented(_cut(sample.answer.strip(), full), out)
+            _indented(sample.answer.strip(), out)
         if sample.outcome != "ok":
             unused = "" if sample.useful else ": not searched with"
             _indented(f"({sample.outcome}{unused})", out, style="yellow")
 
 
-def _draw_trace(trace: Trace, out: Paper, full: bool) -> None:
+def _draw_trace(trace: Trace, out: Paper) -> None:
     steps = []
     for number, step in enumerate(trace.steps, start=1):
-        text = _cut(step.text.strip(), full)
-        if step.kind == "passages" and not full:
+        text = step.text.strip()
+        if step.kind == "passages":
             text = ", ".join(step.documents) or "nothing was found"
         steps.append((f"{number:>3} {VERBS[step.kind]}", text))
     out.print(pairs(steps))
@@ -186,13 +181,6 @@ def _draw_trace(trace: Trace, out: Paper, full: bool) -> None:
     unreadable = f"; {trace.malformed} unreadable turns" if trace.malformed else ""
     stopped = f"stopped because {STOPS[trace.stop]}{unreadable}."
     _indented(f"{searches}, {trace.tokens:,} new tokens; {stopped}", out, style="dim")
-
-
-def _cut(text: str, full: bool) -> str:
-    pieces = re.findall(r"\s*\S+", text)
-    if full or len(pieces) <= _WORDS:
-        return text
-    return "".join(pieces[:_WORDS]) + f" … ({len(pieces) - _WORDS} more words; --full shows all)"
 
 
 def _draw_positive(positive: PositiveFinding, page: Explained, out: Paper) -> None:
@@ -206,7 +194,7 @@ def _draw_positive(positive: PositiveFinding, page: Explained, out: Paper) -> No
     _indented(snippet(document_text(page.task, name), out.width - 4), out, style="dim")
     _indented(evidence(positive), out)
     if page.members:
-        ranks = (f"{each} {own.get(name, 'not listed')}" for each, own in page.members.items())
+        ranks = (f"{each} {own[name] or 'not listed'}" for each, own in page.members.items())
         _indented(f"members: {'; '.join(ranks)}", out)
     changes = page.changes.get(name, ())
     for word, sign in (("gained", 1), ("lost", -1)):

@@ -15,11 +15,8 @@ MISSED = PositiveFinding(
     as_well=0.05,
     top_coverage=0.3,
     likeness=0.0,
-    twin_witness=None,
     subject=0.0,
-    subject_witness=None,
-    source_witness=None,
-    surface_witness="decoy",
+    witnesses={"outranked": "decoy"},
     query_terms=9,
     query_words=100,
     words=100,
@@ -43,7 +40,7 @@ MISSED = PositiveFinding(
         ({"reranked": 100, "first_stage_rank": 10}, "demoted"),
         ({"query_limit": 99}, "query-cut"),
         ({"limit": 99}, "document-cut"),
-        ({"source_witness": "other"}, "same-source"),
+        ({"witnesses": {"same-source": "other"}}, "same-source"),
         ({"subject": 0.2}, "same-subject"),
         ({"coverage": 0.09}, "few-shared-terms"),
         ({"coverage": 0.0, "top_coverage": 0.0}, "few-shared-terms"),
@@ -61,7 +58,8 @@ def test_limits_that_are_just_kept_cut_nothing() -> None:
 
 
 def test_the_witness_is_the_document_that_shows_the_cause() -> None:
-    case = replace(MISSED, likeness=0.9, twin_witness="twin", source_witness="other")
+    witnesses = {"twin-retrieved": "twin", "same-source": "other"}
+    case = replace(MISSED, likeness=0.9, witnesses=witnesses)
 
     assert (case.cause, case.witness) == ("twin-retrieved", "twin")
 
@@ -76,11 +74,8 @@ cases = st.builds(
     as_well=shares,
     top_coverage=shares,
     likeness=shares,
-    twin_witness=names,
     subject=shares,
-    subject_witness=names,
-    source_witness=names,
-    surface_witness=names,
+    witnesses=st.dictionaries(st.sampled_from([*CAUSES]), names),
     query_terms=st.integers(0, 90),
     query_words=st.integers(0, 900),
     words=st.integers(0, 900),

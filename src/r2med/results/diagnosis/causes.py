@@ -22,15 +22,15 @@ BY_CHANCE = 0.25
 #: Or it matches nothing, or less than this part of what the top documents match.
 FAR_LESS = 1 / 3
 
+#: Causes that the best surface match among the top documents shows.
+SURFACE_CAUSES = ("few-shared-terms", "surface-match", "outranked")
+
 Failure = Literal["not in the list", "in the list, but low", "lost by the last stage"]
 
 
 @dataclass(frozen=True)
 class PositiveFinding:
-    """One positive of one query: the numbers that the rules read and, when it is missed, the cause.
-
-    A `*_witness` names a document.
-    """
+    """One positive of one query: the numbers that the rules read and, if missed, the cause."""
 
     rank: int | None
     """None when the list does not hold it."""
@@ -43,12 +43,10 @@ class PositiveFinding:
     """Median coverage of the non-positives in the top 10."""
     likeness: float
     """The largest likeness (Jaccard of terms) to an unjudged document of the top 10."""
-    twin_witness: str | None
     subject: float
     """The largest share of its key terms in a non-positive of the top 10."""
-    subject_witness: str | None
-    source_witness: str | None
-    surface_witness: str | None
+    witnesses: Mapping[str, str | None]
+    """By cause, the document that shows it: the twin, the other passage, the best surface match."""
     query_terms: int
     """Distinct terms of the query that the corpus knows."""
     query_words: int
@@ -65,15 +63,14 @@ class PositiveFinding:
     cause: str | None = field(init=False)
     """A name in `CAUSES`; None when it is found."""
     witness: str | None = field(init=False)
-    """The document that shows the cause: the twin, the other passage, the best surface match."""
+    """The document that shows the cause."""
     shared_terms: int
 
     def __post_init__(self) -> None:
         missed = self.rank is None or self.rank > TOP
-        cause = next(each for each in CAUSES.values() if each.holds(self)) if missed else None
-        witness = getattr(self, cause.witness) if cause and cause.witness else None
-        object.__setattr__(self, "cause", cause.name if cause else None)
-        object.__setattr__(self, "witness", witness)
+        cause = next(name for name, each in CAUSES.items() if each.holds(self)) if missed else None
+        object.__setattr__(self, "cause", cause)
+        object.__setattr__(self, "witness", self.witnesses.get(cause or ""))
 
     @property
     def failure(self) -> Failure | None:
@@ -94,8 +91,6 @@ class Cause:
     holds: Callable[[PositiveFinding], bool]
     evidence: str
     """The numbers of a positive that a reader can check, as a template."""
-    witness: str = ""
-    """The field with the document that shows the cause."""
 
     @property
     def title(self) -> str:
@@ -128,7 +123,6 @@ _ALL = (
         f"the top {TOP} hold an unjudged document with nearly the same terms",
         lambda case: case.likeness >= TWIN,
         f"{{positive.witness}}, in the top {TOP}, has {{likeness}} of its terms and is not judged",
-        "twin_witness",
     ),
     Cause(
         "not-offered",
@@ -157,9 +151,8 @@ _ALL = (
     Cause(
         "same-source",
         f"the top {TOP} hold another passage of the positive's source document",
-        lambda case: case.source_witness is not None,
+        lambda case: case.witnesses.get("same-source") is not None,
         "{positive.witness} is of the same source",
-        "source_witness",
     ),
     Cause(
         "same-subject",
@@ -167,14 +160,12 @@ _ALL = (
         lambda case: case.subject >= SAME_SUBJECT,
         f"{{positive.witness}}, in the top {TOP}, has {{subject}} of its key terms, and the query "
         "none of those",
-        "subject_witness",
     ),
     Cause(
         "few-shared-terms",
         "it hardly shares terms with the query; the link is knowledge, not words",
         _few_terms,
         f"{SHARING}; {{as_well}} of all documents share as much, and {_WRONG}",
-        "surface_witness",
     ),
     Cause(
         "surface-match",
@@ -182,14 +173,12 @@ _ALL = (
         lambda case: case.coverage < case.top_coverage,
         f"{SHARING}; {_WRONG}, {{positive.witness}} the most, but none has more than {{subject}} "
         "of its key terms",
-        "surface_witness",
     ),
     Cause(
         "outranked",
         f"it shares as much of the query as the top {TOP} do, yet stands below them",
         lambda case: True,
         f"{SHARING}; {_WRONG}",
-        "surface_witness",
     ),
 )
 

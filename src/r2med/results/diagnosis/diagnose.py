@@ -12,7 +12,7 @@ import numpy as np
 
 from r2med.errors import DataError, UsageError
 from r2med.measure import measure
-from r2med.results.diagnosis.causes import TOP, PositiveFinding
+from r2med.results.diagnosis.causes import SURFACE_CAUSES, TOP, PositiveFinding
 from r2med.results.diagnosis.findings import (
     Diagnosis,
     QueryFinding,
@@ -202,11 +202,13 @@ class _View:
             as_well=float(np.mean(self.coverage >= own)) if len(self.coverage) else 0.0,
             top_coverage=median([share for share, _ in self.covered]) if self.covered else 0.0,
             likeness=likeness[0],
-            twin_witness=likeness[1],
             subject=subject[0],
-            subject_witness=subject[1],
-            source_witness=next(same_source, None),
-            surface_witness=max(self.covered)[1] if self.covered else None,
+            witnesses={
+                "twin-retrieved": likeness[1],
+                "same-source": next(same_source, None),
+                "same-subject": subject[1],
+                **dict.fromkeys(SURFACE_CAUSES, max(self.covered)[1] if self.covered else None),
+            },
             query_terms=len(self.terms),
             query_words=query_words,
             words=len((lexicon.text(name) or "").split()),
