@@ -120,7 +120,15 @@ def notice(message: str) -> None:
 
 def progress() -> Progress:
     """A progress bar that leaves no trace when done and is silent off a terminal."""
-    return _bars(BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
+    shown = notice_console()
+    columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        *columns,
+        console=shown,
+        transient=True,
+        disable=not shown.is_terminal,
+    )
 
 
 def result_line(bar: Progress, total: int) -> Callable[[Result], None]:
@@ -180,14 +188,3 @@ def _notebook() -> bool:
     shell = sys.modules.get("IPython")
     running = shell.get_ipython() if shell else None
     return type(running).__name__ == "ZMQInteractiveShell"
-
-
-def _bars(*columns: Any) -> Progress:
-    shown = notice_console()
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        *columns,
-        console=shown,
-        transient=True,
-        disable=not shown.is_terminal,
-    )

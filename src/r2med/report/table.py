@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 _BREAKS = tuple(
     re.compile(f"[^{marks}]*[{marks}]*[|+]?\\s*") for marks in (r"|+", r"\s,", r"\[:/", r"=_.-")
 )
-#: A name column is at least this wide before a layout with fewer columns is taken.
+#: A column of names is at least this wide before a layout with fewer columns is taken.
 _NAME_WIDTH = 24
-_WIDEST_NAME = 40
 #: A name that heads a column of figures takes no more than this on a line.
 _HEADING = 16
 #: Short forms of the eight tasks, for columns of four characters.
@@ -160,11 +159,9 @@ class Grid:
             whole = max([title, *widths])
             unbroken = widths if column.right or column.fixed else map(_least, cells)
             least = max([_least(column.title), *unbroken])
-            names = sorted(len(str(cell)) for cell in cells if isinstance(cell, SystemName))
             comfortable = whole
-            if len(names) > 1:
-                usual = names[-1 - max(1, len(names) // 10)]
-                comfortable = min(max(usual, _NAME_WIDTH), _WIDEST_NAME)
+            if sum(isinstance(cell, SystemName) for cell in cells) > 1:
+                comfortable = _NAME_WIDTH
             elif isinstance(column.title, SystemName):
                 comfortable = max([min(title, _HEADING), *widths])
             sizes.append((least, min(max(comfortable, least), whole), whole))
