@@ -47,7 +47,7 @@ _PUBLISHED = {
     "safeguard_positive_rows": "safeguard rows",
 }
 #: What a group has means of, and what each task counts by in the weighted one.
-WEIGHTS = {"ndcg@10": "queries", "hit@10": "queries", "recall@100 (micro)": "positives"}
+_WEIGHTS = {"ndcg@10": "queries", "hit@10": "queries", "recall@100 (micro)": "positives"}
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def group_means(tasks: Sequence[Sequence[RetrievalProfile]]) -> list[GroupMean]:
         if not rows or len(rows) < len(tasks):
             continue
         weighted, plain = {}, {}
-        for name, counted in WEIGHTS.items():
+        for name, counted in _WEIGHTS.items():
             values = [row.figures[name] for row in rows]
             weights = [getattr(row, counted) for row in rows]
             weighted[name] = float(np.dot(values, weights)) / max(sum(weights), 1)

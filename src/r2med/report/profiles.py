@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from r2med.nano.candidates import ROLES, TITLES, Role
-from r2med.nano.profiles import WEIGHTS, Profile, Profiles, group_means
+from r2med.nano.profiles import Profile, Profiles, group_means
 from r2med.report.table import Cell, Column, Grid, Paper, SystemName, points
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def draw(value: Profiles, out: Paper) -> None:
     first, *others = value.tasks
     parts: list[RenderableType] = []
     if others:
-        parts += group_parts(value.tasks, value.title)
+        parts.append(group_grid(value.tasks, value.title))
     else:
         parts.append(Text(f"{first.task} · profile", style="bold"))
         parts += [data_grid(first.data), Text()] if first.data else []
@@ -75,7 +75,7 @@ def _figure(name: str, value: float | None) -> Cell:
     return points(value)
 
 
-def group_parts(profiles: Sequence[Profile], title: str) -> Iterator[RenderableType]:
+def group_grid(profiles: Sequence[Profile], title: str) -> Grid:
     """One row per task with the nDCG@10 of each subset, then both means, each labelled."""
     means = group_means([one.retrieval for one in profiles])
     published = group_means([one.published for one in profiles])
@@ -93,7 +93,7 @@ def group_parts(profiles: Sequence[Profile], title: str) -> Iterator[RenderableT
         rows.append(row(one.task, count, {each.role: each.ndcg for each in own}, best))
     for label, averages, kind in (
         ("query-weighted mean", means, "weighted"),
-        (f"mean of {len(profiles)} tasks", means, "task_mean"),
+        (f"task mean of {len(profiles)} tasks", means, "task_mean"),
         ("published, query-weighted", published, "weighted"),
         ("published, task mean", published, "task_mean"),
     ):
@@ -104,15 +104,7 @@ def group_parts(profiles: Sequence[Profile], title: str) -> Iterator[RenderableT
     columns += [*(Column(TITLES[role]) for role in roles), Column("best", right=False)]
     figures = "nDCG@10 × 100 by candidate subset" + ("" if means else ", as published")
     ends = frozenset([len(profiles) - 1])
-    yield Grid(columns, rows, ends=ends, title=f"{title} · {figures}")
-    for mean in means or published:
-        figures = "; ".join(
-            f"{name} {points(mean.weighted[name])} weighted by {counted}, "
-            f"{points(mean.task_mean[name])} task mean"
-            for name, counted in WEIGHTS.items()
-            if name != "ndcg@10"
-        )
-        yield Text(f"{TITLES[mean.role]}: {figures}; safeguard rows: {mean.safeguard_rows:,}")
+    return Grid(columns, rows, ends=ends, title=f"{title} · {figures}")
 
 
 def fidelity_tables(agreement: Fidelity) -> Iterator[RenderableType]:

@@ -121,7 +121,6 @@ class Scene:
         self.judged = task.judgements.by_query()
         self.answers = dict(zip(ids, queries.answers.to_pylist(), strict=True))
         self.query_terms = self.lexicon.queries(queries.texts)
-        self.spellings = self.lexicon.spellings(queries.texts.fill_null("").to_pylist())
         self.sources = sources_of(task.corpus.document_ids.to_pylist())
         self.evidence: dict[str, list[str]] = {}
         """By document, the queries that it is a positive of."""
@@ -232,7 +231,7 @@ class _View:
             document_id=name,
             label=label_of(self.judged.get(name)),
             coverage=0.0 if row is None else float(self.coverage[row]),
-            shared=tuple(lexicon.spelled(shared, scene.spellings[self.row])),
+            shared=tuple(lexicon.spelled(shared, self.text)),
             answers=tuple(answer for answer in other if answer and answer != own),
         )
 

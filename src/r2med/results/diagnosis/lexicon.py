@@ -128,19 +128,16 @@ class Lexicon:
         row = self.row(document_id)
         return None if row is None else self._texts[row].as_py() or ""
 
-    def spelled(self, terms: Iterable[int], spelling: Mapping[str, str]) -> list[str]:
-        """Terms as a text spells them, each once: a reader meets words and not stems."""
+    def spelled(self, terms: Iterable[int], text: str) -> list[str]:
+        """Terms as a text spells them, each once: a reader meets words and not stems.
+
+        A term is spelled as the first word, or part of one, that is nothing else.
+        """
+        parts = _PART.findall(text)
+        own = self._stemmed(parts)
+        spelling = {own[part][0]: part for part in reversed(parts) if len(own[part]) == 1}
         stems = [self._index.words.text(int(term)) for term in terms]
         return list(dict.fromkeys(spelling.get(stem, stem) for stem in stems))
-
-    def spellings(self, texts: Sequence[str]) -> list[Mapping[str, str]]:
-        """For every text, its terms with the first word, or part of one, that is nothing else."""
-        parts = [_PART.findall(text) for text in texts]
-        stems = self._stemmed(part for row in parts for part in row)
-        return [
-            {stems[part][0]: part for part in reversed(row) if len(stems[part]) == 1}
-            for row in parts
-        ]
 
     def _stemmed(self, words: Iterable[str]) -> Mapping[str, list[str]]:
         """The terms of words, and of all that were asked for before."""
