@@ -147,24 +147,20 @@ def gains(run: Run, judgements: Judgements) -> Gains:
     judged = judgements.query_ids.dictionary_encode()
     judged_rows = judged.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     query_ids, width = judged.dictionary, len(run.document_ids)
-    run_rows = places_of(run.query_ids, query_ids)
-    lengths = np.zeros(len(query_ids), dtype=np.int64)
-    lengths[run_rows[run_rows >= 0]] = run.lengths[run_rows >= 0]
+    run = run.over(query_ids, places_of(run.query_ids, query_ids))
     levels = np.full((len(query_ids), int(run.lengths.max(initial=0))), _UNJUDGED)
-    rows = run_rows[run.query_rows]
-    kept = rows >= 0
     codes = places_of(judgements.document_ids, run.document_ids)
     ranked = codes >= 0
-    entries = pa.array(rows[kept] * width + run.documents[kept])
+    entries = pa.array(run.query_rows * width + run.documents)
     known = pa.array(judged_rows[ranked] * width + codes[ranked])
     values = np.append(judgements.scores[ranked].astype(np.float64), _UNJUDGED)
-    levels[rows[kept], run.ranks[kept] - 1] = values[places_of(entries, known)]
+    levels[run.query_rows, run.ranks - 1] = values[places_of(entries, known)]
     order = np.lexsort((-judgements.scores.astype(np.int64), judged_rows))
     counts = np.bincount(judged_rows, minlength=len(query_ids))
     starts = np.repeat(np.cumsum(counts) - counts, counts)
     best_first = np.full((len(query_ids), int(counts.max(initial=0))), _UNJUDGED)
     best_first[judged_rows[order], np.arange(len(order)) - starts] = judgements.scores[order]
-    return Gains(query_ids=query_ids, levels=levels, judged=best_first, lengths=lengths)
+    return Gains(query_ids=query_ids, levels=levels, judged=best_first, lengths=run.lengths)
 
 
 def score_column(gains: Gains, metric: Metric) -> Column:

@@ -137,11 +137,10 @@ def tie_bounds(
     if ties == "list" or not joined.levels.size:
         scores = _scores_of(joined, wanted)
         return scores, scores
-    queries = places_of(listed.query_ids, joined.query_ids)[listed.query_rows]
-    kept = queries >= 0
+    listed = listed.over(joined.query_ids, places_of(listed.query_ids, joined.query_ids))
     precision = np.float32 if ties == "trec" else np.float64
     values = np.full(joined.levels.shape, -np.inf, dtype=precision)
-    values[queries[kept], listed.ranks[kept] - 1] = listed.scores[kept]
+    values[listed.query_rows, listed.ranks - 1] = listed.scores
     # For every rank a number that equal scores share, ascending.
     groups = np.zeros(values.shape, dtype=np.int64)
     groups[:, 1:] = np.cumsum(values[:, 1:] != values[:, :-1], axis=1)

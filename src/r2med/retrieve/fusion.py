@@ -57,11 +57,9 @@ class Fusion:
         else:
             shares = [_scaled(run, self.method) for run in runs]
         shares = [weight * share for share, weight in zip(shares, weights, strict=True)]
-        found = [
-            run.scores > 0 if fills else np.ones(len(run.scores), dtype=bool)
-            for run, fills in zip(runs, filled or [False] * len(runs), strict=True)
-        ]
-        return _summed(runs, shares, found, depth)
+        members = zip(runs, filled or [False] * len(runs), strict=True)
+        counted = np.concatenate([(run.scores > 0) | (not fills) for run, fills in members])
+        return _summed(runs, np.concatenate(shares), np.flatnonzero(counted), depth)
 
 
 def _scaled(run: Run, method: Method) -> Column:
@@ -90,23 +88,23 @@ def _of_list(run: Run, reduce: np.ufunc) -> Column:
     return np.repeat(figures, run.lengths[filled])
 
 
-def _summed(
-    runs: Sequence[Run], shares: Sequence[Column], found: Sequence[NDArray[np.bool_]], depth: int
-) -> Run:
-    """Add up the shares of each document found and keep the best `depth` of every query."""
+def _summed(runs: Sequence[Run], share: Column, counted: NDArray[np.int64], depth: int) -> Run:
+    """Add up the shares of the entries that count and keep the best `depth` of every query.
+
+    `share` and the places in `counted` are of the entries of all runs, one run after the other.
+    """
     queries = pa.chunked_array([run.query_ids for run in runs]).unique().cast(pa.large_string())
     ranked = [run.document_ids.take(pa.array(np.unique(run.documents))) for run in runs]
     names = pa.chunked_array(ranked).unique().cast(pa.large_string())
     names = names.take(pc.sort_indices(names.cast(pa.large_binary())))
     keys = np.concatenate(
         [
-            places_of(run.query_ids, queries)[run.query_rows[kept]] * len(names)
-            + places_of(run.document_ids, names)[run.documents[kept]]
-            for run, kept in zip(runs, found, strict=True)
+            places_of(run.query_ids, queries)[run.query_rows] * len(names)
+            + places_of(run.document_ids, names)[run.documents]
+            for run in runs
         ]
-    )
-    ranks = np.concatenate([run.ranks[kept] for run, kept in zip(runs, found, strict=True)])
-    share = np.concatenate([column[kept] for column, kept in zip(shares, found, strict=True)])
+    )[counted]
+    ranks, share = np.concatenate([run.ranks for run in runs])[counted], share[counted]
     # Shares are added smallest first, so that a sum does not depend on the order of the runs.
     order = np.lexsort((share, keys))
     pairs, starts = np.unique(keys[order], return_index=True)

@@ -381,14 +381,14 @@ def _below(stage: Stage) -> Iterator[Stage]:
 
 def safeguards(stage: Stage, task: Task) -> Mapping[str, str]:
     """Positives that were put among a system's candidates on purpose, by query."""
-    given = [each.settings for each in _below(stage) if isinstance(each, GivenCandidates)]
-    subsets = [find_subset(task, settings.name) for settings in given if settings.safeguard]
+    settings = [each.settings for each in _below(stage) if isinstance(each, GivenCandidates)]
+    subsets = [find_subset(task, each.name) for each in settings if each.safeguard]
     return {query: name for subset in subsets for query, name in subset.safeguards().items()}
 
 
 def sources(stage: Stage) -> dict[str, str]:
     """Hashes of the source of the user's own classes in a stage, by the name of the class."""
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for each in _below(stage):
         model = None
         if isinstance(each, Retrieval):
@@ -398,8 +398,8 @@ def sources(stage: Stage) -> dict[str, str]:
         if model is not None and not type(model).__module__.startswith("r2med."):
             from r2med.retrieve.user_models import source_of
 
-            found |= dict(filter(None, [source_of(model)]))
-    return found
+            hashes |= dict(filter(None, [source_of(model)]))
+    return hashes
 
 
 def _searches(stage: Stage) -> bool:

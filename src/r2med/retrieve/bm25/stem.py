@@ -95,8 +95,8 @@ class WordMatrix:
 
     def replace_suffix(self, rows: Rows, suffix: str, replacement: str) -> Rows:
         """Replace the suffix where it stands; return the rows without it."""
-        found, rest = self.split(rows, suffix)
-        self.replace(found, len(suffix), replacement)
+        ending, rest = self.split(rows, suffix)
+        self.replace(ending, len(suffix), replacement)
         return rest
 
     def measures(self, rows: Rows, removed: int | Rows) -> Rows:
@@ -112,10 +112,10 @@ class WordMatrix:
     def has_vowel(self, rows: Rows, removed: int | Rows) -> Flags:
         """Whether the words less their last `removed` letters hold a vowel."""
         lengths = self.lengths[rows] - removed
-        found = np.zeros(len(rows), dtype=np.bool_)
+        held = np.zeros(len(rows), dtype=np.bool_)
         for place, vowel in enumerate(self._vowels(rows, lengths)):
-            found |= vowel & (place < lengths)
-        return found
+            held |= vowel & (place < lengths)
+        return held
 
     def letter(self, rows: Rows, back: int) -> Letters:
         """The letter before the last `back` ones of each row's word, or its first."""
@@ -240,9 +240,9 @@ def _participles(words: WordMatrix, rows: Rows) -> None:
         words.replace(ied[~short], 3, "i")
     eed, rows = words.split(rows, "eed")
     words.replace(eed[words.measures(eed, 3) > 0], 1, "")
-    found = [words.split(rows, suffix)[0] for suffix in ("ed", "ing")]
-    removed = np.repeat([2, 3], [len(part) for part in found])
-    rows = np.concatenate(found)
+    endings = [words.split(rows, suffix)[0] for suffix in ("ed", "ing")]
+    removed = np.repeat([2, 3], [len(part) for part in endings])
+    rows = np.concatenate(endings)
     vowel = words.has_vowel(rows, removed)
     words.replace(rows[vowel], removed[vowel], "")
     _restore(words, rows[vowel])

@@ -169,19 +169,15 @@ def word_keys(block: NDArray[np.uint8], starts: Places, ends: Places) -> Keys:
     keys &= _MASKS[np.minimum(lengths, 8)]
     rest = np.flatnonzero(lengths > 7)
     hashes = keys[rest] * _MIX
-    taken = 8
     active = np.arange(len(rest))
-    while True:
+    for taken in range(8, int(lengths.max(initial=0)), 8):
         active = active[lengths[rest[active]] > taken]
-        if not len(active):
-            break
         chosen = rest[active]
         more = _eight_bytes(words, starts[chosen] + taken)
         more &= _MASKS[np.minimum(lengths[chosen] - taken, 8)]
         mixed = hashes[active]
         mixed ^= mixed >> np.uint64(29)
         hashes[active] = (mixed + more) * _MIX_LONG
-        taken += 8
     hashes ^= hashes >> np.uint64(32)
     keys[rest] = hashes | _LONG
     return keys
