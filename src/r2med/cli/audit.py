@@ -46,8 +46,7 @@ def audit(
         str | None, typer.Option(help="What to call the training set in outcomes.")
     ] = None,
     fields: Annotated[
-        list[str] | None,
-        typer.Option("--field", help="Only this field; may be repeated."),
+        list[str] | None, typer.Option("--field", help="Only this field; may be repeated.")
     ] = None,
     ngram: Annotated[
         int, typer.Option(min=8, max=13, help="Words in a run that counts as copied.")

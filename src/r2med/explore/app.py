@@ -179,7 +179,7 @@ class _Trials:
         systems, tasks = offered(snapshot)
         system = values.word("system", systems) or systems[0]
         name = values.word("task", tasks)
-        text = values.text("text", longest=LONGEST, lines=True) or ""
+        text = values.text("text", longest=LONGEST) or ""
         if name is None:
             raise UsageError("no task is chosen.")
         page = partial(trial_page, snapshot, server_link, system=system, task=name, text=text)

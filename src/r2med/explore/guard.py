@@ -34,7 +34,8 @@ HEADERS = {
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?")
 #: Characters of a parameter; queries that are typed in may be longer.
 _LONGEST_VALUE = 500
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+#: Control characters but the ends of lines and tabs.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _LONGEST_ADDRESS = 8_000
 _LARGEST_BODY = 64_000
 
@@ -91,26 +92,22 @@ class Parameters:
     def __init__(self, values: QueryParams | FormData) -> None:
         self._values = values
 
-    def text(self, name: str, *, longest: int = _LONGEST_VALUE, lines: bool = False) -> str | None:
+    def text(self, name: str, *, longest: int = _LONGEST_VALUE) -> str | None:
         """A text without control characters; None where it is absent or empty."""
-        values = self.texts(name, longest=longest, lines=lines)
+        values = self.texts(name, longest=longest)
         if len(values) > 1:
             raise UsageError(f"{name} is given {len(values)} times, expected once.")
         return values[0] if values else None
 
-    def texts(
-        self, name: str, *, longest: int = _LONGEST_VALUE, lines: bool = False
-    ) -> tuple[str, ...]:
+    def texts(self, name: str, *, longest: int = _LONGEST_VALUE) -> tuple[str, ...]:
         """All values of a parameter that may be repeated, each once."""
         values = [value for value in self._values.getlist(name) if value]
         for value in values:
             if not isinstance(value, str):
                 raise UsageError(f"{name} is a file, expected a text.")
             if len(value) > longest:
-                raise UsageError(
-                    f"{name} has {len(value):,} characters, expected at most {longest:,}."
-                )
-            if _CONTROL.search(re.sub(r"[\r\n\t]", "", value) if lines else value):
+                raise UsageError(f"{name} has {len(value):,} characters, at most {longest:,} fit.")
+            if _CONTROL.search(value):
                 raise UsageError(f"{name} holds a control character.")
         return tuple(dict.fromkeys(str(value) for value in values))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from r2med.errors import MissingError
@@ -71,8 +72,6 @@ def _answer(name: str, rows: list[Standing], board: Leaderboard, results: int) -
 
 
 def _settings(identity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for place, (name, value) in enumerate(leaves(identity)):
-        if place >= _SETTINGS:
-            return
+    for name, value in islice(leaves(identity), _SETTINGS):
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         yield name, text if len(text) <= _VALUE else f"{text[:_VALUE]} …"
