@@ -17,6 +17,7 @@ from r2med.report.formats import Page, markdown
 from r2med.report.table import Column, Grid
 from r2med.runs import Run
 from r2med.tasks.registry import find_suite
+from tests.building import texts
 from tests.cli.running import run
 from tests.nano.making import contents, task_of
 
@@ -234,6 +235,15 @@ def test_tasks_whose_names_read_alike_share_no_page(tmp_path: Path) -> None:
     assert len(links) == len(names)
     for name, (_, page) in zip(names, links, strict=True):
         assert json.loads((tmp_path / f"{page}.json").read_text())["task"] == name
+
+
+def test_a_query_without_an_answer_is_no_wrong_diagnosis() -> None:
+    queries = CONFUSED.queries
+    unknown = replace(CONFUSED, queries=replace(queries, answers=texts("Stroke", None)))
+
+    diagnosis, *_ = find_failures(unknown, Run.from_lists({"2": [("stroke", 1.0)]}))
+
+    assert (diagnosis.affected, diagnosis.of) == (0, 1)
 
 
 def test_a_kind_that_the_data_cannot_tell_is_left_open() -> None:

@@ -188,7 +188,7 @@ def find_failures(task: Task, run: Run) -> list[Failures]:
         ahead = [each for each in query.top if best.rank is None or each.rank < best.rank]
         alike = {each.answer for each in known if each.body_system == query.body_system}
         evidence = [(each, answer) for each in ahead for answer in each.answers if answer in alike]
-        if evidence:
+        if evidence and query.answer:
             first, answer = evidence[0]
             detail = (
                 f"Both are {query.body_system}; asked for is {query.answer}, but evidence for "

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
 
 #: A positive at this rank or above counts as found, and this many documents are looked at.
 TOP = 10
@@ -24,8 +23,6 @@ FAR_LESS = 1 / 3
 
 #: Causes that the best surface match among the top documents shows.
 SURFACE_CAUSES = ("few-shared-terms", "surface-match", "outranked")
-
-Failure = Literal["not in the list", "in the list, but low", "lost by the last stage"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ class PositiveFinding:
         object.__setattr__(self, "witness", self.witnesses.get(cause or ""))
 
     @property
-    def failure(self) -> Failure | None:
+    def failure(self) -> str | None:
         """Where it was lost; None for a positive that is found."""
         if self.cause is None:
             return None

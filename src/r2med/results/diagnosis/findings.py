@@ -14,7 +14,6 @@ from r2med.measure.intervals import Interval, mean_interval
 from r2med.results.diagnosis.causes import CAUSES, PositiveFinding
 from r2med.tabular import Tabular, fields_of, table_of
 
-Outcome = Literal["all found", "some found", "none found"]
 Label = Literal["positive", "not relevant", "unjudged"]
 
 
@@ -60,8 +59,8 @@ class QueryFinding:
         return tuple(each for each in self.positives if each.cause is not None)
 
     @property
-    def outcome(self) -> Outcome:
-        """Whether the positives are in the top 10."""
+    def outcome(self) -> str:
+        """Whether the positives are in the top 10: all, some or none found."""
         if not self.missed:
             return "all found"
         return "none found" if len(self.missed) == len(self.positives) else "some found"
