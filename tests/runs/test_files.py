@@ -92,7 +92,7 @@ def test_a_missing_or_cut_run_file_is_named(tmp_path: Path) -> None:
     cut = tmp_path / "cut.trec.gz"
     cut.write_bytes(gzip.compress(b"1 Q0 d1 1 0.5 x\n" * 100)[:-9])
 
-    with pytest.raises(DataError, match=r"none\.trec cannot be read: no such file"):
+    with pytest.raises(DataError, match=r"none\.trec cannot be read: No such file"):
         Run.from_trec(tmp_path / "none.trec")
     with pytest.raises(DataError, match=r"cut\.trec\.gz"):
         Run.from_trec(cut)

@@ -202,3 +202,8 @@ def test_the_registry_loads_no_heavy_library() -> None:
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
     assert told.stdout.strip() == "[]", told.stderr
+
+
+def test_no_name_or_alias_stands_for_two_tasks() -> None:
+    for entry in all_entries():
+        assert all(find_task(name) is entry for name in (entry.name, *entry.aliases))

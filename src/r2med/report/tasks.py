@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -127,19 +127,14 @@ def summary(task: Task) -> Group:
 
 
 def _shape(entries: Sequence[TaskEntry]) -> tuple[str, str, str]:
-    """Queries, documents and positives per query; "?" where a manifest does not say."""
-    queries = _sum(entry.counts.get("queries") for entry in entries)
-    documents = _sum(entry.counts.get("documents") for entry in entries)
-    positives = _sum(
-        entry.statistics.get("relevant_docs", {}).get("num_relevant_docs") for entry in entries
+    """Queries, documents and positives per query, which are "?" where a manifest does not say."""
+    queries, documents = (
+        sum(entry.counts[what] for entry in entries) for what in ("queries", "documents")
     )
-    mean = f"{positives / queries:.1f}" if positives and queries else "?"
-    return _figure(queries), _figure(documents), mean
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    known = list(values)
-    return None if None in known else sum(value or 0 for value in known)
+    judged = [entry.statistics.get("relevant_docs", {}) for entry in entries]
+    positives = [figures.get("num_relevant_docs") for figures in judged]
+    mean = "?" if None in positives else f"{sum(positives) / queries:.1f}"
+    return f"{queries:,}", f"{documents:,}", mean
 
 
 def _figure(value: str | int | float | None) -> str:

@@ -165,12 +165,7 @@ def _key(name: str) -> str:
 
 @cache
 def _index() -> dict[str, TaskEntry]:
-    index: dict[str, TaskEntry] = {}
-    for entry in all_entries():
-        for name in (entry.name, *entry.aliases):
-            if index.setdefault(_key(name), entry) is not entry:
-                raise ValueError(f"manifests: {name!r} names two tasks")
-    return index
+    return {_key(name): entry for entry in all_entries() for name in (entry.name, *entry.aliases)}
 
 
 @cache

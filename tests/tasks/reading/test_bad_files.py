@@ -220,7 +220,7 @@ def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").unlink()
     (tmp_path / "corpus.jsonl").mkdir()
 
-    assert message(tmp_path) == f"{tmp_path / 'corpus.jsonl'} cannot be read: is a directory."
+    assert message(tmp_path) == f"{tmp_path / 'corpus.jsonl'} cannot be read: Is a directory."
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
@@ -228,7 +228,7 @@ def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
     write_r2med(tmp_path)
     (tmp_path / "corpus.jsonl").chmod(0)
 
-    assert message(tmp_path) == f"{tmp_path / 'corpus.jsonl'} cannot be read: permission denied."
+    assert message(tmp_path) == f"{tmp_path / 'corpus.jsonl'} cannot be read: Permission denied."
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,7 @@ def file_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = str(error.strerror or error)
-        raise DataError(f"{path} cannot be read: {reason[:1].lower()}{reason[1:]}.") from error
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 @contextmanager
