@@ -123,7 +123,7 @@ def test_an_empty_name_is_no_folder() -> None:
 
 
 def test_a_folder_that_does_not_exist_is_named() -> None:
-    with pytest.raises(MissingError, match=r"There is no folder data/none\."):
+    with pytest.raises(UsageError, match="data/none does not exist, expected a folder"):
         load_task("data/none")
 
 

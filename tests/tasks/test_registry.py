@@ -147,7 +147,7 @@ def test_a_split_of_a_folder_is_a_path_too(tmp_path: Path) -> None:
         ("demo/biolgy", "Did you mean 'demo/biology' or"),
         ("nano/bilogy", "Did you mean 'nano/Biology' or"),
         ("NanoR2MEDBiologi", "'NanoR2MEDBiology'"),
-        ("./nowhere", "./nowhere does not exist, expected a folder"),
+        ("./nowhere", "nowhere does not exist, expected a folder"),
         (" , ", "No task was named"),
     ],
 )

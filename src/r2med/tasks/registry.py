@@ -11,7 +11,7 @@ from typing import Any
 
 from r2med.errors import UsageError, nearest
 from r2med.home import user_path
-from r2med.tasks.reading.source import split_selection, task_folders
+from r2med.tasks.reading.source import find_source, split_selection, task_folders
 
 MANIFESTS = Path(__file__).parent / "manifests"
 _SUITES = ("full", "nano", "demo")
@@ -142,12 +142,7 @@ def resolve(text: str, own: Mapping[str, Path] | None = None) -> list[TaskEntry 
         elif own and part in own:
             items.append(own[part])
         elif part.startswith((".", "/", "~")) or path.exists() or "\\" in part:
-            problem = "is a file" if path.exists() else "does not exist"
-            raise UsageError(
-                f"{part} {problem}, expected a folder with corpus, queries and judgements.\n"
-                "CSV or TSV files become one with `r2med tasks import`. Registered tasks are given "
-                "by name; `r2med tasks` lists them."
-            )
+            find_source(path)  # says that it is a file, or is not there
         else:
             items.append(find_task(part))
     return list(dict.fromkeys(items))

@@ -60,13 +60,12 @@ def split_selection(text: str | Path) -> tuple[Path, str | None]:
 
 def find_source(folder: Path, split: str | None = None) -> Source:
     """The files of the task in a folder, or an error that lists what was looked for."""
-    if not folder.exists():
-        raise MissingError(f"There is no folder {folder}.")
     if not folder.is_dir():
+        problem = "is a file" if folder.exists() else "does not exist"
         raise UsageError(
-            f"{folder} is a file, expected a folder with corpus, queries and judgements.\n"
+            f"{folder} {problem}, expected a folder with corpus, queries and judgements.\n"
             "CSV or TSV files become one with `r2med tasks import`; an archive is taken in with "
-            "`r2med fetch --from FILE`."
+            "`r2med fetch --from FILE`. `r2med tasks` lists the tasks that have a name."
         )
     layouts = _layouts(folder)
     whole = next((name for name, parts in layouts.items() if all(parts)), None)
