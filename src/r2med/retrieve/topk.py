@@ -91,10 +91,7 @@ def best_places(scores: NDArray[np.floating], depth: int) -> NDArray[np.int64]:
     lacking = depth - len(ranked)
     if not lacking:
         return ranked
-    equal = np.flatnonzero(scores[:groups] == floor)
-    if len(equal) < lacking:
-        equal = np.flatnonzero(scores == floor)
-    return np.concatenate([ranked, equal[:lacking]])
+    return np.concatenate([ranked, np.flatnonzero(scores == floor)[:lacking]])
 
 
 def spread_over(
