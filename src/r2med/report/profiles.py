@@ -81,7 +81,6 @@ def group_grid(profiles: Sequence[Profile], title: str) -> Grid:
     published = group_means([one.published for one in profiles])
     shown = [one.retrieval or one.published for one in profiles]
     roles = [role for role in ROLES if any(row.role == role for own in shown for row in own)]
-
     counts = [one.data["queries"] if one.data else one.published[0].queries for one in profiles]
 
     def row(label: Cell, count: int, values: Mapping[Role, float], best: Cell) -> list[Cell]:
@@ -102,7 +101,8 @@ def group_grid(profiles: Sequence[Profile], title: str) -> Grid:
             rows.append(row(Text(label, style="italic"), sum(counts), values, ""))
     columns = [Column("task", right=False, fixed=True), Column("queries")]
     columns += [*(Column(TITLES[role]) for role in roles), Column("best", right=False)]
-    figures = "nDCG@10 × 100 by candidate subset" + ("" if means else ", as published")
+    measured = any(one.retrieval for one in profiles)
+    figures = f"nDCG@10 × 100 by candidate subset{'' if measured else ', as published'}"
     ends = frozenset([len(profiles) - 1])
     return Grid(columns, rows, ends=ends, title=f"{title} · {figures}")
 

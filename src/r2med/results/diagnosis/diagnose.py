@@ -20,7 +20,7 @@ from r2med.results.diagnosis.findings import (
     TaskDiagnosis,
     label_of,
 )
-from r2med.results.diagnosis.lexicon import Lexicon, Weights
+from r2med.results.diagnosis.lexicon import Lexicon
 from r2med.results.lookup import Ranking, find_ranking, own_tasks, stored_results
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER
@@ -127,13 +127,6 @@ class Scene:
         for query, own in self.judged.items():
             for document in (name for name, grade in own.items() if grade > 0):
                 self.evidence.setdefault(document, []).append(query)
-        self._last: tuple[int, Weights] | None = None
-
-    def coverage(self, row: int) -> Weights:
-        """As `Lexicon.coverage`; that of the last query is kept for the next ranking of it."""
-        if self._last is None or self._last[0] != row:
-            self._last = (row, self.lexicon.coverage(self.query_terms[row]))
-        return self._last[1]
 
 
 class _View:
@@ -146,7 +139,7 @@ class _View:
         self.text: str = queries.texts[row].as_py() or ""
         self.terms = scene.query_terms[row]
         self.judged = scene.judged[self.query]
-        self.coverage = scene.coverage(row)
+        self.coverage = scene.lexicon.coverage(self.terms)
         self.limits = limits_of(result.record.system.identity) if result else Limits()
         self.reranking = result.record.reranking if result else None
         self.ranks = ranking.run.ranks_of(self.query)
