@@ -96,14 +96,14 @@ def scan(
 
     `strict` makes the first row or file that cannot be read an error.
     """
-    found = Scan([], {file.name: Reading() for file in files}, {})
+    scanned = Scan([], {file.name: Reading() for file in files}, {})
     sizes = {file.name: max(file.path.stat().st_size, 1) for file in files}
     if processes is None:
         processes = os.cpu_count() or 1 if sum(sizes.values()) > _WORTH_PROCESSES else 1
     log /= _key(files, matcher, fields)
     known = {} if fresh else _logged(log)
     kept = AppendFile(log, ".jsonl", what="progress of the audit")
-    todo = readable_chunks(files, found.failed, strict=strict)
+    todo = readable_chunks(files, scanned.failed, strict=strict)
     shares, started = dict.fromkeys(sizes, 0.0), time.monotonic()
     texts: Counter[tuple[int, str]] = Counter()
     with closing(kept), _workers(partial(_outcome, matcher, tuple(fields)), processes) as outcomes:
@@ -117,15 +117,15 @@ def scan(
                 reading = Reading(**outcome["reading"])
                 if strict and reading.problems:
                     raise DataError(f"{reading.problems[0]}\nWithout --strict it is only counted.")
-                found.read[name].add(reading)
-                found.hits.extend(_few_texts((Hit(**hit) for hit in outcome["hits"]), texts))
+                scanned.read[name].add(reading)
+                scanned.hits.extend(_few_texts((Hit(**hit) for hit in outcome["hits"]), texts))
                 shares[name] = chunk.done
                 done = sum(shares[each] * size for each, size in sizes.items())
                 megabytes = round(done / 1e6), round(sum(sizes.values()) / 1e6)
                 progress(f"MB of {name}", *megabytes, time.monotonic() - started)
     order = {file.name: place for place, file in enumerate(files)}
-    found.hits.sort(key=lambda hit: (order[hit.file], hit.row, hit.column, hit.entry))
-    return found
+    scanned.hits.sort(key=lambda hit: (order[hit.file], hit.row, hit.column, hit.entry))
+    return scanned
 
 
 def _outcome(matcher: Matcher, fields: Sequence[str], chunk: Chunk) -> dict[str, Any]:

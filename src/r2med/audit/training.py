@@ -140,10 +140,10 @@ def audit_training(
     wanted = matcher.evaluation
     log = results / FOLDER / "progress"
     try:
-        found = scan(
+        scanned = scan(
             files, matcher, log, fields=fields, strict=strict, fresh=force, progress=progress
         )
-        _tell_problems(found, tell)
+        _tell_problems(scanned, tell)
         if neighbours is not None:
             texts = (
                 (chunk.file.name, row.number, text)
@@ -151,15 +151,15 @@ def audit_training(
                 for row in rows(chunk, Reading(), fields)
                 for text in row.texts
             )
-            known = {(hit.file, hit.row, hit.entry) for hit in found.hits}
+            known = {(hit.file, hit.row, hit.entry) for hit in scanned.hits}
             hits = _neighbours(wanted, texts, neighbours, Conditions(progress=progress, tell=tell))
-            found.hits.extend(hit for hit in hits if (hit.file, hit.row, hit.entry) not in known)
+            scanned.hits.extend(hit for hit in hits if (hit.file, hit.row, hit.entry) not in known)
     except KeyboardInterrupt as stop:
         stop.add_note(
             f"What was looked through is kept in {results}; run the same command again to go on."
         )
         raise
-    audits = task_audits(wanted, found)
+    audits = task_audits(wanted, scanned)
     audit = Audit(
         training=name or Path(training[0]).resolve().name,
         against=tuple(dict.fromkeys(role for _, role in wanted.audited)),
@@ -167,7 +167,7 @@ def audit_training(
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         tasks=tuple(audits),
         effects=tuple(_effects(audits, stored, metric, tell)),
-        scan=found,
+        scan=scanned,
         sources=tuple(files),
         evaluation=wanted,
     )
@@ -212,21 +212,21 @@ def _neighbours(
             yield hit_of(*batch[int(place)], Match(0, entries[column], "neighbour", cosine))
 
 
-def _tell_problems(found: Scan, tell: Tell) -> None:
+def _tell_problems(scanned: Scan, tell: Tell) -> None:
     """Name what could not be read; DataError where there was no text at all."""
-    for problem in found.failed.values():
+    for problem in scanned.failed.values():
         tell(f"{problem} The rest of the file is left out.")
-    for name, reading in found.read.items():
+    for name, reading in scanned.read.items():
         if reading.unreadable:
             count = f"{reading.unreadable:,} of {reading.rows:,} rows"
             tell(f"{name}: {count} cannot be read, e.g. {reading.problems[0]}")
-        elif not reading.rows and name not in found.failed:
+        elif not reading.rows and name not in scanned.failed:
             tell(f"{name} is empty.")
-    if not any(reading.texts for reading in found.read.values()):
-        names = [f'"{name}"' for reading in found.read.values() for name in reading.fields]
+    if not any(reading.texts for reading in scanned.read.values()):
+        names = [f'"{name}"' for reading in scanned.read.values() for name in reading.fields]
         seen = ", ".join(list(dict.fromkeys(names))[:_FIELDS_SHOWN]) or "none"
         raise DataError(
-            f"No text was found in {', '.join(found.read)}. Fields seen: {seen}.\n"
+            f"No text was found in {', '.join(scanned.read)}. Fields seen: {seen}.\n"
             "Name the fields that hold text with --field."
         )
 

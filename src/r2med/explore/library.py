@@ -149,10 +149,14 @@ class Snapshot:
     def board(self, suite: str, **choice: Any) -> Leaderboard:
         """The leaderboard of a suite over these results; `choice` is as in `leaderboard`."""
         choice = {name: value for name, value in choice.items() if value}
-        given: Any = {"results": self.results, "audits": self.audits, "tell": lambda said: None}
+        sources: Any = {
+            "results": self.results,
+            "audits": self.audits,
+            "tell": lambda message: None,
+        }
         return self.library.boards.get(
             (self.state, suite, *sorted(choice.items())),
-            lambda: _released(leaderboard(suite, **choice, **given)),
+            lambda: _released(leaderboard(suite, **choice, **sources)),
         )
 
     def data_of(self, name: str, results: Mapping[str, Result]) -> tuple[Task | None, str]:

@@ -191,8 +191,8 @@ def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
     if best.origin == "measured" or first is None:
         return ""
     behind = (best.mean or 0.0) - (first.mean or 0.0)
-    said = f"The best measured here is {first.name}, {points(first.mean)}"
-    return f"{said}: {points(behind)} points behind."
+    measured = f"The best measured here is {first.name}, {points(first.mean)}"
+    return f"{measured}: {points(behind)} points behind."
 
 
 def shown_board(board: Leaderboard, view: View) -> Leaderboard:

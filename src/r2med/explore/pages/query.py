@@ -203,15 +203,15 @@ def answer(data: QueryData) -> str:
     text += f" has {retrieved} of {plural(count, 'positive')} in its first {TOP}"
     if not finding.missed:
         return f"{text}. Nothing was missed."
-    said = []
+    failures = []
     for way, many in Counter(each.failure for each in finding.missed).items():
         ranks = [str(each.rank) for each in finding.missed if each.rank and each.failure == way]
         at = f" (rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)})"
         is_ = "is" if many == 1 else "are"
-        said.append(f"{many} {is_} {way}{at if 0 < len(ranks) <= _RANKS else ''}")
+        failures.append(f"{many} {is_} {way}{at if 0 < len(ranks) <= _RANKS else ''}")
     usual = "usual cause" if len(finding.missed) > 1 else "cause"
     cause = f" The {usual}: {CAUSES[finding.cause].title}." if finding.cause else ""
-    return f"{text}; {'; '.join(said)}.{cause}"
+    return f"{text}; {'; '.join(failures)}.{cause}"
 
 
 def _folded(pieces: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

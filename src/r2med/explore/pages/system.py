@@ -59,16 +59,16 @@ def _answer(name: str, rows: list[Standing], board: Leaderboard, results: int) -
     if not rows:
         return f"{plural(results, 'task')} measured here; no mean without the others."
     ranked = sum(row.mean is not None for row in board.rows)
-    said = []
+    figures = []
     for row in rows:
         names = listed(source.name for source in row.sources) if row.sources else row.source
         whose = "measured here" if row.origin == "measured" else f"printed by {names}"
-        said.append(
+        figures.append(
             f"has {len(row.values)} of {len(board.tasks)} tasks, {whose}"
             if row.mean is None
             else f"is rank {row.rank} of {ranked} with {with_interval(row)}, {whose}"
         )
-    return f"{name} {'; it '.join(said)}."
+    return f"{name} {'; it '.join(figures)}."
 
 
 def _settings(identity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -47,7 +47,7 @@ def task_page(
     divided = [query for query in divided if query.division > 0]
     systems = sorted(results.values(), key=lambda each: (-each.metrics[metric], each.system))
     values = {each.system: each.scores[metric] for each in systems}
-    said = ("query", "queries"), "from {:.0f} to {:.0f}"
+    nouns, span = ("query", "queries"), "from {:.0f} to {:.0f}"
     count = len(queries) or (len(task.queries) if task else 0)
     kept = snapshot.library.counted
     profile, lengths = kept.get(task.hash, lambda: _counted(task)) if task else ((), ())
@@ -63,7 +63,9 @@ def task_page(
         answer=_answer(name, metric, snapshot.names, systems, hard, count, focus),
         systems=systems,
         intervals={each: mean_interval(own) for each, own in values.items()},
-        bins={each: _histogram(own, (0.0, 1.0), 24, *said, 100) for each, own in values.items()},
+        bins={
+            each: _histogram(own, (0.0, 1.0), 24, nouns, span, 100) for each, own in values.items()
+        },
         zeros={each: int((own == 0).sum()) for each, own in values.items()},
         queries=count,
         profile=profile,
@@ -144,11 +146,11 @@ def _counted(task: Task) -> Counted:
         lengths = counts.to_numpy(zero_copy_only=False) if len(counts) else np.zeros(1, np.int64)
         low = int(lengths.min())
         top = max(low + _BINS, int(np.quantile(lengths, 0.99)))
-        ends, said = (low, top), "of {:.0f} to {:.0f} words"
+        ends, span = (low, top), "of {:.0f} to {:.0f} words"
         histograms.append(
             {
                 "title": f"Words per {noun[0]}",
-                "bars": _histogram(np.minimum(lengths, top), ends, _HEIGHT, noun, said),
+                "bars": _histogram(np.minimum(lengths, top), ends, _HEIGHT, noun, span),
                 "low": f"{low:,}",
                 "high": f"{top:,}" if int(lengths.max()) <= top else f"{top:,} and more",
                 "median": f"{np.median(lengths):,.0f}",
@@ -162,14 +164,14 @@ def _histogram(
     ends: tuple[float, float],
     height: int,
     noun: tuple[str, str],
-    said: str,
+    span: str,
     scale: int = 1,
 ) -> list[Bar]:
     """Values in twenty steps; what is there at all is at least one pixel high."""
     counts, edges = np.histogram(values, bins=_BINS, range=ends)
     bars = []
-    for place, (count, span) in enumerate(zip(counts.tolist(), pairwise(edges), strict=True)):
+    for place, (count, sides) in enumerate(zip(counts.tolist(), pairwise(edges), strict=True)):
         tall = max(1.0, round(height * count / counts.max(), 1)) if count else 0.0
-        text = f"{plural(count, *noun)} {said.format(*(scale * edge for edge in span))}"
+        text = f"{plural(count, *noun)} {span.format(*(scale * edge for edge in sides))}"
         bars.append(Bar(_BAR * place, round(height - tall, 1), _BAR - 2, tall, text))
     return bars
