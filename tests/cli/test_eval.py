@@ -130,7 +130,7 @@ def test_titles_show_options_and_odd_names_as_they_are() -> None:
 
 
 def test_a_suite_where_one_task_is_wanted_is_named_as_such() -> None:
-    message = "'demo' is a suite; name one task of it, such as demo/biology"
+    message = "'demo' is a suite; name one task of it."
 
     with pytest.raises(r2med.R2MedError, match=message):
         r2med.load_task("demo")

@@ -138,7 +138,7 @@ def test_a_root_gives_data_to_a_registered_task(tmp_path: Path) -> None:
     assert "documents 3 instead of 56,250" in task.notices[0]
 
 
-@pytest.mark.parametrize("place", ["NanoR2MEDBiology", "NanoR2MED", "."])
+@pytest.mark.parametrize("place", ["NanoR2MEDBiology", "."])
 def test_a_root_may_hold_the_nano_tasks_apart_or_together(tmp_path: Path, place: str) -> None:
     write_nano(tmp_path / place, split="NanoR2MEDBiology")
 

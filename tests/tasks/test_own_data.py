@@ -180,11 +180,9 @@ def test_wrong_tables_write_nothing_and_say_what_is_wrong(
     assert not (tmp_path / "out").exists()
 
 
-def test_all_columns_that_a_table_misses_are_named_at_once(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as problem:
-        import_tables(*tables(tmp_path, qrels="q\td\n1\t1\n"), out=tmp_path / "out")
-
-    assert "--column qrels.query=NAME --column qrels.document=NAME" in str(problem.value)
+def test_a_mapped_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"qrels\.score: it has query-id, corpus-id, score, exp"):
+        import_tables(*tables(tmp_path), out=tmp_path / "out", columns={"qrels.score": "grade"})
 
 
 def test_judgements_whose_score_is_not_recognised_are_not_called_positive_silently(

@@ -155,15 +155,13 @@ def _fetched(entry: TaskEntry) -> Source:
 
 
 def _source_under(root: Path, entry: TaskEntry) -> Source:
-    """The task's own folder; for a task that is a split, also the folder of all its siblings."""
+    """The task's own folder; of a task that is a split, the root may hold all its siblings."""
     if not root.is_dir():
         raise MissingError(f"There is no folder {root} (given as data root).")
     if (root / entry.name).is_dir():
         return find_source(root / entry.name)
-    if entry.split is not None and entry.hub is not None:
-        for folder in (root / entry.hub.repo.rpartition("/")[2], root):
-            if (folder / "corpus").is_dir():
-                return find_source(folder, entry.split)
+    if entry.split is not None and (root / "corpus").is_dir():
+        return find_source(root, entry.split)
     raise MissingError(f"{root} has no folder {entry.name} with the data of that task.")
 
 

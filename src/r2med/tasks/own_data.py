@@ -203,20 +203,15 @@ def _places(
     places: dict[str, int] = {}
     for name, usual in FIELDS[table].items():
         chosen = mapped.get(f"{table}.{name}")
-        if chosen is not None and chosen not in header:
+        wanted = usual if chosen is None else [chosen.lower()]
+        place = next((lowered.index(each) for each in wanted if each in lowered), None)
+        if place is not None:
+            places[name] = place
+        elif chosen is not None or name not in _OPTIONAL:
             raise UsageError(
-                f"{path} has no column {chosen!r} ({table}.{name}). {nearest(chosen, header)}"
+                f"{path} has no column for {table}.{name}: it has {', '.join(header)}, expected "
+                f"one of {', '.join(wanted)}.\nSay which it is: --column {table}.{name}=NAME"
             )
-        candidates = [lowered.index(each) for each in usual if each in lowered]
-        if chosen is not None or candidates:
-            places[name] = candidates[0] if chosen is None else header.index(chosen)
-    if missing := [name for name in FIELDS[table] if name not in (*places, *_OPTIONAL)]:
-        usual_names = "; ".join(", ".join(FIELDS[table][name]) for name in missing)
-        options = " ".join(f"--column {table}.{name}=NAME" for name in missing)
-        raise UsageError(
-            f"{path} has the columns {', '.join(header)}, expected one of {usual_names}.\n"
-            f"Say which it is: {options}"
-        )
     return places
 
 

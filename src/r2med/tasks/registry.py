@@ -101,18 +101,16 @@ def known_task(name: str) -> TaskEntry | None:
 
 def find_task(name: str) -> TaskEntry:
     """A task by name or alias; case, hyphens, underscores and spaces do not matter."""
-    entry = known_task(name)
-    if entry is None and name.lower() in _SUITES:
-        first = _suite(name.lower()).entries[0].name
-        raise UsageError(f"{name!r} is a suite; name one task of it, such as {first}.")
-    if entry is None:
-        nano = (entry.aliases[0] for entry in _suite("nano").entries)
-        names = (*(entry.name for entry in all_entries()), *nano, *_SUITES)
-        raise UsageError(
-            f"There is no task {name!r}. {nearest(name, names)}\n"
-            "`r2med tasks` lists them; a folder of your own is given as a path, e.g. ./my-task."
-        )
-    return entry
+    if entry := known_task(name):
+        return entry
+    if name.lower() in _SUITES:
+        raise UsageError(f"{name!r} is a suite; name one task of it.")
+    nano = (entry.aliases[0] for entry in _suite("nano").entries)
+    names = (*(entry.name for entry in all_entries()), *nano, *_SUITES)
+    raise UsageError(
+        f"There is no task {name!r}. {nearest(name, names)}\n"
+        "`r2med tasks` lists them; a folder of your own is given as a path, e.g. ./my-task."
+    )
 
 
 def registered_task(name: str) -> TaskEntry | None:

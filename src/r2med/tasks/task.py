@@ -204,11 +204,11 @@ class Task:
 
     def document(self, document_id: str) -> str:
         """The text of a document (its last row, where an id repeats)."""
-        return str(self.corpus.texts[_last_index(self.corpus.ids, document_id, "document")])
+        return str(self.corpus.texts[_last_row(self.corpus.ids, document_id)])
 
     def query(self, query_id: str) -> str:
         """The text of a query."""
-        return str(self.queries.texts[_last_index(self.queries.ids, query_id, "query")])
+        return str(self.queries.texts[_last_row(self.queries.ids, query_id)])
 
 
 def positives_of(judgements: Judgements) -> dict[str, list[str]]:
@@ -237,10 +237,10 @@ def column_hash(columns: Iterable[pa.Array]) -> str:
     return digest.hexdigest()
 
 
-def _last_index(ids: pa.Array, wanted: str, what: str) -> int:
-    rows = np.flatnonzero(pc.equal(ids, wanted).to_numpy(zero_copy_only=False))
-    if not rows.size:
-        raise KeyError(f"no {what} {wanted!r} in this task")
+def _last_row(ids: pa.Array, wanted: str) -> int:
+    rows = pc.indices_nonzero(pc.equal(ids, wanted)).to_pylist()
+    if not rows:
+        raise KeyError(f"{wanted!r} is not in this task")
     return int(rows[-1])
 
 
