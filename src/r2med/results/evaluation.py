@@ -94,10 +94,10 @@ class Evaluation(Tabular):
         records = []
         for result in self.results:
             row, reranking = _row(result), result.record.reranking
-            named = ("system", "spec", "task", "suite", "queries", "reused", "created", "result")
-            facts = {name: row[name] for name in named}
+            facts = {name: row[name] for name in ("system", "spec", "task", "suite", "queries")}
             facts["metrics"] = {name: result.metrics[name] for name in self.metrics}
             facts["seconds"] = dict(result.seconds)
+            facts |= {name: row[name] for name in ("reused", "created", "result")}
             if reranking:
                 ceiling = {name: reranking.ceiling[name] for name in self.metrics}
                 facts |= {"reranked": reranking.depth, "tail": reranking.tail, "ceiling": ceiling}
