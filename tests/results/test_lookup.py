@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import MissingError
-from r2med.results.lookup import find_named, is_file, newest_by_system, told_apart
+from r2med.results.lookup import distinct_results, find_named, is_file, newest_by_system
 from r2med.results.record import Result
 from r2med.results.store import Store
 from tests.results.storing import ranks, store
@@ -78,6 +78,9 @@ def test_results_of_one_text_stand_apart_by_label_or_by_what_differs(tmp_path: P
     system = replace(older.record.system, label="before")
     labelled = replace(older, record=replace(older.record, system=system))
 
-    assert [each.name for each in told_apart([newer, older])] == ["bm25", "bm25 (settings.k1 0.9)"]
-    assert [each.name for each in told_apart([newer, labelled])] == ["bm25", "before"]
-    assert told_apart([newer, newer]) == [newer]
+    assert [each.name for each in distinct_results([newer, older])] == [
+        "bm25",
+        "bm25 (settings.k1 0.9)",
+    ]
+    assert [each.name for each in distinct_results([newer, labelled])] == ["bm25", "before"]
+    assert distinct_results([newer, newer]) == [newer]

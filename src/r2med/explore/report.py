@@ -22,7 +22,7 @@ from r2med.measure.significance import SIGNIFICANT
 from r2med.results.compare import Comparison, compare
 from r2med.results.cost import cost_of
 from r2med.results.leaderboard import Leaderboard, leaderboard
-from r2med.results.lookup import find_named, stored_results, told_apart
+from r2med.results.lookup import distinct_results, find_named, stored_results
 from r2med.results.record import Result
 from r2med.results.store import DEFAULT_FOLDER, LOCAL
 from r2med.retrieve.conditions import Tell, log
@@ -81,7 +81,7 @@ def _chosen(systems: Sequence[str], task: str | None, folder: Path, tell: Tell) 
     named = [find_named(text, stored, folder) for text in systems]
     if systems:
         stored = stored_results([each for one in named for each in one.results], tell)
-    apart = told_apart(stored)
+    apart = distinct_results(stored)
     chosen = [each for name in in_suite_order(tasks) for each in apart if each.task == name]
     if not chosen:
         where = f"{folder} holds no result{f' on {task}' if task else ''} to report."

@@ -221,7 +221,7 @@ def newest_by_system(results: Sequence[Result], tell: Tell) -> dict[str, Result]
     return {system: own[0] for system, own in by_system.items()}
 
 
-def told_apart(results: Sequence[Result]) -> list[Result]:
+def distinct_results(results: Sequence[Result]) -> list[Result]:
     """The newest result of every system on every task, and older ones that ran something else.
 
     The results are newest first. An older one counts on the data of the newest; it is called by

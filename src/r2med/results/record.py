@@ -166,7 +166,7 @@ class Result:
     reused: bool = False
     """True when the result was already there and nothing was run."""
     alias: str = ""
-    """What it is called beside a newer result of the same system's text: see `told_apart`."""
+    """What it is called beside a newer result of the same system's text: see `distinct_results`."""
     held: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """Tables that were read with the record; others are read and checked when first asked for."""
 
