@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from r2med.cli.main import told_apart
 from r2med.errors import UsageError, nearest
@@ -32,32 +32,11 @@ class Listed:
 
 def command_group(
     *, default: str = "--help", listed: Mapping[str, Listed] | None = None, **settings: Any
-) -> CommandGroup:
+) -> typer.Typer:
     """A group that runs `default` when no command is named."""
     own = {"default": default, "listed": listed or {}}
     cls = type("Commands", (_Commands,), own)
-    return CommandGroup(cls=cls, **{**_EVERYWHERE, "add_completion": False, **settings})
-
-
-class CommandGroup(typer.Typer):
-    """A typer app whose commands show their options under headings."""
-
-    def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
-        """Register a command; `rich_help_panel` is its heading in the group's help."""
-        return super().command(name, **{"cls": _Command, **settings})
-
-
-class _Command(TyperCommand):
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments and options, each under its heading."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
-            heading = getattr(parameter, "rich_help_panel", None) or kind
-            if record is not None:
-                sections.setdefault(heading, []).append(record)
-        _write(formatter, sections)
+    return typer.Typer(cls=cls, **{**_EVERYWHERE, "add_completion": False, **settings})
 
 
 class _Commands(TyperGroup):
@@ -75,21 +54,12 @@ class _Commands(TyperGroup):
             module, _, attribute = listed.target.partition(":")
             target = getattr(import_module(f"r2med.cli.{module}"), attribute)
             if not isinstance(target, typer.Typer):
-                alone = CommandGroup(**_EVERYWHERE, add_completion=False)
+                alone = typer.Typer(**_EVERYWHERE, add_completion=False)
                 alone.command(cmd_name, hidden=not listed.heading)(target)
                 target = alone
             self.commands[cmd_name] = typer.main.get_command(target)
             self.commands[cmd_name].name = cmd_name
         return self.commands.get(cmd_name)
-
-    def _shown(self, width: int) -> Iterator[tuple[str, str, str]]:
-        """Heading, name and help of the commands that the help shows."""
-        for name, listed in self.listed.items():
-            if listed.heading:
-                yield listed.heading, name, listed.help
-        for name, command in self.commands.items():
-            if name not in self.listed:
-                yield "Commands", name, command.get_short_help_str(width)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Run the default command when the first word is none of ours but an option."""
@@ -104,7 +74,7 @@ class _Commands(TyperGroup):
         """Find the command; one that moved answers with its new name, others with the nearest."""
         word, path = args[0], ctx.command_path
         if self.get_command(ctx, word) is None and not ctx.resilient_parsing:
-            shown = [name for _, name, _ in self._shown(80)]
+            shown = [*self.commands, *(name for name, each in self.listed.items() if each.heading)]
             if (renamed := RENAMED.get(f"{path} {word}")) is not None:
                 raise UsageError(f"`{path} {word}` is now `{renamed}`.")
             raise UsageError(
@@ -113,12 +83,17 @@ class _Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands, each under its heading."""
-        longest = max(map(len, self.list_commands(ctx)))
+        """Write the commands, those that are listed each under its heading."""
+        if not self.listed:
+            super().format_commands(ctx, formatter)
+            return
+        longest = max(map(len, self.listed))
         sections: dict[str, list[tuple[str, str]]] = {}
-        for heading, name, text in self._shown(formatter.width - 6 - longest):
-            sections.setdefault(heading, []).append((f"{name:<{longest}}", text))
-        _write(formatter, sections)
+        for name, one in self.listed.items():
+            sections.setdefault(one.heading, []).append((f"{name:<{longest}}", one.help))
+        for heading in filter(None, sections):
+            with formatter.section(heading):
+                formatter.write_dl(sections[heading])
 
     def make_context(self, *args: Any, **settings: Any) -> Any:
         """Parse the words of the command line."""
@@ -129,12 +104,6 @@ class _Commands(TyperGroup):
         """Run the command."""
         with told_apart():
             return super().invoke(ctx)
-
-
-def _write(formatter: Any, sections: Mapping[str, list[tuple[str, str]]]) -> None:
-    for heading, rows in sections.items():
-        with formatter.section(heading):
-            formatter.write_dl(rows)
 
 
 _RUN, _UNDERSTAND, _DATA, _STORE = "Run", "Understand", "Data", "Store"

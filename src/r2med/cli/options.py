@@ -158,42 +158,40 @@ Sweep = Annotated[
     _option("--from", metavar="FILE.toml", help="Take systems, tasks and options from it."),
 ]
 
-_of_models = partial(_option, rich_help_panel="Models")
-_of_llms = partial(_option, rich_help_panel="Language models")
 Model = Annotated[
     list[str] | None,
-    _of_models("--model", help="A Python class as package.module:Class; may be repeated."),
+    _option("--model", help="A Python class as package.module:Class; may be repeated."),
 ]
 TrustRemoteCode = Annotated[
-    bool, _of_models("--trust-remote-code", help="Let code that comes with a checkpoint run.")
+    bool, _option("--trust-remote-code", help="Let code that comes with a checkpoint run.")
 ]
 Device = Annotated[
-    str | None, _of_models("--device", help="A torch device, e.g. cuda:0; the best one by default.")
+    str | None, _option("--device", help="A torch device, e.g. cuda:0; the best one by default.")
 ]
 BatchSize = Annotated[
     int | None,
-    _of_models("--batch-size", min=1, help="Texts of 512 tokens taken at once; 8 by default."),
+    _option("--batch-size", min=1, help="Texts of 512 tokens taken at once; 8 by default."),
 ]
 Engine = Annotated[
-    str, _of_models("--engine", help="Where models run: local, processes[=N] or ray[=ADDRESS].")
+    str, _option("--engine", help="Where models run: local, processes[=N] or ray[=ADDRESS].")
 ]
 WorkerTimeout = Annotated[
     float | None,
-    _of_models("--worker-timeout", help="Seconds a worker may take for one piece of work."),
+    _option("--worker-timeout", help="Seconds a worker may take for one piece of work."),
 ]
 Verbose = Annotated[
-    bool, _of_models("--verbose", "-v", help="Show the first texts as the models saw them.")
+    bool, _option("--verbose", "-v", help="Show the first texts as the models saw them.")
 ]
-LlmUrl = Annotated[str | None, _of_llms("--llm-url", help="An OpenAI-compatible server to ask.")]
-Prompts = Annotated[Path | None, _of_llms("--prompts", help="Folder of prompts of your own.")]
-Fresh = Annotated[bool, _of_llms("--fresh", help="Ask again for what was answered before.")]
+LlmUrl = Annotated[str | None, _option("--llm-url", help="An OpenAI-compatible server to ask.")]
+Prompts = Annotated[Path | None, _option("--prompts", help="Folder of prompts of your own.")]
+Fresh = Annotated[bool, _option("--fresh", help="Ask again for what was answered before.")]
 MaxTokens = Annotated[
-    int | None, _of_llms("--max-tokens", help="Stop before more tokens are used in all.")
+    int | None, _option("--max-tokens", help="Stop before more tokens are used in all.")
 ]
 MaxCost = Annotated[
-    float | None, _of_llms("--max-cost", help="Stop before more US dollars are spent.")
+    float | None, _option("--max-cost", help="Stop before more US dollars are spent.")
 ]
-Concurrency = Annotated[int | None, _of_llms("--concurrency", help="Requests at the same time.")]
+Concurrency = Annotated[int | None, _option("--concurrency", help="Requests at the same time.")]
 
 
 def out(help: str) -> Any:
