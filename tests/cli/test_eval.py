@@ -134,3 +134,10 @@ def test_a_suite_where_one_task_is_wanted_is_named_as_such() -> None:
 
     with pytest.raises(r2med.R2MedError, match=message):
         r2med.load_task("demo")
+
+
+def test_verbose_shows_the_first_texts_as_the_model_saw_them() -> None:
+    done = run("eval", "wordllama", "--task", "demo/biology", "--verbose")
+
+    assert "demo/biology · wordllama · first of 16 queries" in done.err
+    assert "demo/biology · wordllama · first of 109 documents" in done.err

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ from markdown_it.token import Token
 from rich.text import Text
 
 from r2med.report.console import visible
-from r2med.report.formats import FORMATS, Page, latex
+from r2med.report.formats import Format, Page, latex
 from r2med.report.table import Column, Grid, SystemName, points
 from tests.cli.running import run
 
@@ -121,7 +122,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], s
     return {
         (name, form): run(*words, "--format", form).out
         for name, words in commands.items()
-        for form in FORMATS
+        for form in get_args(Format)
     }
 
 

@@ -20,7 +20,6 @@ from r2med.report.table import Cell, Grid, Paper, SystemName
 from r2med.tabular import Tabular
 
 Format = Literal["table", "markdown", "latex", "csv", "json"]
-FORMATS: tuple[Format, ...] = ("table", "markdown", "latex", "csv", "json")
 
 #: A hyphen that stands for a minus sign.
 _MINUS = re.compile(r"(?<![^\s(])-(?=\d)")

@@ -12,7 +12,6 @@ from importlib.resources import files
 from typing import Any, Literal
 
 ThemeName = Literal["light", "dark"]
-THEMES: tuple[ThemeName, ...] = ("light", "dark")
 ENDINGS = (".svg", ".pdf", ".png")
 LIBRARIES = ("altair", "vl_convert")
 _SCALE = 2.0
