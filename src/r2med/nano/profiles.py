@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
-from r2med.errors import MissingError
+from r2med.errors import MissingError, first_line
 from r2med.measure import measure
 from r2med.nano.candidates import (
     BM25,
@@ -181,7 +181,7 @@ def profiled(
         try:
             lists = make_candidates(task, dense, conditions=conditions)
         except MissingError as problem:
-            tell(f"{task.name}: no dense and no hybrid profile. {str(problem).splitlines()[0]}")
+            tell(f"{task.name}: no dense and no hybrid profile. {first_line(problem)}")
     if not lists:
         run = retrieved(BM25, task, depth=FIRST_DEPTH, conditions=conditions)
         lists = [CandidateList("bm25", run, "bm25", BM25)]
