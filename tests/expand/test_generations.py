@@ -158,6 +158,7 @@ FIELDS = 'expected an "id", a string "hy_doc" or a list of strings "hy_docs", an
         ('{"id": "1", "hy_docs": "a"}', FIELDS),
         ('{"id": "1", "hy_docs": ["a", null]}', FIELDS),
         ('{"id": "1", "hy_docs": []}', FIELDS),
+        ('{"id": "1", "hy_doc": "b", "hy_docs": ["a"]}', '"hy_doc" is not the first of "hy_docs"'),
         ('{"id": "1", "hy_doc": "a", "finish": ["odd"]}', FIELDS),
         ('{"id": "1", "hy_doc": "a", "finish": [[]]}', FIELDS),
         ("[" * 100_000, "recursion depth"),
@@ -193,7 +194,7 @@ def test_a_byte_order_mark_is_dropped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [{"hy_doc": "a"}, {"hy_doc": None}, {}])
-def test_hy_docs_are_the_samples_where_there_are_any(
+def test_hy_docs_are_the_samples_and_hy_doc_repeats_the_first(
     tmp_path: Path, first: dict[str, object]
 ) -> None:
     file = tmp_path / "g.jsonl"

@@ -182,6 +182,16 @@ def test_the_methods_that_prompts_ship_for_are_the_registered_ones() -> None:
     assert set(methods()) == set(METHODS)
 
 
+@pytest.mark.parametrize("wrong", ["qestion.toml", "Question.toml", "question.TOML"])
+@pytest.mark.parametrize("kind", ["exam", "question"])
+def test_a_misnamed_prompt_file_is_an_error(tmp_path: Path, kind: TaskKind, wrong: str) -> None:
+    own_prompt(tmp_path, "user = '{query}'")
+    (tmp_path / "hyde" / wrong).write_text("user = '{query}'")
+
+    with pytest.raises(DataError, match=rf"hyde/{wrong}: .*question"):
+        read_prompt("hyde", kind, tmp_path)
+
+
 def test_a_prompt_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     file = own_prompt(tmp_path, "")
     file.write_bytes(b"# ours\nuser = 'caf\xe9 {query}'\n")

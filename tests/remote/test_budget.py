@@ -145,16 +145,24 @@ def test_what_fails_after_it_was_sent_counts_in_full(
     chat = stopped(MissingError, "no answer", server.url, limits, [ask("why?")])
 
     assert (chat.budget.spent.tokens > 300) == counted
-    assert (chat.budget.spent == Cost()) != counted
+    assert chat.budget.spent == (chat.budget.unanswered if counted else Cost())
 
 
 def test_retries_after_time_outs_stay_within_the_limit(server: LLMServer) -> None:
     server.script = [slow(5)] * 6
     limits = replace(QUICK, tokens=1_200, timeout=0.1)
 
-    stopped(LimitError, "could pass the limit of 1,200 tokens", server.url, limits, [ask("why?")])
+    stopped(LimitError, "by requests without an answer", server.url, limits, [ask("why?")])
 
     assert len(server.seen) == 2
+
+
+def test_what_requests_without_an_answer_used_is_told_as_the_limit_is(server: LLMServer) -> None:
+    server.script = [slow(5)] * 6
+    limits = replace(QUICK, money=0.25, timeout=0.1)
+
+    told = r"used: \$0\.\d+ \(\$0\.\d+ of it by requests"
+    stopped(LimitError, told, server.url, limits, [ask("why?")])
 
 
 def test_a_server_that_cannot_be_reached_costs_nothing() -> None:

@@ -123,7 +123,7 @@ def test_a_file_of_ones_own_adds_and_changes_models(
 @pytest.mark.parametrize(
     ("content", "error", "told"),
     [
-        ("[m]\napi_key = 'sk'", UsageError, "there is no setting 'api_key'"),
+        ("[m]\napi_key = 'sk'", UsageError, "keys are not kept in files"),
         (
             "[m]\ntemprature = 1",
             UsageError,

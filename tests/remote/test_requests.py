@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 from dataclasses import replace
@@ -23,7 +25,7 @@ from r2med.errors import MissingError, UsageError
 from r2med.remote.budget import Budget
 from r2med.remote.requests import Job, Session, _backoff, asked_wait
 from r2med.remote.server import Server
-from tests.llm_server import LLMServer, Step, garbled, running_llm_server, says, slow
+from tests.llm_server import LLMServer, Step, cut, garbled, running_llm_server, says, slow
 from tests.remote.asking import QUICK, ask, chat_at
 
 pytest.importorskip("aiohttp")
@@ -43,6 +45,7 @@ SOON = NOW + timedelta(seconds=30)
         ({"Retry-After": "soon"}, None),
         ({"Retry-After": "-3"}, None),
         ({"Retry-After": "nan"}, None),
+        ({"Retry-After": "9", "Retry-After-Ms": "250"}, 0.25),
     ],
 )
 def test_what_a_server_asks_for(headers: dict[str, str], seconds: float | None) -> None:
@@ -51,7 +54,7 @@ def test_what_a_server_asks_for(headers: dict[str, str], seconds: float | None) 
 
 @given(st.text())
 def test_no_header_is_an_obstacle(text: str) -> None:
-    asked_wait({"Retry-After": text}, NOW)
+    asked_wait({"Retry-After": text, "Retry-After-Ms": text}, NOW)
 
 
 @given(st.integers(1, 50))
@@ -114,7 +117,7 @@ def test_an_answer_larger_than_the_limit_is_not_read(server: LLMServer) -> None:
     assert len(server.seen) == 1
 
 
-def test_an_answer_that_is_packed_unasked_is_not_unpacked(server: LLMServer) -> None:
+def test_an_answer_that_unpacks_to_more_than_the_limit_is_not_read(server: LLMServer) -> None:
     packed = gzip.compress(b"{" + b" " * 300_000_000, compresslevel=1)
 
     tracemalloc.start()
@@ -122,8 +125,42 @@ def test_an_answer_that_is_packed_unasked_is_not_unpacked(server: LLMServer) -> 
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
-    assert "cannot be read: it is not a JSON object" in shown
+    assert "larger than 32,000,000 bytes" in shown
     assert peak < 150_000_000
+
+
+def test_an_answer_that_is_packed_unasked_is_read(server: LLMServer) -> None:
+    content = json.dumps({"choices": [{"message": {"content": "there"}}]}).encode()
+    server.script = [Step(200, gzip.compress(content), {"Content-Encoding": "gzip"})]
+
+    with chat_at(server.url) as chat:
+        answer = chat.complete([ask("why?")])[0]
+
+    assert answer.text == "there"
+
+
+def test_a_connection_that_breaks_is_told_in_the_words_of_the_system(server: LLMServer) -> None:
+    assert "no answer within 0.2 s (tried 2 times)" in only(server, slow(1), timeout=0.2)
+    assert "the connection failed: " in only(server, cut())
+
+
+def test_threads_that_share_a_session_share_its_limit_of_requests(server: LLMServer) -> None:
+    session = Session(Server(server.url), Budget(replace(QUICK, concurrency=2)), name="m")
+    server.script = [slow(0.05)] * 24
+    jobs = [Job({"model": "m", "messages": [{"content": str(n)}]}) for n in range(8)]
+
+    def work() -> None:
+        assert len(list(session.each("chat/completions", jobs, lambda *_: None))) == 8
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    session.close()
+
+    assert len(server.seen) == 24
+    assert server.most_at_once == 2
 
 
 def test_a_defect_is_raised_and_what_else_was_asked_is_kept(server: LLMServer) -> None:

@@ -32,11 +32,15 @@ def test_addresses_as_people_write_them(given: str) -> None:
 
 @pytest.mark.parametrize("given", ["ftp://host/v1", "http://", "http:///v1", "http://[x/v1"])
 def test_what_is_no_address_is_an_error(given: str) -> None:
-    with pytest.raises(UsageError, match="expected one like http://localhost:8000/v1"):
+    with pytest.raises(UsageError, match="expected one like http://localhost:8000/v1") as caught:
         find_server("m", **NOWHERE, url=given)
 
+    assert repr(given) in str(caught.value)
 
-@pytest.mark.parametrize("given", ["http://me:secret@host/v1", "http://host/v1?key=secret"])
+
+@pytest.mark.parametrize(
+    "given", ["http://me:secret@host/v1", "http://host/v1?key=secret", "http://me:secret@[host/v1"]
+)
 def test_a_key_in_an_address_is_refused_and_not_repeated(given: str) -> None:
     with pytest.raises(UsageError, match="environment variable") as caught:
         find_server("m", **NOWHERE, url=given)

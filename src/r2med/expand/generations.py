@@ -214,6 +214,11 @@ def _row(row: Mapping[str, Any], where: str) -> Expanded:
     known = type(query_id) in (str, int) and query_id != ""
     listed = isinstance(raws, list) and all(isinstance(raw, str) for raw in raws)
     marked = isinstance(marks, list) and all(mark in get_args(Outcome) for mark in marks)
+    if listed and row.get("hy_doc") not in (None, raws[0]):
+        raise DataError(
+            f'{where}: "hy_doc" is not the first of "hy_docs", expected them equal.\n'
+            'Correct the one that is wrong, or leave "hy_doc" out.'
+        )
     if not (known and listed and marked):
         raise DataError(
             f'{where}: expected an "id", a string "hy_doc" or a list of strings "hy_docs", and if '

@@ -31,7 +31,7 @@ class Limits:
     attempts: int = setting(default=6, least=1)
     """Times one request is tried before it counts as failed."""
     answer_bytes: int = setting(default=32_000_000, least=1)
-    """Size of one answer; a larger one is not read."""
+    """Size of one answer, unpacked; a larger one is not read."""
     backoff: float = setting(default=0.5, least=0)
     """Seconds before the first retry; doubled each time, and varied."""
 
@@ -83,8 +83,9 @@ class Cost:
 
     @property
     def dollars(self) -> str:
-        """Its money, rounded up so that it suffices as a limit."""
-        return f"{math.ceil(self.money * 10_000) / 10_000:.4f}"
+        """Its money to three digits, rounded up, so that it suffices as a limit."""
+        decimals = max(2, 2 - math.floor(math.log10(self.money))) if self.money > 0 else 2
+        return f"{math.ceil(self.money * 10**decimals) / 10**decimals:.{decimals}f}"
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.tokens + other.tokens, self.money + other.money)
@@ -123,6 +124,8 @@ class Budget:
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = Limits.from_environment() if limits is None else limits
         self.spent = Cost()
+        self.unanswered = Cost()
+        """The part of `spent` that requests without an answer count for, in full."""
         self._claims: dict[object, Cost] = {}
         self._lock = threading.Lock()
 
@@ -179,6 +182,7 @@ class Budget:
         with self._lock:
             most = self._claims.pop(claim)
             self.spent += most if real is None else real
+            self.unanswered += most if real is None else Cost()
 
     def _within(self, cost: Cost) -> bool:
         limits = self.limits
@@ -195,4 +199,6 @@ class Budget:
 
     def _used(self) -> str:
         limit = self._figures(Cost(self.limits.tokens or 0, self.limits.money or 0.0))
-        return f"the limit of {limit}; used: {self._figures(self.spent)}"
+        used = f"the limit of {limit}; used: {self._figures(self.spent)}"
+        lost = f" ({self._figures(self.unanswered)} of it by requests without an answer)"
+        return used + lost if self.unanswered.tokens else used

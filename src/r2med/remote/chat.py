@@ -92,14 +92,20 @@ class Chat:
     def usage(self, since: int = 0) -> dict[str, Any]:
         """What all answers took, or all but the first so many; docs/pipelines.md names the fields.
 
-        Money is None where no price is known.
+        Money is None where no price is known; an answer kept without its cost has today's price.
         """
         made, cached = list[ChatAnswer](), list[ChatAnswer]()
         for answer in self.taken[since:]:
             (cached if answer.cached else made).append(answer)
 
         def money(answers: Sequence[ChatAnswer]) -> float | None:
-            return sum(answer.money or 0.0 for answer in answers) if self.price else None
+            price = self.price
+            if price is None:
+                return None
+            return sum(
+                price.of(a.prompt_tokens, a.completion_tokens) if a.money is None else a.money
+                for a in answers
+            )
 
         prompts, new = (sum(a.prompt_tokens for a in made), sum(a.completion_tokens for a in made))
         return {
@@ -122,13 +128,15 @@ class Chat:
         expected = self.llm.expected_tokens
         if length is not None and not self.llm.reasoning:
             expected = min(expected, length)
-        lengths: dict[str, Tokens] = {}
-        for request in requests:
-            new = min(expected, request.max_tokens or expected)
-            lengths[request.key] = Tokens(prompt_tokens(request), new)
-        here = self._stored(lengths)
-        todo = [tokens for key, tokens in lengths.items() if key not in here]
-        tokens = Tokens(sum(each.prompt for each in todo), sum(each.completion for each in todo))
+        whence = f"expected of {self.llm.name}"
+        limits = {r.key: Tokens(prompt_tokens(r), r.max_tokens or 0) for r in requests}
+        here = self._stored(limits)
+        if here:
+            expected = round(sum(a.completion_tokens for a in here.values()) / len(here))
+            whence = f"the mean of {len(here):,} on disk"
+        todo = [tokens for key, tokens in limits.items() if key not in here]
+        new = sum(min(expected, each.completion or expected) for each in todo)
+        tokens = Tokens(sum(each.prompt for each in todo), new)
         dated = f"; prices of {self.llm.price_date}" if self.llm.price_date else ""
         return Estimate(
             already_here=len(here),
@@ -136,7 +144,7 @@ class Chat:
             prompt_tokens=tokens.prompt,
             completion_tokens=tokens.completion,
             money=self.price.of(*tokens) if self.price else None,
-            basis=f"4 characters per token; {expected} new tokens per answer{dated}",
+            basis=f"4 characters per token; {expected} new tokens per answer, {whence}{dated}",
         )
 
     def close(self) -> None:

@@ -114,5 +114,10 @@ def _tables() -> tuple[Mapping[str, Any], str]:
 
 def _entry(name: str, tables: Mapping[str, Any], where: str) -> LLM:
     values = tables[_DEFAULTS] | {"model": name} | tables[name]
+    if values.keys() & {"key", "api_key", "token"}:
+        raise UsageError(
+            f"{where}, [{name}]: keys are not kept in files. Put it in an environment variable and "
+            'name that one, as in key_env = "MY_KEY".'
+        )
     extra = values.pop("extra", {})
     return replace(read(LLM, values, name=f"{where}, [{name}]"), name=name, extra=extra)

@@ -13,6 +13,7 @@ import random
 import threading
 import time
 import weakref
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -95,6 +96,7 @@ class Session:
         self.price = price
         self._held_until = 0.0
         self._proxy = server.proxy()
+        self._slots = asyncio.Semaphore(self.limits.concurrency)
         opening = _open(server.headers(), self.limits.timeout)
         self._loop = asyncio.new_event_loop()
         thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -169,13 +171,14 @@ class Session:
             attempt += 1
             while (pause := self._held_until - time.monotonic()) > 0:
                 await asyncio.sleep(pause)
-            while not self.budget.claim(claim, most, self.name):
-                await asyncio.sleep(_ROOM_AGAIN)
-            cost = None
-            try:
-                outcome, cost = await self._attempt(path, data, read)
-            finally:
-                self.budget.settle(claim, cost)
+            async with self._slots:  # of all who use this session
+                while not self.budget.claim(claim, most, self.name):
+                    await asyncio.sleep(_ROOM_AGAIN)
+                cost = None
+                try:
+                    outcome, cost = await self._attempt(path, data, read)
+                finally:
+                    self.budget.settle(claim, cost)
             if not isinstance(outcome, Failure) or not outcome.passing:
                 return outcome
             if attempt >= self.limits.attempts:
@@ -193,25 +196,25 @@ class Session:
         url, most = f"{self.server.url}/{path}", self.limits.answer_bytes
         try:
             async with self._http.post(url, data=data, proxy=self._proxy) as response:
+                packed = response.headers.get("Content-Encoding", "identity") != "identity"
+                unpack = zlib.decompressobj(wbits=47).decompress if packed else None
                 async for piece in response.content.iter_any():
-                    content += piece
+                    content += unpack(piece, most + 1) if unpack else piece
                     if len(content) > most:
                         why = (
                             f"the answer is larger than {most:,} bytes, which is the most that is "
                             "read (R2MED_LLM_ANSWER_BYTES)"
                         )
                         return Failure(response.status, why), None
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as problem:
-            why = f"the connection failed: {self.server.shown(str(problem))}"
-            return Failure(None, why, passing=True), Cost()
-        except (aiohttp.ClientError, TimeoutError) as problem:
-            timed_out, why = (
-                isinstance(problem, TimeoutError),
-                f"{type(problem).__name__} {problem}",
+        except (aiohttp.ClientError, TimeoutError, zlib.error) as problem:
+            unsent = isinstance(
+                problem, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError
             )
-            words = f"no answer within {self.limits.timeout:g} s" if timed_out else why
-            why = f"the connection failed: {self.server.shown(words)}"
-            return Failure(None, why, passing=True), None
+            words = self.server.shown(str(problem)) or type(problem).__name__
+            why = f"the connection failed: {words}"
+            if isinstance(problem, TimeoutError) and not unsent:
+                why = f"no answer within {self.limits.timeout:g} s"
+            return Failure(None, why, passing=True), Cost() if unsent else None
         if response.status != 200:
             return self._refused(response.status, response.headers, bytes(content))
         seconds = time.monotonic() - began
@@ -245,7 +248,7 @@ class Session:
 
 
 async def _open(headers: Mapping[str, str], timeout: float) -> aiohttp.ClientSession:
-    """A client that never unpacks, since a few bytes may unpack to more than memory holds."""
+    """A client that unpacks nothing: a few bytes may unpack to more than memory holds."""
     import aiohttp
 
     own = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
@@ -268,11 +271,13 @@ def _end(
 
 
 def asked_wait(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds that `Retry-After` asks to wait: a number, or an HTTP date."""
+    """Seconds that `Retry-After` (a number or an HTTP date) or `Retry-After-Ms` asks to wait."""
     asked = headers.get("Retry-After", "")
-    with suppress(ValueError):
-        seconds = float(asked)
-        return seconds if 0 <= seconds < float("inf") else None
+    for number, unit in ((headers.get("Retry-After-Ms", ""), 1000.0), (asked, 1.0)):
+        with suppress(ValueError):
+            seconds = float(number) / unit
+            if 0 <= seconds < float("inf"):
+                return seconds
     with suppress(ValueError):
         moment = parsedate_to_datetime(asked)
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -106,12 +106,14 @@ def _normalised(url: str) -> str:
         parts = urlsplit(url if "//" in url else f"http://{url}")
     except ValueError:  # brackets that hold no address
         parts = urlsplit("")
-    more = "@" in parts.netloc or parts.query or parts.fragment
-    if parts.scheme not in ("http", "https") or not parts.hostname or more:
+    if "@" in (parts.netloc or url) or parts.query or parts.fragment:  # a key is not repeated
         raise UsageError(
-            "the address of the server is not a host, port and path; expected one like "
-            "http://localhost:8000/v1.\nA key belongs in an environment variable such as "
-            "R2MED_LLM_KEY, not in the address."
+            "the address of the server holds more than host, port and path.\n"
+            "A key belongs in an environment variable such as R2MED_LLM_KEY, not in the address."
+        )
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(
+            f"{url!r} is not the address of a server; expected one like http://localhost:8000/v1."
         )
     path = _ENDPOINTS.sub("", parts.path.rstrip("/")) or "/v1"
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))

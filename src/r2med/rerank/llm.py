@@ -207,6 +207,11 @@ class LlmReranker:
                 f"{self.name}: {tally.malformed:,} of {tally.answers:,} answers could not be read; "
                 f"{self.style.otherwise}."
             )
+        if tally.partial:
+            self.conditions.tell(
+                f"{self.name}: {tally.partial:,} of {tally.answers:,} answers left passages out; "
+                "those follow in the order they had."
+            )
         self._facts = {
             "texts": sum(len(one.documents) for one in lists),
             **self.chat.usage(before),

@@ -153,10 +153,20 @@ def methods() -> tuple[str, ...]:
 
 
 def read_prompt(method: str, kind: TaskKind, folder: Path | None = None) -> Prompt:
-    """The prompt of a method for a kind of task; a user's folder may hold some and not others."""
+    """The prompt of a method for a kind of task; a user's folder may hold some and not others.
+
+    A file of the user's that would never be read, since no kind of task has its name, is refused.
+    """
     shipped, own = _shipped(method, f"{kind}.toml"), None
     if folder:
-        if not any((folder / method / file).is_file() for file in _FILES):
+        paths = (folder / method).glob("[!.]*")
+        theirs = {path.name for path in paths if path.suffix.lower() == ".toml"}
+        for wrong in sorted(theirs - set(_FILES)):
+            raise DataError(
+                f"{folder / method / wrong}: a prompt file is called after a kind of task, such as "
+                f"{_FILES[0]}. {nearest(Path(wrong).stem, TASK_KINDS)}"
+            )
+        if not theirs:
             raise MissingError(
                 f"{folder} holds no prompt for {method}, expected {method}/{kind}.toml (or another "
                 f"of {', '.join(TASK_KINDS)}).\n`r2med generate {method} --write-prompts {folder}` "
