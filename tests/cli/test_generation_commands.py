@@ -111,12 +111,13 @@ def test_a_server_that_refuses_the_key_is_an_error_in_words(server: LLMServer) -
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["hyde"], "hyde: which model?"),
+        (["hyde"], "hyde: which model? Name it with --llm"),
         (["bm25", "--llm", "gpt4"], "generate takes one method, not 'bm25'. "),
         (["bm25", "--write-prompts", "x"], "generate takes one method"),
         (["hyd", "--write-prompts", "x"], "method, not 'hyd'. Did you mean 'hyde'?\n"),
         (["hydee", "--llm", "gpt4"], "method, not 'hydee'. Did you mean 'hyde'?\n"),
         (["hyde:gpt4", "--llm", "qwen-7b"], "two models are named"),
+        (["hyde[llm=gpt4]", "--llm", "qwen-7b"], "two models are named"),
         (["hyde | bm25", "--llm", "gpt4"], "generate takes one method"),
         (["hyde[generations=x]", "--llm", "gpt4"], "generate always asks the model"),
         (["hyed", "--llm", "gpt4"], "Did you mean 'hyde'"),

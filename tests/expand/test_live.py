@@ -135,11 +135,13 @@ def test_an_empty_answer_in_a_file_is_searched_with_as_in_the_published_runs(
     file = file_in(folder, "hyde", "qwen-7b")
     write(file, [{"id": q, "hy_doc": "" if q == "1" else "gout"} for q in QUERIES])
 
-    result = evaluate(task, server, "hyde:qwen-7b | bm25")
+    heard: list[str] = []
+    result = evaluate(task, server, "hyde:qwen-7b | bm25", tell=heard.append)
 
     facts = result.record.facts["hyde:qwen-7b"]
     assert (facts["first_lexical"], facts["first_dense"]) == ("", [QUERIES["1"], ""])
     assert (facts["empty"], facts["fallen_back"]) == (1, 0)
+    assert any("1 generations in" in message and "are empty" in message for message in heard)
     assert [score for _, score in result.run.ranking("1")] == [0, 0, 0]
 
 

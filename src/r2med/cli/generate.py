@@ -72,6 +72,11 @@ def generate(
         count, place = len(copy_prompts(unit.name, write_prompts)), write_prompts / unit.name
         echo(f"{count} prompts written to {place}; what was there is untouched.")
         return
+    if not unit.argument:
+        raise UsageError(
+            f"{unit.name}: which model? Name it with --llm, as in `r2med generate {unit.name} "
+            "--llm qwen-7b`; docs/llms.md lists the names."
+        )
     if dry_run:
         refuse_unread(context, "with --dry-run", "folder", *limits, *where)
     with progress() as bar:
@@ -113,11 +118,15 @@ def _unit(text: str, llm: str | None) -> Unit:
     several = len(spec.fused) > 1 or spec.stages
     if several or not isinstance(unit, Unit) or unit.name.lower() not in methods:
         raise UsageError(f"generate takes one method, not {text!r}. {nearest(text, methods)}")
-    if "generations" in dict(unit.options):
+    options = dict(unit.options)
+    if "generations" in options:
         raise UsageError("generate always asks the model: leave [generations=...] out.")
-    if llm and unit.argument not in (None, llm):
-        raise UsageError(f"two models are named: {unit.argument} and {llm}. Name one, with --llm.")
-    return replace(unit, name=unit.name.lower(), argument=llm or unit.argument, depth=None)
+    models = sorted({name for name in (llm, unit.argument, options.pop("llm", None)) if name})
+    if len(models) > 1:
+        raise UsageError(f"two models are named: {' and '.join(models)}. Name one, with --llm.")
+    named = models[0] if models else None
+    rest = tuple(sorted(options.items()))
+    return replace(unit, name=unit.name.lower(), argument=named, options=rest, depth=None)
 
 
 def _written(expander: Expander, task: Task, out: Path) -> dict[str, object]:

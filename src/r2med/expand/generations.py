@@ -108,8 +108,8 @@ def find_file(task: Task, method: Method) -> FromFile | None:
     shown = "\n  ".join(dict.fromkeys(map(str, tried)))
     raise MissingError(
         f"[generations={choice}]: no generations of {method.prompts} by {method.llm} for "
-        f"{task.name}. Looked for\n  {shown}\n`r2med fetch TASK --generations` brings what the "
-        "benchmark published, which is not every pair of method and model."
+        f"{task.name}. Looked for\n  {shown}\nIt is live, published or a path; `r2med fetch TASK "
+        "--generations` brings what was published, which is not every method of every model."
     )
 
 

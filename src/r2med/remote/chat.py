@@ -137,7 +137,8 @@ class Chat:
         todo = [tokens for key, tokens in limits.items() if key not in here]
         new = sum(min(expected, each.completion or expected) for each in todo)
         tokens = Tokens(sum(each.prompt for each in todo), new)
-        dated = f"; prices of {self.llm.price_date}" if self.llm.price_date else ""
+        date, source = self.llm.price_date, self.llm.price_source
+        dated = f"; prices of {date} ({source})" if date else ""
         return Estimate(
             already_here=len(here),
             calls=len(todo),

@@ -135,8 +135,8 @@ class ApiRetriever(DenseRetriever):
             held += len(distinct) - len(missing)
             tokens += int(inputs.tokens.sum())
         basis, price = "4 characters per token; long texts are counted", settings.known_price()
-        if settings.price_date:
-            basis += f"; price of {settings.price_date}"
+        if settings.price_source:
+            basis += f"; price of {settings.price_date} ({settings.price_source})"
         return Estimate(held, calls, tokens, 0, price.of(tokens) if price else None, basis)
 
 

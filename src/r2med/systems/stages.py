@@ -265,6 +265,13 @@ class Expanding(_Named):
                 f"{unusable:,} of {len(expansion.queries):,} queries have no usable generation "
                 "(refused or empty) and stand for themselves.",
             )
+        samples = [sample for query in expansion.queries for sample in query.samples]
+        if empty := sum(sample.useful and not sample.answer.strip() for sample in samples):
+            work.tell(
+                self.name,
+                f"{empty:,} generations in {expansion.source} are empty; they are searched with as "
+                "they stand, as in the published runs.",
+            )
         return self.search(expansion, work)
 
     def search(self, expansion: Expansion, work: Work) -> Run:
