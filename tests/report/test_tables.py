@@ -163,3 +163,9 @@ def _words(text: str) -> set[str]:
     sizes = r"\d[\d.,]* [kMG]?B\b"  # caches grow from one table to the next
     text = re.sub(sizes, "", text.replace(str(Path.cwd()), ""))
     return set(re.findall(r"[A-Za-z][\w-]*", text))
+
+
+def test_numbers_with_and_without_a_mark_stand_below_each_other() -> None:
+    lines = drawn(Grid([Column("n")], [["1.50*"], ["12.00 "]]), 80)
+
+    assert lines[2:] == [" 1.50*", "12.00 "]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     from r2med.expand.answers import Expansion
 
 _QUERIES_SHOWN = 20
-#: How many characters of a query's text a table shows, and of the ranks of its positives.
-_MOST_TEXT, _RANKS_WIDTH = 100, 16
+_RANKS_SHOWN = 5
+#: How many characters of a query's text a table shows.
+_LEAST_TEXT, _MOST_TEXT = 12, 100
 _TERMS = 5
 _OPEN = "cannot be detected here: {}"
 #: What an agent does in a step of each kind, and why it stopped.
@@ -90,33 +92,40 @@ def _draw_task(task: TaskDiagnosis, out: Paper, limit: int) -> None:
 
 
 def _queries(task: TaskDiagnosis, width: int, limit: int) -> Grid:
-    """The worst queries first; a dash is below the list."""
+    """The worst queries first; a dash is below the list, the text takes what room is left."""
     worst = sorted(task.queries, key=lambda query: query.score)
-    rows = [
-        [
-            snippet(query.query_id, 16),
-            f"{100 * query.score:.2f}",
-            snippet(" ".join(str(each.rank or "–") for each in query.positives), _RANKS_WIDTH),
-            CAUSES[query.cause].title if query.cause else "all found",
-            snippet(query.text, min(width // 3, _MOST_TEXT)),
-        ]
-        for query in worst[:limit]
-    ]
+    columns = columns_of("query", f">{task.metric}", "positives at", "cause")
+    rows = []
+    for query in worst[:limit]:
+        ranks = [str(each.rank or "–") for each in query.positives]
+        places = [*ranks[:_RANKS_SHOWN], f"+{len(ranks) - _RANKS_SHOWN}"]
+        rows.append(
+            [
+                snippet(query.query_id, 16),
+                f"{100 * query.score:.2f}",
+                " ".join(places if ranks[_RANKS_SHOWN:] else ranks),
+                CAUSES[query.cause].title if query.cause else "all found",
+            ]
+        )
+    room = width - Grid(columns, rows).width - 2
+    for row, query in zip(rows, worst, strict=False):
+        row.append(snippet(query.text, max(_LEAST_TEXT, min(room, _MOST_TEXT))))
     left = len(worst) - len(rows)
     caption = f"{left} better queries are not shown; --limit, --json or --out" if left else None
-    columns = columns_of("query", f">{task.metric}", "positives at", "cause", "text")
-    return Grid(columns, rows, caption=caption)
+    return Grid([*columns, *columns_of("text")], rows, caption=caption)
 
 
 def _slices(slices: Sequence[Slice], metric: str) -> Grid:
     rows: list[list[Cell]] = []
-    for each in slices:
+    ends = {place for place, (a, b) in enumerate(pairwise(slices)) if a.by != b.by}
+    for place, each in enumerate(slices):
         span = each.interval
         interval = f"{100 * span.low:.0f} to {100 * span.high:.0f}" if span else ""
         scores = (f"{100 * each.score:.2f}", interval, f"{100 * each.hit:.0f}")
-        rows.append([each.by, SystemName(each.value), str(each.queries), *scores])
+        by = each.by if not place or place - 1 in ends else ""
+        rows.append([by, SystemName(each.value), str(each.queries), *scores])
     columns = columns_of("slice", "", ">queries", f">{metric}", ">95 %", f">hit@{TOP}")
-    return Grid(columns, rows, caption="all values × 100")
+    return Grid(columns, rows, ends=frozenset(ends), caption="all values × 100")
 
 
 def _draw_query(page: Explained, out: Paper) -> None:

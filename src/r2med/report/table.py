@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich import box
 from rich.cells import cell_len, set_cell_size
@@ -197,11 +197,14 @@ class Grid:
                 break
             widths[max(wide, key=lambda place: widths[place])] -= 1
         for column, width in zip(self.columns, widths, strict=True):
-            side: Literal["left", "right"] = "right" if column.right else "left"
             title = _drawn(column.title, width)
-            table.add_column(title, justify=side, overflow="fold", width=width)
+            title.justify = "right" if column.right else "left"
+            table.add_column(title, overflow="fold", width=width)
         for place, row in enumerate(self.marked):
-            cells = (_drawn(cell, width) for cell, width in zip(row, widths, strict=False))
+            cells = [_drawn(cell, width) for cell, width in zip(row, widths, strict=False)]
+            for column, cell, width in zip(self.columns, cells, widths, strict=False):
+                if column.right:  # not by rich, which strips the space that stands for a mark
+                    cell.pad_left(width - cell.cell_len)
             table.add_row(*cells, end_section=place in self.ends)
         return table
 

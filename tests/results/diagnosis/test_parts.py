@@ -104,8 +104,12 @@ def test_bm25_reads_everything() -> None:
     assert limits_of({"retriever": {"engine": "bm25", "k1": 0.9}}) == Limits()
 
 
-def test_how_much_a_fusion_reads_is_not_known() -> None:
-    assert limits_of({"members": [{"retriever": {"max_length": 128}}]}) == Limits()
+def test_a_fusion_reads_as_much_as_its_most_patient_member() -> None:
+    short = {"retriever": {"max_length": 128}}
+    long = {"retriever": {"max_length": 512}}
+
+    assert limits_of({"members": [short, long]}) == Limits(512, 512)
+    assert limits_of({"members": [short, {"retriever": {"engine": "bm25"}}]}) == Limits()
 
 
 def test_a_reranker_reads_query_and_document_together() -> None:

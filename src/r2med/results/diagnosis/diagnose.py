@@ -98,6 +98,10 @@ def diagnose_ranking(
     if not findings:
         which = "no query has a positive" if only is None else f"query {only!r} has no positive"
         raise DataError(f"{task.name}: {which}, so there is nothing to diagnose.")
+    if not scene.sources:
+        missing.append("passages of the same source, because the document ids name no sources.")
+    if ranking.result is None and below is None:
+        missing.append("cut texts and demotions, because a run file does not name its system.")
     return TaskDiagnosis(
         system=ranking.name,
         task=task.name,
@@ -256,11 +260,18 @@ class Limits:
 
 
 def limits_of(identity: Mapping[str, Any]) -> Limits:
-    """The limits of the last stage that read whole texts; an expanded query is not the query."""
+    """The limits of the last stage that read whole texts.
+
+    A fusion reads as much as its most patient member, and an expanded query is not the query.
+    """
     if "reranker" in identity:
         return Limits(pair=_read_by(identity["reranker"], "pair"))
     if "expander" in identity:
         return Limits(document=limits_of(identity.get("first", {})).document)
+    if "members" in identity:
+        members = [limits_of(member) for member in identity["members"]]
+        sides = ([each.query for each in members], [each.document for each in members])
+        return Limits(*(None if None in side else max(filter(None, side)) for side in sides))
     retriever = identity.get("retriever", {})
     return Limits(_read_by(retriever, "query"), _read_by(retriever, "document"))
 
