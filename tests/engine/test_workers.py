@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from operator import concat
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,39 @@ def test_a_worker_that_is_killed_while_it_waits_is_replaced() -> None:
         again = evaluate("bm25", task, conditions=Conditions(workers=workers))
 
         assert same(again, evaluate("bm25", task, force=True))
+
+
+def test_what_a_worker_holds_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    call, sent = Process.call, list[str]()
+
+    def noting(self: Process, method: str, *arguments: Any, seconds: float | None) -> Answer:
+        if method == "work" and arguments[0].load in loads:
+            sent.append(arguments[0].key)
+        return call(self, method, *arguments, seconds=seconds)
+
+    monkeypatch.setattr(Process, "call", noting)
+    loads = [partial(itself, [number]) for number in range(5)]
+    sources = [Loadable(f"key {number}", load) for number, load in enumerate(loads)]
+    asked = [0, 1, 1, 0, 2, 3, 4, 0, 1]
+    with pool(1) as workers:
+        outcomes = [workers.submit(sources[number], concat, ["piece"])() for number in asked]
+
+    assert outcomes == [[number, "piece"] for number in asked]
+    assert sent == [f"key {number}" for number in (0, 1, 2, 3, 4, 1)]
+
+
+def test_a_worker_that_does_not_even_read_is_killed_in_time() -> None:
+    source = Loadable("key", partial(itself, ["loaded"]))
+    with pool(1, timeout=1.0) as workers:
+        workers.submit(source, concat, [])()
+        first = workers._members[0]
+        assert isinstance(first, Process)
+        os.kill(first.process.pid, signal.SIGSTOP)
+
+        outcome = workers.submit(source, concat, ["text " * 100_000])()
+
+    assert len(outcome) == 2
+    assert first.process.poll() == -signal.SIGKILL
 
 
 def test_clocks_that_jump_move_neither_time_outs_nor_vectors(

@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -35,20 +36,20 @@ _PATIENCE = 30.0
 class Actor(Member):
     """An actor of Ray, which does one thing after another."""
 
-    def __init__(self, ray: Any, actor: Any, tell: Tell) -> None:
+    def __init__(self, ray: Any, actor: Any, waits: Callable[[], None]) -> None:
         super().__init__()
         self._ray = ray
         self._actor = actor
-        self._tell = tell
+        self._waits = waits
 
     def call(self, method: str, *arguments: Any, seconds: float | None) -> Answer:
-        """Call the actor, and say when the cluster has had no room for it for a while."""
+        """Call the actor; `waits` hears when the cluster has had no room for it for a while."""
         reference = getattr(self._actor, method).remote(*arguments)
         try:
             if method == "begin":
                 seconds = None  # until the cluster has room
                 if not self._ray.wait([reference], timeout=_PATIENCE)[0]:
-                    self._tell("the Ray cluster has no room for a worker yet; waiting for it.")
+                    self._waits()
             answer: Answer = self._ray.get(reference, timeout=seconds)
         except self._ray.exceptions.GetTimeoutError:
             raise LostError(f"no answer within {seconds:g} s") from None
@@ -97,7 +98,13 @@ class RayActors(Workers):
 
     def _launch(self, place: int) -> Actor:
         actor = self._ray.remote(Worker).options(max_restarts=0, **self._each).remote()
-        return Actor(self._ray, actor, self._tell_once)
+        return Actor(self._ray, actor, self._waits)
+
+    def _waits(self) -> None:
+        """Say that there is no room, unless other workers do the work."""
+        with self._changed:
+            if not any(member.ready for member in self._members):
+                self._tell_once("the Ray cluster has no room for a worker yet; waiting for it.")
 
     def _connected(self) -> Any:
         """Ray, joined to the cluster; without an address to the one that is here, or a new one."""

@@ -11,8 +11,9 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
+import time
 from contextlib import suppress
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -69,17 +70,23 @@ class Process(Member):
         self._requests, self._answers = self.process.stdin, self.process.stdout
 
     def call(self, method: str, *arguments: Any, seconds: float | None) -> Answer:
-        """Write a request and read the answer, which the worker writes as a whole."""
-        request = pickle.dumps((method, arguments), protocol=5)
+        """Write a request and read the answer; a worker that lets either wait too long is killed."""
+        request, began = pickle.dumps((method, arguments), protocol=5), time.monotonic()
+        limit = threading.Timer(seconds or threading.TIMEOUT_MAX, self.process.kill)
+        limit.daemon = True
+        limit.start()
         try:
             self._requests.write(request)
             self._requests.flush()
-            if wait([self._answers.fileno()], seconds):
-                answer: Answer = pickle.load(self._answers)
-                return answer
+            answer: Answer = pickle.load(self._answers)
+            return answer
         except Exception:
-            raise LostError(f"the worker died ({self._ending()})") from None
-        raise LostError(f"no answer within {seconds:g} s")
+            ending = self._ending()
+            if seconds and time.monotonic() - began >= seconds:
+                raise LostError(f"no answer within {seconds:g} s") from None
+            raise LostError(f"the worker died ({ending})") from None
+        finally:
+            limit.cancel()
 
     def kill(self) -> None:
         """End the process, and what it holds of this one."""

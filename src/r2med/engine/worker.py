@@ -73,7 +73,7 @@ class Worker:
             error = problem if isinstance(problem, R2MedError) else None
             error = error or WorkError(f"{type(problem).__name__}: {problem}")
         notices, self._notices[:] = tuple(self._notices), []
-        return Answer(outcomes, error, notices)
+        return Answer(outcomes, error, notices, tuple(self._loaded))
 
     def _opened(self, source: Loadable) -> Any:
         """The part of what is loaded that works; a model is loaded the first time."""

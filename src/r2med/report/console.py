@@ -143,7 +143,7 @@ def work_line(bar: Progress) -> Work:
 
     def show(what: str, done: int, total: int, seconds: float) -> None:
         left = (total - done) * seconds / done if done else 0
-        rest = f" · {left:,.0f} s left" if left else ""
+        rest = f" · {done / seconds:,.0f}/s · {left:,.0f} s left" if left else ""
         bar.update(line, description=what + rest, completed=done, total=total, visible=done < total)
 
     return show

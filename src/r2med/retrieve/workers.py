@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
 from itertools import islice
@@ -54,6 +54,8 @@ class Answer:
     """Why there are no outcomes."""
     notices: tuple[str, ...] = ()
     """What a reader of the scores should know."""
+    loaded: tuple[str, ...] = ()
+    """The keys of what the worker holds now."""
 
 
 class LostError(WorkError):
@@ -65,8 +67,8 @@ class Member(ABC):
 
     def __init__(self) -> None:
         self.ready = False
-        self.loaded: set[str] = set()
-        """The keys of what it has loaded."""
+        self.loaded: tuple[str, ...] = ()
+        """The keys of what it has loaded, by its last answer."""
 
     @abstractmethod
     def call(self, method: str, *arguments: Any, seconds: float | None) -> Answer:
@@ -156,7 +158,13 @@ class Workers(ABC):
         """Begin a piece of work; call the answer to wait for what came of it."""
         job = self._put(source, work, piece)
         self._size()
-        return job.future.result
+
+        def result() -> list[Outcome]:
+            while not wait([job.future], LOOK_AGAIN).done:
+                self._size()  # a machine may have joined
+            return job.future.result()
+
+        return result
 
     def close(self) -> None:
         """End every worker; the next piece starts them again."""
@@ -211,6 +219,8 @@ class Workers(ABC):
         try:
             with self._changed:
                 self._members.append(member)
+                if threading.current_thread() not in self._threads:  # closed meanwhile
+                    return
             self._begin(member)
             while job := self._next(member):
                 self._do(job, member)
@@ -256,19 +266,19 @@ class Workers(ABC):
 
     def _do(self, job: Job, member: Member) -> None:
         source = job.source
-        steps = [(job.function, job.piece, self._timeout)]
+        steps = [(replace(source, load=_lacking), job.function, job.piece, self._timeout)]
         if source.key not in member.loaded:  # a model may take longer to load than for a piece
-            steps.insert(0, (_nothing, None, self._timeout and _LOADING))
+            steps.insert(0, (source, _nothing, None, self._timeout and _LOADING))
         try:
-            for function, piece, seconds in steps:
-                answer = member.call("work", source, function, piece, seconds=seconds)
+            for sent, function, piece, seconds in steps:
+                answer = member.call("work", sent, function, piece, seconds=seconds)
+                member.loaded = answer.loaded
                 with self._changed:
                     for notice in answer.notices:
                         self._tell_once(notice)
                 if answer.error:
                     self._failed(job, member, answer.error)
                     return
-                member.loaded.add(source.key)
             job.future.set_result(answer.outcomes)
         except LostError as problem:
             self._failed(job, member, problem)
@@ -287,9 +297,14 @@ class Workers(ABC):
             elif len(job.tried) >= ATTEMPTS or not going_on:
                 job.future.set_exception(WorkError(named))
             else:
-                self._tell_once(f"{named.splitlines()[0]}; tried again on another worker.")
                 self._queue.appendleft(job)
                 self._changed.notify_all()
+                self._tell_once(f"{named.splitlines()[0]}; tried again on another worker.")
+
+
+def _lacking(tell: Tell) -> Any:
+    """The loader of what a worker has loaded: a whole task is not sent with each piece."""
+    raise WorkError("the worker lacks what it had loaded")
 
 
 def _nothing(loaded: Any, piece: None) -> Iterable[Any]:
