@@ -262,6 +262,14 @@ def test_a_checkpoint_without_the_heads_of_bge_m3_is_named(tmp_path: Path) -> No
         r2med.evaluate(f"bge-m3-sparse[checkpoint={folder}]", own_task())
 
 
+def test_a_library_that_is_too_old_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(library, "MultiVectorEncoder", raising=False)
+    folder = save_model(tmp_path / "bert", "bert")
+
+    with pytest.raises(MissingError, match="pip install --upgrade sentence-transformers"):
+        r2med.evaluate(f"colbert:{folder}", own_task())
+
+
 @pytest.mark.parametrize("kind", ["splade", "colbert"])
 def test_a_checkpoint_of_another_kind_is_refused_instead_of_completed_at_random(
     kind: str, tmp_path: Path

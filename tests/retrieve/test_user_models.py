@@ -241,6 +241,18 @@ def test_queries_that_nothing_tells_apart_are_noted() -> None:
     assert noted in notes_of(Constant())
 
 
+def test_batches_of_different_width_are_told_with_a_text() -> None:
+    class Growing(OfDicts):
+        width = 3
+
+        def encode_corpus(self, corpus: Any, **kw: object) -> NDArray[np.float64]:
+            self.width += 1
+            return np.ones((len(corpus), self.width))
+
+    with pytest.raises(DataError, match=r"vectors of 4 and of 5 numbers; the batch of document "):
+        r2med.evaluate(Growing(), own_task(), conditions=Conditions(batch_tokens=1))
+
+
 def test_sides_of_different_width_are_told_with_both_widths() -> None:
     class Uneven(OfDicts):
         def encode_queries(self, queries: list[str], **kw: object) -> NDArray[np.float64]:

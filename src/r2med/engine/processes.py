@@ -70,7 +70,7 @@ class Process(Member):
         self._requests, self._answers = self.process.stdin, self.process.stdout
 
     def call(self, method: str, *arguments: Any, seconds: float | None) -> Answer:
-        """Write a request and read the answer; a worker that lets either wait too long is killed."""
+        """Write a request and read the answer; one that lets either wait too long is killed."""
         request, began = pickle.dumps((method, arguments), protocol=5), time.monotonic()
         limit = threading.Timer(seconds or threading.TIMEOUT_MAX, self.process.kill)
         limit.daemon = True

@@ -304,7 +304,7 @@ def used(value: Mapping[str, Any]) -> Tokens | None:
     match value.get("usage"):
         case {"prompt_tokens": int(prompt), "completion_tokens": int(new)} if min(prompt, new) >= 0:
             return Tokens(prompt, new)
-        case {"total_tokens": int(total)} if total >= 0:
+        case {"total_tokens": int(total)} | {"prompt_tokens": int(total)} if total >= 0:
             return Tokens(total)
     return None
 

@@ -211,6 +211,7 @@ def test_what_an_approximate_index_costs_stands_beside_the_score(
         ("index_kind=hnsw", "index_kind=hnsw has no effect without an index"),
         ("index=milvus:v.db,m=8", "m=8 has no effect without an index of index_kind=hnsw"),
         ("index=milvus:v.db,index_kind=hnsw,nlist=8", "without an index of index_kind=ivf_flat"),
+        ("index=milvus:v.db,index_kind=ivf_flat,nlist=8,nprobe=9", "an index of nlist=8 cells"),
         ("index=milvus:v.db,index_kind=diskann", "expected one of flat, hnsw, ivf_flat"),
         ("index=faiss:v.db", "expected milvus:PATH.db"),
         ("index=milvus:v", "expected milvus:PATH.db"),

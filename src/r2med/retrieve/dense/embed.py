@@ -207,6 +207,8 @@ class Encoding:
     """What progress is called."""
     shelf: Shelf
     conditions: Conditions
+    ragged: bool = False
+    """Whether rows may differ in width from batch to batch, as those of token vectors do."""
     ran: dict[str, object] = field(default_factory=dict)
     """Of workers: which, and on what device and in what precision they ran."""
 
@@ -221,9 +223,16 @@ class Encoding:
         sizes = np.array(lengths, dtype=np.int64)
         missing = np.flatnonzero(self.shelf.find(self.addresses) < 0)
         queue = missing[np.argsort(-sizes[missing], kind="stable")]
-        start, done = time.perf_counter(), 0
+        start, done, widths = time.perf_counter(), 0, set[int]()
         try:
             for chosen, batch in self._computed(queue, sizes) if len(queue) else ():
+                widths.add(batch.vectors.shape[1])
+                if len(widths) > 1 and not self.ragged:
+                    raise DataError(
+                        f"the encoder gave vectors of {' and of '.join(map(str, sorted(widths)))} "
+                        f"numbers; the batch of {self.name(self.firsts[chosen[batch.rows[0]]])} "
+                        "differs from those before it."
+                    )
                 if len(batch.vectors):
                     self.shelf.add(self.addresses[chosen[batch.rows]], batch)
                 if batch.seen is not None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import DataError, UsageError, need
+from r2med.errors import DataError, MissingError, UsageError, need
 from r2med.models.batching import Rows
 from r2med.models.checkpoint import Checkpoint, LocalModel, foreign_code, loading, locate
 from r2med.retrieve.conditions import Conditions
@@ -72,6 +72,11 @@ class LibraryModel(LocalModel):
         import sentence_transformers
         import torch
 
+        if not hasattr(sentence_transformers, self.kind):
+            raise MissingError(
+                f"this needs sentence-transformers with {self.kind}: "
+                "pip install --upgrade sentence-transformers."
+            )
         folder, trust = self.folder, self.conditions.trust_remote_code
         self.checkpoint.refuse_foreign_code(trusted=trust)
         with loading(folder), torch.random.fork_rng(devices=[]):

@@ -77,6 +77,11 @@ class Milvus:
             return None
         chosen = {**_PARAMETERS[kind], **options}
         if kind == "ivf_flat":
+            if options.get("nprobe", 0) > chosen["nlist"]:
+                raise UsageError(
+                    f"nprobe={chosen['nprobe']}: an index of nlist={chosen['nlist']} cells has no "
+                    "more to search. Give nlist or less."
+                )
             chosen["nprobe"] = min(chosen["nprobe"], chosen["nlist"])
         searching = {name: chosen.pop(name) for name in _SEARCHING if name in chosen}
         engine, _, address = settings.index.partition(":")

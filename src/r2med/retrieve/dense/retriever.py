@@ -204,6 +204,7 @@ class EncoderRetriever:
             doing=f"encoding {'queries' if side == 'query' else 'documents'}",
             shelf=self.shelf(side),
             conditions=self.conditions,
+            ragged=self.ragged,
         ).run()
         first = encoded.matrix(0, 1 if self.ragged else _COMPARED)
         if len(first) > 1 and (first == first[0]).all():
