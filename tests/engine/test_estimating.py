@@ -88,3 +88,25 @@ def test_generations_of_a_file_are_counted_as_they_are(server: LLMServer, tmp_pa
     [estimate] = found.values()
     alone = paid("openai", server)["openai"]
     assert estimate.prompt_tokens - alone.prompt_tokens == pytest.approx(QUERIES * 125, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("reranker", "tokens"), [("listwise:gpt4@20", 100), ("insertrank:gpt4@20", 400)]
+)
+def test_the_more_passages_an_answer_orders_the_longer_it_is(
+    server: LLMServer, reranker: str, tokens: int
+) -> None:
+    [estimate] = paid(f"bm25 | {reranker}", server).values()
+
+    assert estimate.completion_tokens == tokens * QUERIES
+
+
+def test_answers_on_disk_say_how_long_others_will_be(server: LLMServer) -> None:
+    server.reply = lambda body: "seven words on vessels and their walls"
+    r2med.evaluate(system("hyde:gpt4 | bm25", server), TASK)
+
+    [estimate] = paid("hyde:gpt4[n=3] | bm25", server).values()
+
+    assert (estimate.calls, estimate.already_here) == (2 * QUERIES, QUERIES)
+    assert estimate.completion_tokens == 7 * estimate.calls
+    assert "7 new tokens per answer, the mean of 16 on disk" in estimate.basis

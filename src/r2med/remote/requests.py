@@ -169,9 +169,9 @@ class Session:
         claim, attempt = object(), 0
         while True:
             attempt += 1
-            while (pause := self._held_until - time.monotonic()) > 0:
-                await asyncio.sleep(pause)
             async with self._slots:  # of all who use this session
+                while (pause := self._held_until - time.monotonic()) > 0:
+                    await asyncio.sleep(pause)
                 while not self.budget.claim(claim, most, self.name):
                     await asyncio.sleep(_ROOM_AGAIN)
                 cost = None

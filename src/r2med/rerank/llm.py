@@ -109,8 +109,6 @@ class Style(ABC):
 
     otherwise: ClassVar[str] = "the first stage's order was kept there"
     """What becomes of passages whose answer cannot be read."""
-    answer_tokens: ClassVar[int]
-    """About how long an answer is that says what was asked for and no more."""
     supposed: ClassVar[str] = ""
     """The answer that an estimate supposes: one that asks for the most."""
     llm: str = setting(identity="content")
@@ -122,6 +120,11 @@ class Style(ABC):
     temperature: float | Literal["auto"] = setting(least=0)
     max_tokens: int = setting(least=0)
     samples: int = setting(least=1)
+
+    @property
+    @abstractmethod
+    def answer_tokens(self) -> int:
+        """About how long an answer is that says what was asked for and no more."""
 
     @abstractmethod
     def rank(self, prompt: Prompt, log: Log) -> Questioning:

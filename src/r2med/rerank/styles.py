@@ -41,9 +41,13 @@ def build(name: str, style: Style, conditions: Conditions) -> LlmReranker:
 class Listwise(Style):
     """A model orders a window of passages, which slides from the end of the list to its top."""
 
-    answer_tokens = 100
     window: int = setting(least=2)
     step: int = setting(least=1)
+
+    @property
+    def answer_tokens(self) -> int:
+        """Some tokens for every passage of a window."""
+        return 5 * self.window
 
     def rank(self, prompt: Prompt, log: Log) -> Questioning:
         """Ask about one window after another; what an answer leaves out keeps its order below."""
@@ -171,10 +175,14 @@ class Groupwise(Style):
     """
 
     otherwise = "their passages score 0 in that round"
-    answer_tokens = 160
     group: int = setting(least=1)
     rounds: int = setting(least=1)
     seed: int
+
+    @property
+    def answer_tokens(self) -> int:
+        """Some tokens for every passage of a group."""
+        return 8 * self.group
 
     def rank(self, prompt: Prompt, log: Log) -> Questioning:
         """Ask about all groups of all rounds at once."""
