@@ -53,3 +53,27 @@ def test_nothing_of_the_package_imports_polars_or_pandas() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_library_that_is_missing_is_named_with_the_line_that_installs_it() -> None:
+    code = (
+        "import sys; sys.modules['pandas'] = None\n"
+        "from r2med.tabular import Tabular\n"
+        "type('Table', (Tabular,), {'to_arrow': lambda self: None})().to_pandas()"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert "to_pandas() needs pandas: pip install pandas" in done.stderr
+
+
+def test_a_notebook_shows_the_first_rows_of_a_table_that_no_command_draws() -> None:
+    assert "<td>1</td><td>1</td><td>1.0000</td>" in scores()._repr_html_()
+
+
+def test_a_run_is_made_of_the_columns_of_a_table() -> None:
+    table = pa.table({"query": ["1", "1"], "document": ["a", "b"]})
+
+    run = Run.from_columns(table["query"], table["document"], [2.0, 1.0])
+
+    assert run.ranking("1") == [("a", 2.0), ("b", 1.0)]

@@ -12,8 +12,12 @@ from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
+from r2med.errors import MissingError
+
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_SHOWN_ROWS = 10
 
 
 class Tabular(ABC):
@@ -39,10 +43,12 @@ class Tabular(ABC):
         import_module(self.drawn_by).draw(self, out)
         return text.getvalue().rstrip("\n")
 
-    def _repr_html_(self) -> str | None:
-        """For notebooks: what the command line shows; they show the text where this is None."""
+    def _repr_html_(self) -> str:
+        """For notebooks: what the command line shows, or the first rows of the table."""
         if not self.drawn_by:
-            return None
+            table = self.to_arrow().slice(0, _SHOWN_ROWS)
+            rows = ([_cell(value) for value in row.values()] for row in table.to_pylist())
+            return html_table(repr(self), table.column_names, rows)
         page = import_module("r2med.report.formats").Page()
         import_module(self.drawn_by).draw(self, page)
         return str(page.to_html())
@@ -53,11 +59,12 @@ class Tabular(ABC):
 
     def to_pandas(self) -> Any:
         """The table as a pandas data frame."""
+        _library("pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
         """The table as a polars data frame."""
-        return import_module("polars").from_arrow(self.to_arrow())
+        return _library("polars").from_arrow(self.to_arrow())
 
     def to_json(self) -> Any:
         """Everything, as values that JSON has; here one record per row."""
@@ -80,6 +87,17 @@ def html_table(
     below = [f"<p>{escape(note)}</p>" for note in notes]
     table = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
     return "".join([f"<p><b>{escape(title)}</b></p>", table, *below])
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise MissingError(f"to_{name}() needs {name}: pip install {name}") from None
 
 
 def table_of(columns: Mapping[str, type], rows: Iterable[Mapping[str, object]]) -> pa.Table:

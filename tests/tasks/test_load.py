@@ -138,17 +138,17 @@ def test_a_root_gives_data_to_a_registered_task(tmp_path: Path) -> None:
     assert "documents 3 instead of 56,250" in task.notices[0]
 
 
-@pytest.mark.parametrize("place", ["NanoR2MEDBiology", "."])
+@pytest.mark.parametrize("place", ["NanoR2MEDBiology", "NanoR2MED", "."])
 def test_a_root_may_hold_the_nano_tasks_apart_or_together(tmp_path: Path, place: str) -> None:
     write_nano(tmp_path / place, split="NanoR2MEDBiology")
 
     assert load_task("NanoR2MEDBiology", root=tmp_path).suite == "nano"
 
 
-def test_a_root_without_the_task_is_named(tmp_path: Path) -> None:
+def test_a_root_without_the_task_lists_what_it_has(tmp_path: Path) -> None:
     (tmp_path / "Biology").mkdir()
 
-    with pytest.raises(MissingError, match="has no folder MedQA-Diag with the data"):
+    with pytest.raises(MissingError, match=r"has no folder MedQA-Diag(.|\n)*there: Biology\."):
         load_task("MedQA-Diag", root=tmp_path)
     with pytest.raises(MissingError, match=r"no folder .*nowhere \(given as data root"):
         load_task("MedQA-Diag", root=tmp_path / "nowhere")

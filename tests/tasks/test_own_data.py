@@ -72,26 +72,26 @@ def test_a_check_lists_every_problem_with_file_line_and_id(tmp_path: Path) -> No
     ]
 
 
-def test_a_check_of_parquet_names_shard_and_row_and_the_first_wrong_value_of_each_part(
-    tmp_path: Path,
-) -> None:
+def test_a_check_of_parquet_lists_every_problem_with_shard_row_and_id(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus"
-    write_parquet(corpus / "t-00000-of-00002.parquet", _id=["d1", "d2"], text=["x", "y"])
+    write_parquet(corpus / "t-00000-of-00002.parquet", _id=["d1", "", "d2"], text=["x", "y", None])
     write_parquet(corpus / "t-00001-of-00002.parquet", _id=["d1", "d3"], text=["z", " "])
     write_parquet(tmp_path / "queries" / "t.parquet", _id=[1, 1, 2], title=["a", "b", "c"])
     scores = [1.0, 0.5, 1.0]
-    pairs = {"query__id": ["1", "1", "2"], "corpus__id": ["d1", "d3", "d9"]}
+    pairs = {"query__id": ["1", "1", None], "corpus__id": ["d1", "d3", "d9"]}
     write_parquet(tmp_path / "qrels" / "t.parquet", **pairs, score=scores)
 
     problems, _ = check(tmp_path)
 
     first = f"{corpus / 't-00000-of-00002.parquet'}, row 1"
-    wrong = f'{tmp_path / "qrels" / "t.parquet"}, row 2: column "score" is 0.5, expected a whole'
     assert [(Path(each.file).name, each.line, each.id, each.problem) for each in problems] == [
+        ("t-00000-of-00002.parquet", 2, None, 'column "_id" is empty.'),
+        ("t-00000-of-00002.parquet", 3, "d2", 'column "text" is null.'),
         ("t-00001-of-00002.parquet", 1, "d1", f"this document id was already used in {first}"),
         ("t-00001-of-00002.parquet", 2, "d3", "the document has no text"),
         ("t.parquet", None, None, 'column "text" is missing (the file has "_id", "title").'),
-        ("t.parquet", None, None, f"{wrong} number."),
+        ("t.parquet", 2, "1", 'column "score" is 0.5, expected a whole number.'),
+        ("t.parquet", 3, None, 'column "query-id" is null.'),
     ]
 
 
@@ -178,6 +178,31 @@ def test_wrong_tables_write_nothing_and_say_what_is_wrong(
 
     assert why in str(problem.value)
     assert not (tmp_path / "out").exists()
+
+
+def test_all_that_is_wrong_with_the_rows_of_an_import_is_said_at_once(tmp_path: Path) -> None:
+    wrong = {"corpus": "id,text\n,a\nd1\n", "qrels": "qid\tpid\trel\n1\td1\tx\n"}
+
+    with pytest.raises(DataError) as problem:
+        import_tables(*tables(tmp_path, **wrong), out=tmp_path / "out")
+
+    lines = str(problem.value).splitlines()
+    assert [line.partition(", ")[2] for line in lines] == [
+        'line 2: column "id" is empty.',
+        "line 3: 1 cell, expected 2.",
+        "line 2: the score is 'x', expected a whole number.",
+    ]
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_columns_that_an_import_misses_are_named_at_once(tmp_path: Path) -> None:
+    odd = {"corpus": "nr,body\n1,x\n", "queries": "nr,text\n1,x\n", "qrels": "qid\tnr\n1\t1\n"}
+
+    with pytest.raises(UsageError) as problem:
+        import_tables(*tables(tmp_path, **odd), out=tmp_path / "out")
+
+    wanted = ("corpus.id", "queries.id", "qrels.document")
+    assert " ".join(f"--column {name}=NAME" for name in wanted) in str(problem.value)
 
 
 def test_a_mapped_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:

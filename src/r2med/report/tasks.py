@@ -49,6 +49,10 @@ def task_details(entry: TaskEntry) -> Group:
     edition = f", edition {entry.edition}" if entry.edition else ""
     hub, queries, documents, positives = entry.hub, *_shape([entry])
     licence = entry.licence or "unknown"
+    lengths = (
+        f"{_figure(entry.statistics.get(f'{what}_text', {}).get('average_text_length'))} per {each}"
+        for what, each in (("queries", "query"), ("documents", "document"))
+    )
     split = f", split {entry.split}" if entry.split else ""
     judged = _figure(entry.counts.get("judgements"))
     rows = [
@@ -59,6 +63,7 @@ def task_details(entry: TaskEntry) -> Group:
         ("queries", queries),
         ("documents", documents),
         ("judgements", f"{judged} ({positives} positives per query)"),
+        ("characters", ", ".join(lengths)),
         ("data", f"{'here' if is_present(entry) else 'not here'}: {data_folder(entry)}"),
         ("hub", f"{hub.repo}{split}" if hub else "none"),
         *([("revision", hub.revision or "not pinned (default branch)")] if hub else []),

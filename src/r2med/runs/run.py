@@ -128,13 +128,14 @@ class Run:
     @classmethod
     def from_columns(
         cls,
-        query_ids: Sequence[str],
-        document_ids: Sequence[str],
+        query_ids: pa.Array | Sequence[str],
+        document_ids: pa.Array | Sequence[str],
         scores: NDArray[np.float64] | Sequence[float],
     ) -> Run:
         """From parallel columns, one row per entry; each query's rows keep their order."""
-        queries = pa.array(query_ids, pa.large_string()).dictionary_encode()
-        documents = pa.array(document_ids, pa.large_string()).dictionary_encode()
+        queries, documents = (
+            _strings(ids).dictionary_encode() for ids in (query_ids, document_ids)
+        )
         rows, codes = (each.indices.to_numpy(zero_copy_only=False) for each in (queries, documents))
         kept = distinct(rows, codes, len(documents.dictionary))
         if len(kept) < len(rows):
@@ -217,6 +218,14 @@ def offsets_of(lengths: NDArray[Any] | Sequence[int]) -> NDArray[np.int64]:
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+def _strings(values: pa.Array | Sequence[str]) -> pa.LargeStringArray:
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pa.Array):
+        return values.cast(pa.large_string())
+    return pa.array(values, pa.large_string())
 
 
 TieOrder = Literal["trec", "id-ascending", "list"]

@@ -21,6 +21,8 @@ from r2med.tasks.reading.source import Source, find_source, split_selection
 from r2med.tasks.registry import TaskEntry, find_task, known_task, resolve, suites
 from r2med.tasks.task import Task, counts, figures, statistics
 
+#: Differences from the manifest that a notice lists.
+_SHOWN = 5
 Aspect = Literal["counts", "statistics", "sha256", "profile"]
 
 
@@ -155,14 +157,20 @@ def _fetched(entry: TaskEntry) -> Source:
 
 
 def _source_under(root: Path, entry: TaskEntry) -> Source:
-    """The task's own folder; of a task that is a split, the root may hold all its siblings."""
+    """The task's own folder; of a task that is a split, the folder of the whole repository."""
     if not root.is_dir():
         raise MissingError(f"There is no folder {root} (given as data root).")
     if (root / entry.name).is_dir():
         return find_source(root / entry.name)
-    if entry.split is not None and (root / "corpus").is_dir():
-        return find_source(root, entry.split)
-    raise MissingError(f"{root} has no folder {entry.name} with the data of that task.")
+    if entry.split is not None and entry.hub is not None:
+        for folder in (root / entry.hub.repo.rpartition("/")[2], root):
+            if (folder / "corpus").is_dir():
+                return find_source(folder, entry.split)
+    names = ", ".join(sorted(child.name for child in root.glob("*/"))[:20])
+    raise MissingError(
+        f"{root} has no folder {entry.name} with the data of that task.\n"
+        f"Folders there: {names or 'none'}."
+    )
 
 
 def _with_differences(task: Task, entry: TaskEntry, *, texts: bool) -> Task:
@@ -174,9 +182,10 @@ def _with_differences(task: Task, entry: TaskEntry, *, texts: bool) -> Task:
     ]
     if not differing:
         return task
+    more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
     notice = (
-        f"The data differs from the manifest of {entry.name}: {'; '.join(differing)}. "
-        "Scores may not compare with published ones."
+        f"The data differs from the manifest of {entry.name}: "
+        f"{'; '.join(differing[:_SHOWN])}{more}. Scores may not compare with published ones."
     )
     return replace(task, notices=(*task.notices, notice), differences=tuple(differing))
 

@@ -8,7 +8,7 @@ by their usual names, or as the user maps them; where anything is wrong, nothing
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -127,6 +127,8 @@ FIELDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
 }
 _OPTIONAL = ("title", "score", *_NOTES)
+#: Wrong rows that an error lists.
+_SHOWN = 20
 
 
 def import_tables(
@@ -151,66 +153,98 @@ def import_tables(
     for name in mapped:
         if name not in known:
             raise UsageError(f"--column {name}: not a field of a task. {nearest(name, known)}")
+    files = {"corpus": corpus, "queries": queries, "qrels": qrels}
+    cells = {table: _cells(path) for table, path in files.items()}
+    headers = {table: [name.strip() for name in next(rows)[1]] for table, rows in cells.items()}
+    missing: dict[str, str] = {}
+    places = {
+        table: _places(table, path, headers[table], mapped, missing)
+        for table, path in files.items()
+    }
+    if missing:
+        options = " ".join(f"--column {name}=NAME" for name in missing)
+        raise UsageError("\n".join([*missing.values(), f"Say which they are: {options}"]))
+    if "score" not in places["qrels"]:
+        tell(
+            f"{qrels} has no column for qrels.score: every judgement counts as 1. It has "
+            f"{', '.join(headers['qrels'])}; --column qrels.score=NAME maps one."
+        )
+    wrong: list[str] = []
+    rows = {
+        table: _rows(path, cells[table], headers[table], places[table], wrong)
+        for table, path in files.items()
+    }
     documents = (
         {"id": row["id"], "text": " ".join(filter(None, (row.get("title"), row["text"])))}
-        for row in _rows("corpus", corpus, mapped, tell)
+        for row in rows["corpus"]
     )
     judged = (
         {"q_id": row["query"], "p_id": row["document"], "score": score_of(row.get("score") or "1")}
-        for row in _rows("qrels", qrels, mapped, tell)
+        for row in rows["qrels"]
     )
     with atomic_folder(out) as draft:
-        return (
+        written = (
             write_jsonl(draft / "corpus.jsonl", documents),
-            write_jsonl(draft / "query.jsonl", _rows("queries", queries, mapped, tell)),
+            write_jsonl(draft / "query.jsonl", rows["queries"]),
             write_jsonl(draft / "qrels.jsonl", judged),
         )
+        if wrong:
+            more = f"\nand {len(wrong) - _SHOWN:,} more." if len(wrong) > _SHOWN else ""
+            raise DataError("\n".join(wrong[:_SHOWN]) + more)
+    return written
 
 
 def _rows(
-    table: str, path: Path, mapped: Mapping[str, str], tell: Callable[[str], None]
+    path: Path,
+    cells: Iterable[tuple[int, list[str]]],
+    header: Sequence[str],
+    places: Mapping[str, int],
+    wrong: list[str],
 ) -> Iterator[dict[str, str]]:
-    """The fields of a table, row by row; what is wrong is an error that names the line."""
-    cells = _cells(path)
-    header = [name.strip() for name in next(cells)[1]]
-    places = _places(table, path, header, mapped)
-    if table == "qrels" and "score" not in places:
-        tell(
-            f"{path} has no column for qrels.score: every judgement counts as 1. It has "
-            f"{', '.join(header)}; --column qrels.score=NAME maps one."
-        )
+    """The fields of a table, row by row; rows that are `wrong` are added there and left out."""
     for line, row in cells:
-        where = f"{path}, line {line}"
         if not any(row):
             continue
+        problem = ""
+        values = {name: row[place] for name, place in places.items() if place < len(row)}
+        empty = [name for name in ("id", "query", "document") if values.get(name) == ""]
         if len(row) != len(header):
-            raise DataError(f"{where}: {plural(len(row), 'cell')}, expected {len(header)}.")
-        values = {name: row[place] for name, place in places.items()}
-        for name in ("id", "query", "document"):
-            if values.get(name) == "":
-                raise DataError(f'{where}: column "{header[places[name]]}" is empty.')
-        score = values.get("score") or "1"
-        if score_of(score) is None:
-            raise DataError(f"{where}: the score is {score!r}, expected {NUMBER_WORDS}.")
-        yield values
+            problem = f"{plural(len(row), 'cell')}, expected {len(header)}"
+        elif empty:
+            problem = f'column "{header[places[empty[0]]]}" is empty'
+        elif score_of(score := values.get("score") or "1") is None:
+            problem = f"the score is {score!r}, expected {NUMBER_WORDS}"
+        if problem:
+            wrong.append(f"{path}, line {line}: {problem}.")
+        else:
+            yield values
 
 
 def _places(
-    table: str, path: Path, header: Sequence[str], mapped: Mapping[str, str]
+    table: str,
+    path: Path,
+    header: Sequence[str],
+    mapped: Mapping[str, str],
+    missing: dict[str, str],
 ) -> dict[str, int]:
-    """Where the column of each field stands, by its mapping or a usual name."""
+    """Where the column of each field stands, by its mapping or a usual name.
+
+    What is wrong is added to `missing`, by field.
+    """
     lowered = [name.lower() for name in header]
     places: dict[str, int] = {}
     for name, usual in FIELDS[table].items():
-        chosen = mapped.get(f"{table}.{name}")
-        wanted = usual if chosen is None else [chosen.lower()]
-        place = next((lowered.index(each) for each in wanted if each in lowered), None)
+        field = f"{table}.{name}"
+        chosen = mapped.get(field)
+        names = header if chosen in header else lowered
+        wanted = usual if chosen is None else [chosen if chosen in header else chosen.lower()]
+        place = next((names.index(each) for each in wanted if each in names), None)
         if place is not None:
             places[name] = place
         elif chosen is not None or name not in _OPTIONAL:
-            raise UsageError(
-                f"{path} has no column for {table}.{name}: it has {', '.join(header)}, expected "
-                f"one of {', '.join(wanted)}.\nSay which it is: --column {table}.{name}=NAME"
+            missing[field] = (
+                f"{path} has no column for {field}: it has {', '.join(header)}, expected one of "
+                f"{', '.join(usual if chosen is None else [chosen])}."
             )
     return places
 

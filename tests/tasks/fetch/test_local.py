@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import stat
 import zipfile
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from r2med.errors import DataError, MissingError, R2MedError, UsageError
 from r2med.home import home
+from r2med.tasks.fetch import local
 from r2med.tasks.fetch.local import import_from
 from r2med.tasks.fetch.provenance import data_folder, is_present
 from r2med.tasks.registry import find_task
@@ -150,19 +152,31 @@ def test_other_content_is_refused_and_the_data_folder_is_unchanged(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "files",
+    ("files", "told"),
     [
-        {"Biology/corpus.jsonl": b"", "Biology/query.jsonl": b""},
-        {"corpus/NanoR2MEDBiology.parquet": b""},
-        {"readme.txt": b""},
-        {},
+        (
+            {
+                **inside("MedQA-Diag", MEDQA),
+                "Biology/corpus.jsonl": b"",
+                "Biology/query.jsonl": b"",
+            },
+            "Biology is incomplete: there is no qrels.jsonl.",
+        ),
+        (
+            {"corpus/NanoR2MEDBiology.parquet": b""},
+            "NanoR2MEDBiology is incomplete: there is no queries/NanoR2MEDBiology-*.parquet.",
+        ),
+        ({"readme.txt": b""}, "holds no whole task: expected <task>/corpus.jsonl"),
+        ({}, "holds no whole task: expected <task>/corpus.jsonl"),
     ],
 )
-def test_an_archive_without_a_whole_task_is_told_what_was_expected(
-    tmp_path: Path, files: Mapping[str, bytes]
+def test_an_archive_that_lacks_part_of_a_task_is_told_which_and_nothing_is_taken(
+    tmp_path: Path, files: Mapping[str, bytes], told: str
 ) -> None:
-    with pytest.raises(DataError, match=r"holds no whole task: expected <task>/corpus\.jsonl"):
+    with pytest.raises(DataError, match=re.escape(told)):
         import_from(zipped(tmp_path / "some.zip", files))
+
+    assert everything_under(home()) == []
 
 
 def test_a_wanted_task_that_is_not_there_is_named_with_what_is(tmp_path: Path) -> None:
@@ -202,6 +216,11 @@ def expanding(archive: zipfile.ZipFile) -> None:
     archive.writestr("Biology/corpus.jsonl", b"\0" * (2 * 1024**2), zipfile.ZIP_DEFLATED)
 
 
+def in_two_cases(archive: zipfile.ZipFile) -> None:
+    archive.writestr("Biology/corpus.jsonl", b"x")
+    archive.writestr("biology/CORPUS.jsonl", b"y")
+
+
 @pytest.mark.parametrize(
     ("hostile", "told"),
     [
@@ -213,6 +232,7 @@ def expanding(archive: zipfile.ZipFile) -> None:
         (member("..\\outside.jsonl"), "not a plain relative path"),
         (link, "is a link or a special file"),
         (device, "is a link or a special file"),
+        (in_two_cases, "occurs twice"),
         (expanding, "expands more than 100 times"),
     ],
 )
@@ -238,7 +258,7 @@ def test_an_encrypted_archive_is_refused(tmp_path: Path) -> None:
         raw[raw.index(signature) + offset] |= 1
     source.write_bytes(raw)
 
-    with pytest.raises(DataError, match="is encrypted"):
+    with pytest.raises(DataError, match=r"is encrypted\.\nNothing was written"):
         import_from(source)
 
 
@@ -249,6 +269,9 @@ def test_an_archive_that_lists_too_much_is_refused(
 
     monkeypatch.setenv("R2MED_MAX_FILE_BYTES", "10")
     with pytest.raises(DataError, match="more than 10"):
+        import_from(source)
+    monkeypatch.setattr(local, "MAX_MEMBERS", 2)
+    with pytest.raises(DataError, match="it lists 3 files"):
         import_from(source)
 
 

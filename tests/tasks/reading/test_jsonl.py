@@ -53,13 +53,14 @@ def test_a_whole_number_may_be_written_in_any_way(tmp_path: Path, score: str) ->
     assert [column.to_pylist() for column in rows.columns.values()] == [["7"], ["a"], [1]]
 
 
-def test_half_a_surrogate_pair_is_replaced(tmp_path: Path) -> None:
+def test_half_a_surrogate_pair_is_replaced_and_counted(tmp_path: Path) -> None:
     file = tmp_path / "query.jsonl"
     file.write_text('{"id": "1", "text": "a\\ud83d b\\ud83d\\ude00"}\n', encoding="utf-8")
 
     rows = read_jsonl(file, QUERY)
 
     assert rows.columns["text"].to_pylist() == ["a\ufffd b\U0001f600"]
+    assert rows.repaired == 1
 
 
 def test_lines_longer_than_a_block_are_read(

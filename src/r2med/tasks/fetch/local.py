@@ -22,6 +22,7 @@ from r2med.atomic import draft_folder
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.home import shelf
 from r2med.tasks.fetch.provenance import (
+    NANO_CONFIGS,
     Fetched,
     data_folder,
     files_by_part,
@@ -32,8 +33,11 @@ from r2med.tasks.fetch.provenance import (
 )
 from r2med.tasks.load import check_files, load_task
 from r2med.tasks.reading.lines import MAX_FILE, MAX_RATIO, limit
+from r2med.tasks.reading.source import R2MED_FILES
 from r2med.tasks.registry import TaskEntry, find_suite, known_task
 
+#: The whole benchmark with all published generations has far fewer files.
+MAX_MEMBERS = 20_000
 #: Members of fewer bytes may expand as they like.
 _HARMLESS = 1 << 20
 #: Names that are not plain relative paths: absolute, with a drive, or leading out of the folder.
@@ -125,10 +129,13 @@ def _r2med_tasks(
         names.setdefault(file.parent, []).append(file.name)
     parts = {place: files_by_part(None, own) for place, own in names.items()}
     whole = [place for place, own in parts.items() if all(own.values())]
+    entries = {place: entry for place in parts if (entry := _full_task(place.name))}
+    for place, entry in entries.items():
+        if any(parts[place].values()):
+            _require_whole(origin, entry, parts[place])
     alone = wanted[0] if len(wanted) == 1 and len(whole) == 1 else None
     for place in whole:
-        known = known_task(place.name)
-        entry = known if known and known.suite == "full" else alone
+        entry = entries.get(place, alone)
         if entry is None:
             raise UsageError(
                 f"{origin}, folder {str(place.relative_to(folder))!r}: no task has this name.\n"
@@ -141,11 +148,25 @@ def _r2med_tasks(
         yield _Find(entry, origin, chosen)
 
 
+def _full_task(name: str) -> TaskEntry | None:
+    entry = known_task(name)
+    return entry if entry and entry.suite == "full" else None
+
+
+def _require_whole(origin: Path, entry: TaskEntry, parts: Mapping[str, Sequence[str]]) -> None:
+    if part := missing_part(entry.split, parts):
+        expected = f"{part}/{entry.split}-*.parquet" if entry.split else R2MED_FILES[part][0]
+        raise DataError(
+            f"{origin}: {entry.name} is incomplete: there is no {expected}.\nNothing was taken."
+        )
+
+
 def _nano_tasks(origin: Path, files: Sequence[Path]) -> Iterator[_Find]:
     known = {f"{file.parent.name}/{file.name}": file for file in files}
     for entry in find_suite("nano").entries:
         parts = files_by_part(entry.split, known)
-        if missing_part(entry.split, parts) is None:
+        if any(parts[config] for config in NANO_CONFIGS):
+            _require_whole(origin, entry, parts)
             own_files = {path: known[path] for own in parts.values() for path in own}
             yield _Find(entry, origin, own_files)
 
@@ -153,7 +174,10 @@ def _nano_tasks(origin: Path, files: Sequence[Path]) -> Iterator[_Find]:
 def _unpack(path: Path, folder: Path) -> None:
     """Unpack a zip, after a look at its list of members; a hostile one is refused whole."""
     folder.mkdir(parents=True)
-    reading, advice = " as a zip file", "--from takes a zip or a folder; unpack other archives."
+    reading, advice = (
+        " as a zip file",
+        "--from takes a zip or a folder; unpack other archives first.",
+    )
     try:
         with zipfile.ZipFile(path) as archive:
             if trouble := _trouble(archive.infolist()):
@@ -171,12 +195,20 @@ def _unpack(path: Path, folder: Path) -> None:
 def _trouble(infos: Sequence[zipfile.ZipInfo]) -> str | None:
     """Why an archive is not to be trusted, in words."""
     total, most, ratio = sum(info.file_size for info in infos), limit(MAX_FILE), limit(MAX_RATIO)
+    if len(infos) > MAX_MEMBERS:
+        return f"it lists {len(infos):,} files, more than {MAX_MEMBERS:,}"
     if total > most:
         return f"it unpacks to {total:,} bytes, more than {most:,}"
+    names: set[str] = set()
     for info in infos:
         member, size = f"member {info.orig_filename!r}", info.file_size
         if _UNSAFE.search(info.orig_filename):
             return f"{member} has a name that is not a plain relative path"
+        if (folded := info.filename.rstrip("/").casefold()) in names:
+            return f"{member} occurs twice"
+        names.add(folded)
+        if info.flag_bits & 0x1:
+            return f"{member} is encrypted"
         if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
             return f"{member} is a link or a special file"
         if size > _HARMLESS and size > ratio * max(info.compress_size, 1):

@@ -69,7 +69,7 @@ def read_part(source: Source, part: str, complain: Complain = stop) -> Rows:
     if source.layout == "parquet":
         from r2med.tasks.reading.parquet import read_parquet
 
-        return read_parquet(files, *_PARQUET[part])
+        return read_parquet(files, *_PARQUET[part], complain=complain)
     if part == "judgements":
         return read_judgements(files[0], complain)
     rows = read_jsonl(files[0], _JSONL[source.layout, part], complain)
@@ -159,9 +159,11 @@ def _checked(
     )
     for stray in strays if strict else ():
         raise DataError(f"{stray}\nLeave --strict (strict=True) out to go on with a notice.")
+    repaired = documents.repaired + queries.repaired
     left_out = " in this split, left out of the task" if only_judged else ", left out of all means"
     notices = (
         *_text_notices(corpus),
+        *_counted(repaired, "text", "with half a surrogate pair, replaced by U+FFFD."),
         *_counted(_count_empty(asked.texts), "query", "without text."),
         *_counted(known.false_count, "query", f"without judgements{left_out}."),
         *strays,

@@ -59,10 +59,14 @@ def stop(error: DataError, where: Where, id: object) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What a file holds, as columns, with `where` to name the line or row a value came from."""
+    """What a file holds, as columns, with `where` to name the line or row a value came from.
+
+    `repaired` counts texts in which half a surrogate pair was replaced by U+FFFD.
+    """
 
     columns: Mapping[str, pa.Array]
     where: Callable[[int], Where]
+    repaired: int = 0
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -94,21 +98,20 @@ def record_hint(fields: Sequence[Field]) -> str:
     return f"Each line is {{{', '.join(pairs)}}}; see docs/data.md."
 
 
-def checked(values: pa.Array, field: Field) -> tuple[pa.Array, str]:
-    """The column that values become, texts or float64, and the first wrong row in words, if any."""
+def checked(values: pa.Array, field: Field) -> tuple[pa.Array, dict[int, str]]:
+    """The column that values become, texts or float64, and what is wrong about each wrong row."""
     if field.kind == "note":
-        return pc.if_else(pc.equal(values, ""), None, values), ""
+        return pc.if_else(pc.equal(values, ""), None, values), {}
     if field.kind == "score":
         scores = pc.fill_null(values, 1.0).to_numpy()
         whole = (np.abs(scores) <= LARGEST_SCORE) & (scores == np.floor(scores))
-        if whole.all():
-            return pa.array(scores.astype(np.int32)), ""
-        row = int(np.argmin(whole))
-        problem = f"is {scores[row]:g}, expected {NUMBER_WORDS}"
-    else:
-        wrong = pc.fill_null(pc.equal(values, ""), True) if field.kind == "id" else values.is_null()
-        row = wrong.index(True).as_py()
-        if row < 0:
-            return values, ""
-        problem = "is empty" if values[row].is_valid else "is null"
-    return values, f'row {row + 1}: column "{field.name}" {problem}.'
+        problems = {
+            row: f"is {scores[row]:g}, expected {NUMBER_WORDS}"
+            for row in np.flatnonzero(~whole).tolist()
+        }
+        return pa.array(np.where(whole, scores, 0).astype(np.int32)), problems
+    wrong = dict.fromkeys(pc.indices_nonzero(values.is_null()).to_pylist(), "is null")
+    if field.kind == "id":
+        empty = pc.indices_nonzero(pc.equal(values, "")).to_pylist()
+        wrong |= dict.fromkeys(empty, "is empty")
+    return values, wrong

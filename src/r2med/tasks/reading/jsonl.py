@@ -123,6 +123,7 @@ def read_lines(
     """
     rows: list[list[str | int | None]] = []
     numbers: list[int] = []
+    repaired = 0
     for number, line in islice(lines(path), skipped, None):
         where = Where(path, number)
         try:
@@ -134,8 +135,12 @@ def read_lines(
         for field in fields:
             try:
                 value = _value(record, field, str(where), hint)
-                if isinstance(value, str):
+                if isinstance(value, str) and _LONE_SURROGATE.search(value):
+                    if field.kind == "id":
+                        broken = "half a surrogate pair, which no other file could refer to"
+                        raise DataError(f'{where}: field "{field.name}" holds {broken}.')
                     value = _LONE_SURROGATE.sub("\ufffd", value)
+                    repaired += 1
                 row.append(value)
             except DataError as error:
                 complain(error, where, record.get(fields[0].name))
@@ -146,7 +151,7 @@ def read_lines(
         field.column: pa.array([row[at] for row in rows], field.type)
         for at, field in enumerate(fields)
     }
-    return Rows(columns, lambda row: Where(path, numbers[row]))
+    return Rows(columns, lambda row: Where(path, numbers[row]), repaired)
 
 
 def write_jsonl(path: Path, records: Iterable[Mapping[str, object]]) -> int:
