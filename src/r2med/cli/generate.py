@@ -34,6 +34,7 @@ def generate(
     task: options.Task = "demo",
     data_root: options.DataRoot = None,
     folder: Annotated[Path, options.out("Where the files go.")] = Path("r2med-generations"),
+    n: Annotated[int | None, typer.Option("--n", help="Samples for each query.")] = None,
     write_prompts: Annotated[
         Path | None,
         typer.Option(
@@ -64,10 +65,10 @@ def generate(
     from r2med.systems.stages import Expanding
     from r2med.tasks.load import load_tasks
 
-    unit = _unit(method, llm)
+    unit = _unit(method, llm, n)
     limits, where = ("max_tokens", "max_cost", "concurrency"), ("engine", "worker_timeout")
     if write_prompts is not None:
-        others = ("llm", "task", "data_root", "folder", "dry_run", "as_json", "llm_url")
+        others = ("llm", "task", "data_root", "folder", "n", "dry_run", "as_json", "llm_url")
         refuse_unread(context, "with --write-prompts", *others, "prompts", "fresh", *limits, *where)
         count, place = len(copy_prompts(unit.name, write_prompts)), write_prompts / unit.name
         echo(f"{count} prompts written to {place}; what was there is untouched.")
@@ -107,8 +108,8 @@ def generate(
         raise stopped
 
 
-def _unit(text: str, llm: str | None) -> Unit:
-    """The method that a text names, options and all, with the model of `--llm`."""
+def _unit(text: str, llm: str | None, samples: int | None) -> Unit:
+    """The method that a text names, options and all, with its one model and its samples."""
     from r2med.systems.registry import entries
     from r2med.systems.spec import Unit, parse
 
@@ -125,6 +126,7 @@ def _unit(text: str, llm: str | None) -> Unit:
     if len(models) > 1:
         raise UsageError(f"two models are named: {' and '.join(models)}. Name one, with --llm.")
     named = models[0] if models else None
+    options |= {} if samples is None else {"n": str(samples)}
     rest = tuple(sorted(options.items()))
     return replace(unit, name=unit.name.lower(), argument=named, options=rest, depth=None)
 
