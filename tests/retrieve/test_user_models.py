@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import r2med
-from r2med.errors import DataError, UsageError
+from r2med.errors import DataError, MissingError, UsageError
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.interface import Searcher
 from r2med.retrieve.user_models import as_matrix, load_target, retriever_of, running
@@ -139,7 +139,7 @@ def test_a_model_can_be_fused_with_any_other_system() -> None:
     ("target", "error", "message"),
     [
         ("no_colon", UsageError, "expected package.module:Class"),
-        ("no_such_module_here:X", DataError, "importing no_such_module_here from .* failed"),
+        ("no_such_module_here:X", MissingError, "there is no module 'no_such_module_here' in"),
         ("own=my_models:X", UsageError, "expected package.module:Class"),
         ("./my_encoder.py:Letters", UsageError, "expected package.module:Class"),
         ("json:JSONDecoderr", UsageError, "json has no 'JSONDecoderr'. Did you mean"),

@@ -27,7 +27,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import DataError, R2MedError, UsageError, nearest
+from r2med.errors import DataError, MissingError, R2MedError, UsageError, nearest
 from r2med.models.batching import Rows
 from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.dense.embed import Form, Inputs, Side, TextInputs
@@ -208,7 +208,15 @@ def load_target(target: str) -> object:
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     with running(f"model {target!r}: importing {module_name} from {here}"):
-        module = importlib.import_module(module_name)
+        try:
+            module = importlib.import_module(module_name)
+        except ModuleNotFoundError as problem:
+            if not f"{module_name}.".startswith(f"{problem.name}."):
+                raise
+            raise MissingError(
+                f"model {target!r}: there is no module {problem.name!r} in {here} or among the "
+                "installed packages."
+            ) from None
     if not hasattr(module, attribute):
         public = [name for name in vars(module) if not name.startswith("_")]
         raise UsageError(

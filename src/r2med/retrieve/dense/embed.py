@@ -156,7 +156,7 @@ class TextPiece:
 
     def _quoted(self, row: int) -> str:
         name, text = self.names[row], self.texts[row]
-        return f"{name}: {text!r:.80}" if isinstance(text, str) else name
+        return f"{name}: {text[:80]!r}" if isinstance(text, str) else name
 
 
 class Embedding:
