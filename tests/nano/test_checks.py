@@ -45,6 +45,6 @@ def test_every_published_figure_of_every_subset_is_checked(tmp_path: Path) -> No
     checks = {check.what for check in check_profile(profile(task), find_task(NAME))}
 
     for role in ("bm25", "dense", "reranking_hybrid"):
-        for figure in ("ndcg@10", "hit@10", "recall@100 (micro)", "candidates, mean"):
+        for figure in ("ndcg@10", "hit@10", "micro_recall@100", "candidates_mean"):
             assert f"{role}.{figure}" in checks
-    assert "reranking_hybrid.safeguard rows" in checks
+    assert "reranking_hybrid.safeguard_rows" in checks

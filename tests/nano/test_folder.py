@@ -72,6 +72,8 @@ def test_the_front_matter_names_every_config_and_split(tmp_path: Path) -> None:
         assert f"- config_name: {config}" in front
         for split in ("NanoDemoBiology", "NanoDemoMedqaDiag"):
             assert f"path: {config}/{split}-00000-of-00001.parquet" in front
+    assert "16 of 16 queries and 50 of 109 documents (49 positive, 1 judged" in text
+    assert "by source fill" in text
 
 
 @pytest.mark.parametrize("entry", find_suite("nano").entries, ids=lambda entry: entry.source)
@@ -243,3 +245,10 @@ def test_two_tasks_of_one_name_cannot_share_a_folder(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="would both become NanoSmall"):
         build(tasks, tmp_path / "nano")
+
+
+def test_nothing_is_built_of_no_task(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No task was named"):
+        build([], tmp_path / "nano")
+
+    assert not (tmp_path / "nano").exists()

@@ -60,6 +60,7 @@ def test_an_equal_text_is_skipped_and_its_judgement_is_lost_not_moved() -> None:
     assert ids(pool) == ["d0", "d2"]
     assert pool.queries.ids.to_pylist() == ["q1"]
     assert pool.report["positives_repeated_text"] == 1
+    assert pool.report["repeated_texts_skipped"] == 1
     assert pool.report["queries_left_without_positive"] == 1
 
 

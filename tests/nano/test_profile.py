@@ -15,6 +15,8 @@ from r2med.nano.profiles import (
     profile,
     published_profile,
 )
+from r2med.report.formats import Page
+from r2med.report.profiles import retrieval_parts
 from r2med.runs import Run
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import find_suite
@@ -41,11 +43,11 @@ def test_figures_are_binary_in_list_order_and_recall_is_micro_and_macro() -> Non
     assert row.figures == {
         "ndcg@10": pytest.approx(0.5),
         "hit@10": 0.5,
-        "recall@100 (micro)": pytest.approx(2 / 3),
-        "recall@100 (macro)": 0.5,
-        "candidates, least": 2,
-        "candidates, mean": 2.0,
-        "candidates, most": 2,
+        "micro_recall@100": pytest.approx(2 / 3),
+        "macro_recall@100": 0.5,
+        "candidates_min": 2,
+        "candidates_mean": 2.0,
+        "candidates_max": 2,
     }
 
 
@@ -95,7 +97,7 @@ def test_group_means_weigh_by_query_and_by_task_and_need_every_task() -> None:
 
     assert mean.weighted["ndcg@10"] == pytest.approx((0.5 * 2 + 1) / 3)
     assert mean.task_mean["ndcg@10"] == pytest.approx(0.75)
-    assert mean.weighted["recall@100 (micro)"] == pytest.approx(3 / 4)
+    assert mean.weighted["micro_recall@100"] == pytest.approx(3 / 4)
     assert group_means([both[0], profile(small, []).retrieval]) == []
 
 
@@ -132,3 +134,14 @@ def test_the_profile_as_json_is_nothing_but_json() -> None:
 
     assert told["tasks"][0]["data"]["queries"] == 16
     assert told["tasks"][0]["retrieval"][0]["role"] == "bm25"
+
+
+def test_published_figures_stand_beside_the_measured() -> None:
+    entry = find_suite("nano").entries[0]
+    measured = profile(TASK, bm25(q1="10", q2="34"))
+    page = Page()
+
+    page.print(*retrieval_parts(replace(measured, published=published_profile(entry).published)))
+
+    heads = "| figure | BM25 | BM25, published | Dense, published | Hybrid, published |"
+    assert heads in page.to_markdown()

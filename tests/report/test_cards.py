@@ -122,6 +122,8 @@ def test_the_group_page_labels_both_means_and_links_every_task(tmp_path: Path) -
 
     page = (tmp_path / "index.md").read_text()
     assert "query-weighted mean" in page and "task mean" in page
+    assert "BM25: hit@10 96.18 query-weighted, 96.09 task mean; recall@100 98.51 micro" in page
+    assert "| demo/medqa-diag | " in page.partition("## Failures")[2]
     links = re.findall(r"\]\(([^)]+)\)", page)
     assert len(links) == 8 and all((tmp_path / link).is_file() for link in links)
 
@@ -180,6 +182,17 @@ def test_the_three_kinds_of_failure_are_found_in_a_real_ranking() -> None:
     assert "asked for is Tumour, but evidence for Stroke" in diagnosis.examples[0].detail
     assert overlap.affected == 1 and "weakness" in overlap.examples[0].detail
     assert [failure.positive for failure in missing.examples] == ["tumour"]
+
+
+def test_queries_that_lost_all_their_positives_are_shown_first() -> None:
+    few = {f"q{n}": f"question {n}" for n in range(4)}
+    judged = {"q0": {"a": 1, "b": 1}, "q1": {"a": 1, "b": 1}, "q2": {"b": 1}, "q3": {"b": 1}}
+    task = task_of([("a", "first"), ("b", "second"), ("c", "third")], few, judged)
+
+    *_, missing = find_failures(task, Run.from_lists({query: [("a", 1.0)] for query in few}))
+
+    assert missing.affected == 4
+    assert [failure.query for failure in missing.examples] == ["q2", "q3"]
 
 
 def test_a_positive_below_what_counts_as_retrieved_keeps_its_rank() -> None:

@@ -73,7 +73,10 @@ def fidelity(
         notes += said
     systems = sorted(sides[full].keys() & sides[nano].keys())
     if len(systems) < LEAST_SYSTEMS:
-        stored = [f"{task}: {', '.join(side) or 'none'}" for task, side in sides.items()]
+        stored = [
+            f"  {task}: {', '.join(sorted(side)) or 'no stored result'}"
+            for task, side in sides.items()
+        ]
         raise MissingError(
             f"{len(systems)} systems have stored results on both {full} and {nano}; a comparison "
             f"of rankings needs {LEAST_SYSTEMS} or more.\n"

@@ -57,6 +57,15 @@ class BuiltTask:
     """Counts, as in `Pool`."""
     notices: tuple[str, ...]
 
+    @property
+    def contents(self) -> str:
+        """What was kept, and what kinds of documents fill the pool, as a sentence."""
+        return (
+            "{queries:,} of {source_queries:,} queries and {documents:,} of {source_documents:,} "
+            "documents ({positive_documents:,} positive, {judged_negative_documents:,} judged "
+            "non-positive, {fill_documents:,} by {fill} fill)."
+        ).format(**self.report, fill=self.recipe["fill"])
+
 
 @dataclass(frozen=True)
 class NanoRecord:
@@ -160,6 +169,8 @@ def _splits(tasks: Iterable[Task]) -> dict[str, Task]:
                 f"{other.name} and {task.name} would both become {split_name(task)}; "
                 "build them into folders of their own."
             )
+    if not splits:
+        raise UsageError("No task was named to build a Nano task from.")
     return splits
 
 
@@ -180,7 +191,10 @@ def task_group(
         else:
             wanted.append(item)
     titles = {suite.name: suite.title for suite in suites()}
-    title = ", ".join(titles.get(name, name) for name in names)
+    title = ", ".join(
+        Path(name).resolve().name if Path(name).is_dir() else titles.get(name, name)
+        for name in names
+    )
     return title, load_tasks(wanted, root=root, own=own)
 
 
@@ -311,12 +325,18 @@ def _readme(configs: Sequence[str], tasks: Mapping[str, BuiltTask]) -> Iterator[
         "Judgements are binary. A research instrument, never a clinical decision system. "
         "`nano.json` holds every count, the recipe and the sha256 of each file.\n"
     )
+    yield (
+        "`corpus` and `queries` hold `{_id, text}`, `qrels` `{query-id, corpus-id}`: each row is a "
+        "positive. Candidates, where there are any, are `{query-id, corpus-ids}`, best first: the "
+        "first 500 of BM25 and of an encoder, and in `reranking_hybrid` the first 100 of their "
+        "fusion, with a positive at rank 101 where those hold none.\n"
+    )
     yield from ("| split | source | queries | documents | positives |", "|---|---|---:|---:|---:|")
     for split, task in sorted(tasks.items()):
         counts = (f"{task.report.get(name, 0):,}" for name in ("queries", "documents", "positives"))
         yield f"| {split} | {task.source} | {' | '.join(counts)} |"
     for split, task in sorted(tasks.items()):
-        yield " ".join([f"\n**{split}**:", *(task.notices or ["nothing was dropped."])])
+        yield " ".join([f"\n**{split}**:", task.contents, *task.notices])
     yield ""
 
 

@@ -145,6 +145,8 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
     absent = sum(document not in first_rows for document in lost)
     equal = sum(document in repeated for document in lost)
     report = {
+        "source_queries": len(task.queries),
+        "source_documents": len(task.corpus),
         "queries": len(answered),
         "queries_without_text": fates["without text"],
         "queries_without_positive": fates["without positive"],
@@ -156,6 +158,7 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
         "judged_negative_documents": negative,
         "fill_documents": fill,
         "empty_documents": len(task.corpus) - len(corpus),
+        "repeated_texts_skipped": len(repeated),
         "positives": len(kept),
         "positives_repeated_text": equal,
         "positives_over_limit": len(lost) - absent - equal,

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 _PUBLISHED = {
     "ndcg_at_10": "ndcg@10",
     "hit_at_10": "hit@10",
-    "recall_at_100": "recall@100 (micro)",
-    "candidate_count_min": "candidates, least",
-    "candidate_count_mean": "candidates, mean",
-    "candidate_count_max": "candidates, most",
-    "safeguard_positive_rows": "safeguard rows",
+    "recall_at_100": "micro_recall@100",
+    "candidate_count_min": "candidates_min",
+    "candidate_count_mean": "candidates_mean",
+    "candidate_count_max": "candidates_max",
+    "safeguard_positive_rows": "safeguard_rows",
 }
 #: What a group has means of, and what each task counts by in the weighted one.
-_WEIGHTS = {"ndcg@10": "queries", "hit@10": "queries", "recall@100 (micro)": "positives"}
+_WEIGHTS = {"ndcg@10": "queries", "hit@10": "queries", "micro_recall@100": "positives"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class RetrievalProfile:
     queries: int
     positives: int
     figures: Mapping[str, float]
-    """By the names that a table shows; safeguards belong to the hybrid alone."""
+    """Scores and counts by name; safeguards belong to the hybrid alone."""
 
     @property
     def ndcg(self) -> float:
@@ -139,14 +139,14 @@ def profile(task: Task, lists: Iterable[CandidateList] | None = None) -> Profile
         figures: dict[str, float] = {
             "ndcg@10": means["ndcg@10"],
             "hit@10": means["hit@10"],
-            "recall@100 (micro)": scores.micro_recall(100),
-            "recall@100 (macro)": means["recall@100"],
-            "candidates, least": int(lengths.min()) if len(lengths) else 0,
-            "candidates, mean": float(lengths.mean()) if len(lengths) else 0.0,
-            "candidates, most": int(lengths.max(initial=0)),
+            "micro_recall@100": scores.micro_recall(100),
+            "macro_recall@100": means["recall@100"],
+            "candidates_min": int(lengths.min()) if len(lengths) else 0,
+            "candidates_mean": float(lengths.mean()) if len(lengths) else 0.0,
+            "candidates_max": int(lengths.max(initial=0)),
         }
         if one.role == "reranking_hybrid":
-            figures["safeguard rows"] = int((lengths > HYBRID_DEPTH).sum())
+            figures["safeguard_rows"] = int((lengths > HYBRID_DEPTH).sum())
         beside = f"the subset {one.config} beside the data"
         source = f"{one.system}, run here" if one.system else beside
         positives = int(scores.positives.sum())
@@ -228,7 +228,7 @@ def group_means(tasks: Sequence[Sequence[RetrievalProfile]]) -> list[GroupMean]:
             weights = [getattr(row, counted) for row in rows]
             weighted[name] = float(np.dot(values, weights)) / max(sum(weights), 1)
             plain[name] = fmean(values)
-        safeguards = sum(int(row.figures.get("safeguard rows", 0)) for row in rows)
+        safeguards = sum(int(row.figures.get("safeguard_rows", 0)) for row in rows)
         means.append(GroupMean(role, len(rows), weighted, plain, safeguards))
     return means
 

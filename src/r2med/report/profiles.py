@@ -21,7 +21,7 @@ def draw(value: Profiles, out: Paper) -> None:
     first, *others = value.tasks
     parts: list[RenderableType] = []
     if others:
-        parts.append(group_grid(value.tasks, value.title))
+        parts += group_parts(value.tasks, value.title)
     else:
         parts.append(Text(f"{first.task} · profile", style="bold"))
         parts += [data_grid(first.data), Text()] if first.data else []
@@ -57,10 +57,15 @@ def data_grid(data: Mapping[str, Any]) -> Grid:
 
 def retrieval_parts(profile: Profile) -> Iterator[RenderableType]:
     """One column per candidate subset, published figures beside the measured; who ranked what."""
-    subsets = {TITLES[row.role]: row.figures for row in profile.retrieval}
-    subsets |= {f"{TITLES[row.role]}, published": row.figures for row in profile.published}
+    every = [(row, "") for row in profile.retrieval]
+    every += [(row, ", published") for row in profile.published]
+    every.sort(key=lambda pair: ROLES.index(pair[0].role))
+    subsets = {TITLES[row.role] + mark: row.figures for row, mark in every}
     names = dict.fromkeys(name for figures in subsets.values() for name in figures)
-    rows = [[name, *(_figure(name, own.get(name)) for own in subsets.values())] for name in names]
+    rows = [
+        [name.replace("_", " "), *(_figure(name, own.get(name)) for own in subsets.values())]
+        for name in names
+    ]
     columns = [Column("figure", right=False, fixed=True), *map(Column, subsets)]
     yield Grid(columns, rows, title="retrieval profiles")
     yield Text("scores × 100; binary judgements, lists in their own order", style="dim")
@@ -75,7 +80,7 @@ def _figure(name: str, value: float | None) -> Cell:
     return points(value)
 
 
-def group_grid(profiles: Sequence[Profile], title: str) -> Grid:
+def group_parts(profiles: Sequence[Profile], title: str) -> Iterator[RenderableType]:
     """One row per task with the nDCG@10 of each subset, then both means, each labelled."""
     means = group_means([one.retrieval for one in profiles])
     published = group_means([one.published for one in profiles])
@@ -104,7 +109,16 @@ def group_grid(profiles: Sequence[Profile], title: str) -> Grid:
     measured = any(one.retrieval for one in profiles)
     figures = f"nDCG@10 × 100 by candidate subset{'' if measured else ', as published'}"
     ends = frozenset([len(profiles) - 1])
-    return Grid(columns, rows, ends=ends, title=f"{title} · {figures}")
+    yield Grid(columns, rows, ends=ends, title=f"{title} · {figures}")
+    for mean in means or published:
+        weighted, plain = mean.weighted, mean.task_mean
+        yield Text(
+            f"{TITLES[mean.role]}: hit@10 {points(weighted['hit@10'])} query-weighted, "
+            f"{points(plain['hit@10'])} task mean; recall@100 "
+            f"{points(weighted['micro_recall@100'])} micro, "
+            f"{points(plain['micro_recall@100'])} task mean; "
+            f"safeguard rows: {mean.safeguard_rows:,}"
+        )
 
 
 def fidelity_tables(agreement: Fidelity) -> Iterator[RenderableType]:

@@ -27,6 +27,8 @@ from r2med.tasks.task import Task, positives_of
 _EXAMPLE_PAIRS = 3
 _EXAMPLE_FAILURES = 2
 EXCERPT = 420
+#: Below this difference in nDCG@10 two profiles are called level.
+_LEVEL = 0.01
 #: A positive counts as retrieved to a tenth of the corpus, within these ranks.
 _SHALLOWEST, _DEEPEST = 10, 100
 
@@ -144,20 +146,26 @@ def readings(facts: Facts) -> Iterator[str]:
     if best := facts.profile.best:
         yield f"Best of the profiles by nDCG@10: {TITLES[best.role]}, {points(best.ndcg)}."
     if bm25 and dense:
-        gap = signed(dense.ndcg - bm25.ndcg)
-        yield f"Difference in nDCG@10 between vectors and words: {gap}."
+        gap = dense.ndcg - bm25.ndcg
+        ahead = "level with" if abs(gap) < _LEVEL else "ahead of" if gap > 0 else "behind"
+        yield f"Vectors are {ahead} words (difference in nDCG@10 {signed(gap)})."
     if bm25:
+        missed, recalled = 1 - bm25.figures["hit@10"], bm25.figures["micro_recall@100"]
         yield (
-            f"The BM25 candidates hold no positive among the first ten for "
-            f"{100 * (1 - bm25.figures['hit@10']):.1f} % of the queries, and "
-            f"{100 * bm25.figures['recall@100 (micro)']:.1f} % of the positives among the first "
-            "hundred."
+            f"The BM25 candidates hold no positive among the first ten for {100 * missed:.1f} % of "
+            f"the queries, and {100 * recalled:.1f} % of the positives among the first hundred."
         )
     if hybrid:
+        recalled, guarded = hybrid.figures["micro_recall@100"], hybrid.figures["safeguard_rows"]
         yield (
-            "A reranker of the hybrid's hundred can reach at most "
-            f"{100 * hybrid.figures['recall@100 (micro)']:.1f} % of the positives."
+            f"A reranker of the hybrid's hundred can reach at most {100 * recalled:.1f} % of the "
+            f"positives; the safeguard puts one below them for {guarded:,} of {hybrid.queries:,} "
+            "queries."
         )
+    for row in facts.profile.published:
+        if own := facts.profile.of(row.role):
+            off = signed(own.ndcg - row.ndcg)
+            yield f"{TITLES[row.role]}, nDCG@10: {off} from the published figure."
     if lead := facts.lead:
         first, second = (result["system"] for result in facts.results[:2])
         low, high = signed(lead.interval.low), signed(lead.interval.high)
@@ -173,16 +181,17 @@ def _built_from(task: Task) -> tuple[TaskEntry | None, str]:
     record = read_record(task.source).tasks.get(split_of(task))
     if record is None:
         return None, ""
-    story = f"Built from {record.source} by r2med nano build. {' '.join(record.notices)}"
+    story = f"Built from {record.source}: {record.contents} {' '.join(record.notices)}"
     return (find_task(record.source) if record.suite else None), story
 
 
 def find_failures(task: Task, run: Run) -> list[Failures]:
-    """The three kinds, by one ranking in the order in which it is measured."""
+    """The three kinds, by one ranking in the order in which it is measured; the plainest first."""
     depth = min(_DEEPEST, max(_SHALLOWEST, len(task.corpus) // 10))
     queries = diagnose_ranking(Ranking("", run), task).queries
     known = [query for query in queries if query.body_system and query.answer]
-    confused, overlapping, missing = [], [], []
+    confused: list[tuple[float, Failure]] = []
+    overlapping, missing = confused.copy(), confused.copy()
     for query in queries:
         best = query.positives[0]
         ahead = [each for each in query.top if best.rank is None or each.rank < best.rank]
@@ -194,26 +203,30 @@ def find_failures(task: Task, run: Run) -> list[Failures]:
                 f"Both are {query.body_system}; asked for is {query.answer}, but evidence for "
                 f"{answer} stands at rank {first.rank}, above every positive."
             )
-            confused.append(_failure(query, first, best, detail))
+            confused.append((first.rank, _failure(query, first, best, detail)))
         if ahead and ahead[0].coverage > best.coverage:
             detail = (
                 f"The first document holds {percent(ahead[0].coverage)} of the query's terms by "
                 f"weight ({', '.join(ahead[0].shared)}), the positive {percent(best.coverage)}."
             )
-            overlapping.append(_failure(query, ahead[0], best, detail))
+            less = best.coverage - ahead[0].coverage
+            overlapping.append((less, _failure(query, ahead[0], best, detail)))
         lost = [each for each in query.positives if each.rank is None or each.rank > depth]
         if lost:
             counts = f"{len(lost)} of {len(query.positives)}"
             detail = f"Positives not among the first {depth}: {counts}."
-            missing.append(_failure(query, next(iter(query.top), None), lost[0], detail))
-    return [
-        Failures(kind, len(failures), len(among), tuple(failures[:_EXAMPLE_FAILURES]))
-        for kind, among, failures in (
-            ("Right body system, wrong diagnosis", known, confused),
-            ("Surface overlap", queries, overlapping),
-            (f"Positive not among the first {depth}", queries, missing),
-        )
-    ]
+            failure = _failure(query, next(iter(query.top), None), lost[0], detail)
+            missing.append((-len(lost) / len(query.positives), failure))
+    kinds = []
+    for kind, among, failures in (
+        ("Right body system, wrong diagnosis", known, confused),
+        ("Surface overlap", queries, overlapping),
+        (f"Positive not among the first {depth}", queries, missing),
+    ):
+        failures.sort(key=lambda pair: pair[0])
+        examples = tuple(failure for _, failure in failures[:_EXAMPLE_FAILURES])
+        kinds.append(Failures(kind, len(failures), len(among), examples))
+    return kinds
 
 
 def _failure(

@@ -13,7 +13,7 @@ from r2med.home import slug
 from r2med.nano.profiles import group_means
 from r2med.report.cards.facts import EXCERPT, Facts, gather, readings
 from r2med.report.formats import Page
-from r2med.report.profiles import data_grid, group_grid, retrieval_parts
+from r2med.report.profiles import data_grid, group_parts, retrieval_parts
 from r2med.report.table import Cell, Grid, columns_of, document_text, percent, points, snippet
 from r2med.results.overlap import StoredAudit
 from r2med.results.record import Result
@@ -213,7 +213,14 @@ def group_page(title: str, group: Sequence[Facts], names: Sequence[str]) -> Page
     caption = "Median: positives per query. Lengths are means."
     page.print(Grid(columns_of("task", *heads), rows, caption=caption))
     page.print("Retrieval profiles", style="section")
-    page.print(group_grid([one.profile for one in group], title))
+    page.print(*group_parts([one.profile for one in group], title))
+    page.print("Failures", style="section")
+    kinds = (">Right body system, wrong diagnosis", ">Surface overlap", ">Positive not retrieved")
+    rows = []
+    for one in group:
+        affected = (f"{f.affected:,} of {f.of:,}" if f.of else "unknown" for f in one.failures)
+        rows.append([one.task, *affected, one.failures_of])
+    page.print(Grid(columns_of("queries affected", *kinds, "drawn from"), rows))
     page.print("Tasks", style="section")
     for one, name in zip(group, names, strict=True):
         page.print(one.task, style=f"link {name}")
