@@ -16,7 +16,7 @@ from r2med.engine.explain import term_changes
 from r2med.engine.status import CellStatus, End, Status
 from r2med.engine.trial import is_plain, try_query
 from r2med.errors import LimitError, UsageError
-from r2med.explore.library import Kept, Library
+from r2med.explore.library import Kept, Library, Snapshot
 from r2med.explore.pages.about import running_page
 from r2med.explore.pages.compare import compare_page
 from r2med.explore.pages.leaderboard import View, leaderboard_page
@@ -28,6 +28,7 @@ from r2med.home import shelf
 from r2med.measure.significance import SIGNIFICANT, p_equation
 from r2med.results.compare import QueryScores
 from r2med.results.overlap import write_audit
+from r2med.results.store import Store
 from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
 from r2med.tasks.task import Task
 from tests.explore.conftest import PROGRAM
@@ -52,15 +53,41 @@ def test_a_new_result_is_seen_and_an_old_one_is_not_read_again(library: Library)
     assert library.snapshot() is second
 
 
-def test_a_new_result_renews_the_pages(library: Library) -> None:
+def test_a_new_result_renews_what_shows_it_and_nothing_else(library: Library) -> None:
+    def lists(snapshot: Snapshot, *systems: str) -> object:
+        data = QueryData(snapshot, TASK, "8", systems=systems)
+        query_page(data, server_link)
+        return library.lists.get((server_link, data.origin), lambda: pytest.fail("not kept"))
+
     before = library.snapshot()
-    demo = before.board("demo")
-    assert before.board("demo") is demo
+    demo, full = before.board("demo"), before.board("full")
+    pair = lists(before, "bm25", "bm25-lucene")
     r2med.evaluate("bm25-nano", TASK)
     after = library.snapshot()
 
-    assert after.state != before.state and after.board("demo") is not demo
+    assert after.state != before.state
     assert "bm25-nano" in task_page(after, server_link, TASK, metric="ndcg@10")
+    assert after.board("demo") is not demo and after.board("full") is full
+    assert lists(after, "bm25", "bm25-lucene") is pair
+
+
+def test_the_lists_of_a_query_change_with_a_result_of_a_stage_or_a_label(library: Library) -> None:
+    system, store = "bm25 + bm25-nano", Store(library.folder)
+
+    def origin() -> object:
+        return QueryData(library.snapshot(), TASK, "8", systems=[system]).origin
+
+    r2med.evaluate([system, "bm25[k1=2]"], TASK)
+    results = library.snapshot().of_task(TASK)
+    whole = origin()
+    store.delete(results["bm25[k1=2]"])
+    without_another = origin()
+    store.delete(results["bm25-nano"])
+    without_a_stage = origin()
+    store.relabel(results[system], "both")
+
+    assert without_another == whole
+    assert len({whole, without_a_stage, origin()}) == 3
 
 
 def test_an_index_is_prepared_once_for_all_documents_of_a_task(library: Library) -> None:

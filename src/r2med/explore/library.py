@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
+from markupsafe import Markup
 
 from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError, nearest
 from r2med.results.diagnosis.diagnose import Scene
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: Corpora and their terms stay in memory for so many tasks; a full task takes 100 to 200 MB.
 _TASKS, _SCENES, _SEARCHERS = 4, 2, 1
-_BOARDS, _RUNS = 64, 64
+_BOARDS, _RUNS, _LISTS = 64, 64, 250
 _FILES = (RECORD_FILE, RUN_FILE, SCORES_FILE)
 _ABSENT = "The texts of this task were not at hand when this site was written."
 _LEFT_OUT = "This site leaves out the texts of queries and documents. About names their licences."
@@ -155,8 +156,11 @@ class Snapshot:
             "audits": self.audits,
             "tell": lambda message: None,
         }
+        own = (each for each in self.results if (each.suite or LOCAL) == suite)
+        results = tuple((each.folder, each.record.created, each.name) for each in own)
+        audits = tuple((each.path, each.created) for each in self.audits)
         return self.library.boards.get(
-            (self.state, suite, *sorted(choice.items())),
+            (results, audits, suite, *sorted(choice.items())),
             lambda: _released(leaderboard(suite, **choice, **sources)),
         )
 
@@ -184,6 +188,7 @@ class Library:
         self.folder = Path(folder)
         self.root = root
         self.boards: Kept[Leaderboard] = Kept(_BOARDS)
+        self.lists: Kept[tuple[str, Markup]] = Kept(_LISTS)
         self.counted: Kept[Counted] = Kept(_BOARDS)
         named = resolve(tasks) if tasks else []
         places = zip(task_names(named), named, strict=True)
@@ -205,8 +210,9 @@ class Library:
                 for folder in self._store.folders()
             }
             audits = sorted((self.folder / AUDITS).glob("*/*.json"))
-            here = tuple(self.has_data(entry.name) for entry in all_entries())
-            state = hash((tuple(stamps.items()), *map(_stamp, audits), here))
+            names = (*(entry.name for entry in all_entries()), *self._own, *self._current.own)
+            data = (place for name in names if (place := self._place(name)))
+            state = hash((tuple(stamps.items()), *map(_stamp, audits), *map(_stamp, data)))
             if state != self._current.state:
                 for folder, stamp in stamps.items():
                     if folder not in self._read or self._read[folder][0] != stamp:
@@ -245,10 +251,8 @@ class Library:
 
     def has_data(self, name: str) -> bool:
         """Whether a task's texts are here; its files are looked for, not read."""
-        entry, folder = registered_task(name), self._folder(name)
-        if entry is None:
-            return folder is not None and split_selection(str(folder))[0].is_dir()
-        return (Path(self.root) / name if self.root else data_folder(entry)).is_dir()
+        place = self._place(name)
+        return place is not None and place.is_dir()
 
     def scene(self, task: Task) -> Scene:
         """The terms of a task's corpus and queries; some seconds for a full task, then kept."""
@@ -263,6 +267,13 @@ class Library:
         """The lists of a result in the order in which they were measured."""
         key = (result.folder, result.record.created)
         return self._runs.get(key, lambda: replace(result).ranked)
+
+    def _place(self, name: str) -> Path | None:
+        """The folder that holds the data of a task, or would."""
+        entry, folder = registered_task(name), self._folder(name)
+        if entry is None:
+            return split_selection(str(folder))[0] if folder else None
+        return Path(self.root) / name if self.root else data_folder(entry)
 
     def _folder(self, name: str) -> Path | None:
         """Where the user's own data is: as named at the start, else as results record it."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from markupsafe import Markup
 
 from r2med.errors import MissingError, nearest
 from r2med.explore.library import Snapshot, check_systems
@@ -87,6 +89,21 @@ class QueryData:
         self.scene = self.snapshot.library.scene(self.data) if self.data else None
         self.judged = self.scene.judged.get(self.query_id, {}) if self.scene else {}
 
+    @property
+    def origin(self) -> Hashable:
+        """Whatever the lists are made from: they stay as they are for as long as this does."""
+        used = {str(part) for system in self.chosen for part in members_of(parse(system))}
+        rerankings = (each.record.reranking for each in self.chosen.values())
+        used |= {each.first for each in rerankings if each} | self.chosen.keys()
+        results = (
+            (each.folder, each.record.created)
+            for each in self.snapshot.results
+            if each.task == self.task and each.system in used
+        )
+        names = tuple((system, self.snapshot.names[system]) for system in self.chosen)
+        data = self.data.hash if self.data else None
+        return self.query_id, self.metric, self.depth, names, tuple(results), data, self.missing
+
     @cached_property
     def positives(self) -> list[tuple[str, list[int | None]]]:
         """Every positive with its rank in each system, the best placed first."""
@@ -159,12 +176,9 @@ class QueryData:
 
 
 def query_page(data: QueryData, link: Link) -> str:
-    """What was asked, ranked and missed, and why."""
-    asked = dict.fromkeys(("texts", "answers", "body_systems", "reasonings"), "")
-    if data.texts is not None:
-        queries = data.texts.queries
-        row = queries.ids.index(data.query_id).as_py()
-        asked = {name: getattr(queries, name)[row].as_py() or "" for name in asked}
+    """What was asked, ranked and missed, and why; the lists, which take longest, are kept."""
+    kept = data.snapshot.library.lists
+    summary, lists = kept.get((link, data.origin), lambda: (answer(data), _lists(data, link)))
     return render(
         "query.html",
         link,
@@ -172,20 +186,38 @@ def query_page(data: QueryData, link: Link) -> str:
         title=f"Query {data.query_id}, {task_label(data.task)}",
         data=data,
         suite=next(iter(data.stored.values())).suite,
-        answer=answer(data),
-        asked=asked,
+        answer=summary,
+        lists=lists,
         names=data.snapshot.names,
         orders=ORDERS,
         depths=DEPTHS,
         most=MOST_SYSTEMS,
         systems=data.systems,
+    )
+
+
+def _lists(data: QueryData, link: Link) -> Markup:
+    """The larger part of the page, made from `data.origin` alone."""
+    asked = dict.fromkeys(("texts", "answers", "body_systems", "reasonings"), "")
+    if data.texts is not None:
+        queries = data.texts.queries
+        row = queries.ids.index(data.query_id).as_py()
+        asked = {name: getattr(queries, name)[row].as_py() or "" for name in asked}
+    html = render(
+        "lists.html",
+        link,
+        data=data,
+        asked=asked,
+        names=data.snapshot.names,
         causes=CAUSES,
         evidence=evidence,
         label_of=label_of,
         verbs=VERBS,
         stops=STOPS,
         top=TOP,
+        systems=data.systems,
     )
+    return Markup(html)
 
 
 def answer(data: QueryData) -> str:
