@@ -123,8 +123,9 @@ def test_a_report_of_own_data_names_the_best_and_whether_it_can_be_told_apart(cl
     assert 'class="span"' in table and "Rows joined by a bracket" in table
 
 
-def test_a_difference_that_may_be_chance_is_no_victory(client: TestClient) -> None:
-    page = client.get("/compare?scope=clinic&system=bm25&system=bm25[b=1]").text
+@pytest.mark.parametrize("scope", ["scope", "task"])
+def test_a_difference_that_may_be_chance_is_no_victory(client: TestClient, scope: str) -> None:
+    page = client.get(f"/compare?{scope}=clinic&system=bm25&system=bm25[b=1]").text
     [answer] = re.findall(r'<p class="answer">(.*?)</p>', page)
 
     assert re.search(r"cannot be told apart \(p = [.\d]+\): bm25\S* has [\d.]+ points more", answer)

@@ -242,12 +242,13 @@ def task(request: Request, snapshot: Snapshot) -> str:
 
 
 def compare(request: Request, snapshot: Snapshot) -> str:
-    """Systems on a task or a suite; `scope` names either."""
-    values = Parameters(request.query_params)
+    """Systems on a task or a suite; `scope` names either, and so do `task` and `suite`."""
+    values, known = Parameters(request.query_params), [*snapshot.suites, *snapshot.tasks]
+    scopes = [values.word(name, known) for name in ("scope", "task", "suite")]
     return compare_page(
         snapshot,
         server_link,
-        scope=values.word("scope", [*snapshot.suites, *snapshot.tasks]) or snapshot.suite,
+        scope=next(filter(None, scopes), snapshot.suite),
         systems=values.texts("system"),
         metric=values.metric(),
     )
