@@ -98,6 +98,16 @@ def test_clean_data_is_called_clean_and_the_outcome_is_stored(here: Path) -> Non
     )
 
 
+def test_a_file_whose_texts_are_in_another_field_is_told(here: Path) -> None:
+    write_rows(here / "a.jsonl", [{"text": "some words of a text"}])
+    write_rows(here / "b.jsonl", [{"body": "some words of a text"}])
+
+    outcome = run("audit", "a.jsonl", "b.jsonl", "--task", TASK, "--field", "text")
+
+    assert outcome.code == 0
+    assert 'b.jsonl: no text in it. Fields seen: "body".' in outcome.err
+
+
 def test_a_passage_of_a_positives_source_is_named(here: Path) -> None:
     text = "A passage about iron in the blood that is long enough to be told apart."
     own = task_of(

@@ -175,7 +175,30 @@ def test_files_folders_globs_and_datasets_of_the_hub_are_found(
         f"{tmp_path.name}/train.jsonl",
     ]
     for nowhere in ("nowhere/set", "me/s**t", "me/s*", str(snapshot / "README.md"), "no/**"):
-        with pytest.raises(MissingError, match=r"no such file.* which ends in \.jsonl"):
+        with pytest.raises(MissingError, match=r"names no training data.* that end in \.jsonl"):
             names(nowhere)
     with pytest.raises(UsageError, match="No training data"):
         names()
+
+
+def test_of_a_folder_that_holds_a_task_no_judgements_are_read(tmp_path: Path) -> None:
+    for name in ("corpus", "query", "qrels"):
+        (tmp_path / f"{name}.jsonl").write_text("{}")
+
+    files = training_files([str(tmp_path)])
+
+    assert [file.path.stem for file in files] == ["corpus", "query"]
+
+
+def test_a_json_array_is_not_held_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 100)
+    monkeypatch.setattr("r2med.audit.files._RECORDS", 10)
+    path = write(tmp_path, "json")
+    path.write_text(path.read_text()[:-1] + ", broken")
+    (file,) = training_files([str(path)])
+
+    cut = chunks(file)
+
+    assert [next(cut).first for _ in range(4)] == [1, 11, 21, 31]
+    with pytest.raises(DataError, match="not valid JSON after row 40"):
+        next(cut)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import glob
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r2med.errors import DataError, MissingError, UsageError
+from r2med.errors import DataError, MissingError, R2MedError, UsageError
 from r2med.home import user_path
 from r2med.tasks.reading.lines import MAX_LINE, arrow_errors, blocks, content, file_errors, limit
+from r2med.tasks.reading.source import find_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +40,7 @@ PACKED = (".gz", ".zst")
 _EXPECTED = f"{', '.join(ENDINGS)} (lines also with {' or '.join(PACKED)})"
 #: Elements of a JSON array, and rows of a table, in a chunk.
 _RECORDS, _ROWS = 2000, 10_000
+_SEPARATORS = re.compile(r"[\s,]*")
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,10 @@ class Chunk:
 
 
 def training_files(names: Sequence[str]) -> list[TrainingFile]:
-    """The files of a known form that paths, folders, globs and datasets of the hub's cache name."""
+    """The files of a known form that paths, folders, globs and datasets of the hub's cache name.
+
+    Of a folder that holds a task, its corpus and queries: ids in its judgements are no texts.
+    """
     if not names:
         raise UsageError("No training data is named. Give files, folders or globs to audit.")
     files: dict[Path, TrainingFile] = {}
@@ -83,8 +91,8 @@ def training_files(names: Sequence[str]) -> list[TrainingFile]:
         known = [(file, shown) for file, shown in _paths(name) if _plain_suffix(file) in ENDINGS]
         if not known:
             raise MissingError(
-                f"{name}: there is no such file, folder, glob or dataset in the hub's cache that "
-                f"has a file which ends in {_EXPECTED}."
+                f"{name} names no training data. Expected a file, folder, glob or dataset in the "
+                f"hub's cache, and names of files that end in {_EXPECTED}."
             )
         for file, shown in known:
             called = str(file) if shown in taken else shown
@@ -96,7 +104,7 @@ def training_files(names: Sequence[str]) -> list[TrainingFile]:
 
 def chunks(file: TrainingFile) -> Iterator[Chunk]:
     """A file in chunks of bounded size, always cut at the same places."""
-    readers = {"parquet": _batches, "arrow": _batches, "json": _array}
+    readers = {"parquet": _batches, "arrow": _batches, "json": _elements}
     return readers.get(file.form, _line_chunks)(file)
 
 
@@ -112,9 +120,13 @@ def _paths(name: str) -> Iterator[tuple[Path, str]]:
     for match in matches:
         if not match.is_dir():
             yield match, match.name
-        for file in sorted(match.rglob("*")):
-            if file.is_file():
-                yield file, f"{match.resolve().name}/{file.relative_to(match)}"
+            continue
+        files = sorted(file for file in match.rglob("*") if file.is_file())
+        with suppress(R2MedError):  # it holds no task
+            source = find_source(match)
+            files = [*source.parts["corpus"], *source.parts["queries"]]
+        for file in files:
+            yield file, f"{match.resolve().name}/{file.relative_to(match)}"
 
 
 def _plain_suffix(path: Path) -> str:
@@ -197,17 +209,33 @@ def _batches(file: TrainingFile) -> Iterator[Chunk]:
             first = rows + 1
 
 
-def _array(file: TrainingFile) -> Iterator[Chunk]:
-    """The elements of a JSON array, which is read whole; values one after the other are lines."""
+def _elements(file: TrainingFile) -> Iterator[Chunk]:
+    """The elements of a JSON array, or values one after the other, decoded as they come."""
+    decode, size = json.JSONDecoder().raw_decode, max(file.path.stat().st_size, 1)
+    characters = codecs.getincrementaldecoder("utf-8-sig")("replace")
+    text, batch, first, read, number = "", [], 1, 0, 0
     with file_errors(file.path):
-        if next(content(file.path), b"").removeprefix(b"\xef\xbb\xbf").lstrip()[:1] != b"[":
-            yield from _line_chunks(replace(file, form="jsonl"))
-            return
-        text = b"".join(content(file.path)).decode("utf-8-sig", "replace")
-    try:
-        records = json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        raise DataError(f"{file.path}: not valid JSON ({problem}).") from None
-    for number, start in enumerate(range(0, len(records), _RECORDS)):
-        batch = records[start : start + _RECORDS]
-        yield Chunk(file, number, start + 1, batch, (start + len(batch)) / len(records))
+        for block in content(file.path):
+            text = (text + characters.decode(block)).lstrip()
+            if not read:
+                text = text.removeprefix("[")
+            read += len(block)
+            place = 0
+            while True:
+                place = _SEPARATORS.match(text, place).end()  # type: ignore[union-attr]
+                try:
+                    record, place = decode(text, place)
+                except (ValueError, RecursionError):
+                    break
+                batch.append(record)
+                if len(batch) == _RECORDS:
+                    yield Chunk(file, number, first, batch, min(read / size, 1.0))
+                    first, number, batch = first + len(batch), number + 1, []
+            text = text[place:]
+            if len(text) > limit(MAX_LINE):
+                break
+    if batch:
+        yield Chunk(file, number, first, batch, 1.0)
+    if text.strip() not in ("]", ""):
+        row = first + len(batch) - 1
+        raise DataError(f"{file.path}: not valid JSON after row {row:,}, at {text.strip()[:40]!r}.")

@@ -222,13 +222,19 @@ def _tell_problems(scanned: Scan, tell: Tell) -> None:
             tell(f"{name}: {count} cannot be read, e.g. {reading.problems[0]}")
         elif not reading.rows and name not in scanned.failed:
             tell(f"{name} is empty.")
+        elif not reading.texts and reading.rows:
+            tell(f"{name}: no text in it. Fields seen: {_listed(reading.fields)}.")
     if not any(reading.texts for reading in scanned.read.values()):
-        names = [f'"{name}"' for reading in scanned.read.values() for name in reading.fields]
-        seen = ", ".join(list(dict.fromkeys(names))[:_FIELDS_SHOWN]) or "none"
+        fields = [name for reading in scanned.read.values() for name in reading.fields]
         raise DataError(
-            f"No text was found in {', '.join(scanned.read)}. Fields seen: {seen}.\n"
+            f"No text was found in {', '.join(scanned.read)}. Fields seen: {_listed(fields)}.\n"
             "Name the fields that hold text with --field."
         )
+
+
+def _listed(fields: Iterable[str]) -> str:
+    names = [f'"{name}"' for name in dict.fromkeys(fields)]
+    return ", ".join(names[:_FIELDS_SHOWN]) or "none"
 
 
 def _effects(
