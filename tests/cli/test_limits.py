@@ -51,7 +51,7 @@ def billed(server: LLMServer, what: str) -> float:
 
 
 COMMANDS = {
-    "generate": ("generate", "hyde[n=2]", "--llm", "priced"),
+    "generate": ("generate", "hyde", "--llm", "priced", "--n", "2"),
     "agents": ("generate", "search-r1", "--llm", "priced"),
     "expanders": ("eval", "hyde:priced | bm25", "query2doc:priced | bm25"),
     "expander and reranker": ("eval", "hyde:priced | bm25 | listwise:priced@10"),

@@ -223,3 +223,11 @@ def test_a_truncated_run_keeps_the_head_of_every_list() -> None:
     run = Run.from_lists({"1": [("a", 3.0), ("b", 2.0)], "2": [], "3": [("c", 1.0)]})
 
     assert as_lists(run.truncated(1)) == {"1": [("a", 3.0)], "2": [], "3": [("c", 1.0)]}
+
+
+def test_an_id_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "latin.trec"
+    path.write_bytes("1 Q0 fi\xe8vre 1 0.5 x\n".encode("latin-1"))
+
+    with pytest.raises(DataError, match=r"latin\.trec: the id b'fi\\xe8vre' is not UTF-8 text"):
+        Run.from_trec(path)

@@ -24,7 +24,7 @@ from r2med.atomic import atomic_file, write_file
 from r2med.errors import DataError
 from r2med.runs.run import Run, distinct, offsets_of, trec_scores
 from r2med.tasks.reading.fields import Field
-from r2med.tasks.reading.lines import arrow_errors, lines
+from r2med.tasks.reading.lines import lines
 from r2med.tasks.reading.parquet import read_parquet
 
 Form = Literal["trec", "parquet"]
@@ -168,8 +168,12 @@ def _trec_listing(path: Path) -> _Listing:
 
 
 def _decoded(codes: Mapping[bytes, int], path: Path) -> pa.LargeStringArray:
-    with arrow_errors(path, "UTF-8"):
-        return pa.array(list(codes), pa.large_binary()).cast(pa.large_string())
+    try:
+        return pa.array([name.decode() for name in codes], pa.large_string())
+    except UnicodeDecodeError as problem:
+        raise DataError(
+            f"{path}: the id {problem.object!r} is not UTF-8 text. Save the file as UTF-8."
+        ) from None
 
 
 def _parquet_listing(path: Path, content: bytes | None) -> _Listing:

@@ -177,11 +177,15 @@ def _explained(error: Exception, hub: HubSource, endpoint: str) -> R2MedError:
     library = type(cause).__module__.partition(".")[0]
     if isinstance(cause, HfHubHTTPError):
         reasons = (f", {text}" for kind, text in _REASONS.items() if isinstance(cause, kind))
+        status, advice = cause.response.status_code, "Try again later."
+        if status in (401, 403, 404):
+            advice = (
+                "The benchmark is public; where a dataset is not, HF_TOKEN must hold a valid token "
+                "of an account with access."
+            )
         return MissingError(
             f"{endpoint}/datasets/{hub.repo} at {hub.revision or 'main'}: "
-            f"HTTP {cause.response.status_code}{next(reasons, '')}.\n"
-            "The benchmark is public; where a dataset is not, "
-            f"HF_TOKEN must hold a valid token of an account with access. {_INSTEAD}"
+            f"HTTP {status}{next(reasons, '')}.\n{advice} {_INSTEAD}"
         )
     if isinstance(cause, OSError) and cause.filename is not None:
         return MissingError(f"{cause.filename}: {cause.strerror}. Is there room to write?")
