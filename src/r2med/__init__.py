@@ -15,27 +15,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from r2med.engine.evaluate import evaluate as evaluate
-    from r2med.engine.reproduce import reproduce as reproduce
-    from r2med.errors import R2MedError as R2MedError
-    from r2med.measure.scores import Scores as Scores
-    from r2med.measure.scores import measure
-    from r2med.results.compare import compare as compare
-    from r2med.results.diagnosis.diagnose import diagnose as diagnose
-    from r2med.results.evaluation import stored as stored
-    from r2med.results.leaderboard import leaderboard as leaderboard
-    from r2med.results.record import Result as Result
-    from r2med.results.store import Store as Store
-    from r2med.retrieve.conditions import Conditions as Conditions
-    from r2med.runs import Run as Run
-    from r2med.systems.build import System as System
-    from r2med.tasks.load import load_task as load_task
-    from r2med.tasks.task import Corpus as Corpus
-    from r2med.tasks.task import Judgements as Judgements
-    from r2med.tasks.task import Queries as Queries
-    from r2med.tasks.task import Task as Task
-
-    score = measure
+    from r2med.engine.evaluate import evaluate
+    from r2med.engine.reproduce import reproduce
+    from r2med.errors import R2MedError
+    from r2med.measure.scores import Scores
+    from r2med.measure.scores import measure as score
+    from r2med.results.compare import compare
+    from r2med.results.diagnosis.diagnose import diagnose
+    from r2med.results.evaluation import stored
+    from r2med.results.leaderboard import leaderboard
+    from r2med.results.record import Result
+    from r2med.results.store import Store
+    from r2med.retrieve.conditions import Conditions
+    from r2med.runs import Run
+    from r2med.systems.build import System
+    from r2med.tasks.load import load_task
+    from r2med.tasks.task import Corpus, Judgements, Queries, Task
 
 #: Public names and where they live; imported on first use, so that `import r2med` stays light.
 _HOMES = {
@@ -60,6 +55,12 @@ _HOMES = {
     "stored": "r2med.results.evaluation:stored",
 }
 
+__all__ = [
+    "Conditions", "Corpus", "Judgements", "Queries", "R2MedError", "Result", "Run", "Scores",
+    "Store", "System", "Task", "compare", "diagnose", "evaluate", "leaderboard", "load_task",
+    "reproduce", "score", "stored",
+]  # fmt: skip
+
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
@@ -69,4 +70,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOMES)
+    return sorted(__all__)

@@ -78,6 +78,7 @@ def test_a_run_file_equals_the_result_it_was_exported_from() -> None:
     ("arguments", "code", "told"),
     [
         (["bm25"], 2, "two systems or more"),
+        (["bm25", "bm25"], 2, "given twice"),
         (["bm25", "bm25[k1=9]"], 1, "r2med eval 'bm25[k1=9]' --task"),
         (["bm25", "gone.trec"], 1, "gone.trec: no such run file"),
         (["bm25", "bm25-nano", "--metric", "ndcg@7"], 2, "--metrics ndcg@7"),

@@ -109,13 +109,6 @@ def test_systems_are_chosen_with_commas() -> None:
     assert sorted(row["system"] for row in rows) == ["bm25", "e5"]
 
 
-def test_filters_that_no_row_meets_together_leave_an_empty_board() -> None:
-    shown = run("leaderboard", "--kind", "base", "--method", "hyde")
-
-    assert shown.code == 0
-    assert "0 of 154 rows" in shown.out and "No row meets all of these filters" in shown.out
-
-
 def test_the_legend_of_the_first_rows_explains_only_what_they_use() -> None:
     whole, first = run("leaderboard").out, run("leaderboard", "--top", "3").out
 
@@ -142,8 +135,13 @@ def test_an_empty_demo_board_says_what_to_try() -> None:
         (["--method", "hide"], "--method 'hide' is not known. Did you mean 'hyde'?"),
         (["--llm", "gpt5"], "Did you mean 'gpt4'?"),
         (["--first-stage", "nv2"], "Did you mean 'nv'?"),
+        (
+            ["--kind", "base", "--method", "hyde"],
+            "none of the 154 rows meets all filters (--kind base, --method hyde).",
+        ),
         (["--suite", "nano", "--llm", "gpt4"], "No row has any"),
         (["--only", "e55"], "--only e55: no row of that name. Did you mean 'e5'?"),
+        (["--only", "grouprank"], "no row of that name. Known: diver | grouprank-32b@100, "),
         (["--suite", "nano", "--task", "Biology"], "one suite at a time"),
         (["--task", ""], "No task was named"),
         (["--json", "--format", "csv"], "choose one"),
@@ -167,3 +165,13 @@ def test_a_damaged_result_is_named_and_left_out() -> None:
     assert shown.code == 0
     assert "scores.parquet" in shown.err.replace("\n", "")
     assert "7 of 8 tasks" in shown.out
+
+
+def test_costs_of_published_rows_alone_say_where_your_own_are() -> None:
+    nothing = run("leaderboard", "--cost", "--top", "3")
+    run("eval", "bm25", "--task", "demo/biology")
+    elsewhere = run("leaderboard", "--cost", "--top", "3")
+
+    assert "--suite" not in nothing.err
+    assert "those stored here: --suite demo." in elsewhere.err
+    assert "stored here" not in run("leaderboard", "--suite", "demo", "--cost").err

@@ -25,7 +25,7 @@ def test_without_data_the_published_figures_stand_and_the_command_is_named() -> 
     told = " ".join(shown.out.split())
     assert shown.code == 1
     assert "19.188" in shown.out and "not run" in shown.out
-    assert "`r2med fetch TASK`" in told and "load_task" not in told
+    assert "All of them: r2med fetch full" in told and "load_task" not in told
 
 
 def test_a_system_of_published_generations_fetches_them_too() -> None:
@@ -33,7 +33,7 @@ def test_a_system_of_published_generations_fetches_them_too() -> None:
 
     told = " ".join(shown.out.split())
     assert "`r2med fetch TASK --generations`" in told
-    assert "Not run: Biology, MedQA-Diag." in told
+    assert "All of them: r2med fetch Biology MedQA-Diag --generations" in told
 
 
 def test_tasks_that_have_data_are_shown_beside_those_that_have_none(tmp_path: Path) -> None:

@@ -303,3 +303,26 @@ def test_of_two_results_of_one_system_on_a_task_the_one_that_is_shown_is_tested(
 
     assert table.column("bm25", "ndcg@10") == {"Biology": 1.0}
     assert table.behind(["Biology"], "ndcg@10") == {"bge"}
+
+
+def test_other_queries_are_refused() -> None:
+    store(ROOT, "bm25", "demo/biology", {"q1": 1})
+    store(ROOT, "bm25-nano", "demo/biology", {"q2": 1})
+
+    with pytest.raises(DataError, match="of different queries"):
+        met("bm25", "bm25-nano")
+
+
+def test_one_system_under_two_texts_is_given_twice() -> None:
+    for system in ("bm25", "bm25[k1=0.9,b=0.4]"):
+        r2med.evaluate(system, "demo/biology", results=ROOT)
+
+    with pytest.raises(UsageError, match=r"twice: bm25 and bm25\[k1=0.9,b=0.4\] are [0-9a-f]+"):
+        met("bm25", "bm25[k1=0.9,b=0.4]")
+
+
+def test_a_text_and_a_label_of_the_same_result_are_refused() -> None:
+    retrained("demo/biology")
+
+    with pytest.raises(UsageError, match=r"given twice: v2 and dense:\./model are"):
+        met("v2", "dense:./model")

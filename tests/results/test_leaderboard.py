@@ -238,12 +238,14 @@ def test_a_measured_reranker_is_held_against_its_measured_first_stage() -> None:
     assert reranked.gain is not None and reranked.gain < 0
 
 
-def test_a_measured_row_has_no_gain_over_a_published_first_stage() -> None:
+def test_a_gain_over_a_published_first_stage_is_marked() -> None:
     results = stored_on(FULL, "bm25 | rankllama@10", 1, 1)
 
-    reranked = row(leaderboard(results=results), "bm25 | rankllama@10")
+    board = leaderboard(results=results)
 
-    assert (reranked.gain, reranked.marks) == (None, ())
+    reranked = row(board, "bm25 | rankllama@10")
+    assert reranked.gain_over == "bm25 (published)"
+    assert "published figure of bm25" in reranked.marks[0]
 
 
 def test_the_newest_result_counts_and_older_ones_are_mentioned() -> None:
@@ -321,3 +323,12 @@ def test_the_exports_hold_every_row_and_both_means() -> None:
     assert float(table[0]["Biology"]) == told["rows"][0]["values"]["Biology"]
     assert told["rows"][-1]["marks"][0].startswith("2 of 8 tasks measured: no mean, no rank; on")
     assert "| 18 | `query2doc:gpt4 \\| nv` | publ | 41.65 |" in page.to_markdown()
+
+
+def test_a_stored_result_that_names_no_system_is_noted_and_left_out() -> None:
+    measured = [*stored_on(TASKS, "bm25", 1, 2), *stored_on(TASKS, "a | b[x", 1, 2)]
+
+    board = leaderboard("demo", results=measured)
+
+    assert [r.system for r in board.rows] == ["bm25"]
+    assert any("'a | b[x' is no system's text" in note for note in board.notes)

@@ -195,3 +195,10 @@ def test_a_stored_audit_of_declared_training_data_flags_a_row() -> None:
     rows = {row.system: row for row in board.rows}
     assert {flag.task for flag in rows["reasonir"].flags} == {"Biology", "PMC-Treatment"}
     assert rows["nv"].flags == ()
+
+
+def test_settings_that_could_not_be_verified_are_said_where_protocols_are_compared() -> None:
+    told = compare_figures("gte-qwen2-7b").unverified
+
+    assert len(told) == 1 and told[0].startswith("gte-qwen2-7b: bidirectional attention")
+    assert compare_protocols("e5", "rader").unverified[0].startswith("rader: its attention")

@@ -77,3 +77,5 @@ def compare(
         return
     refuse_unread(context, "without --queries", "limit")
     show(run(metric=metric), shown)
+    if shown == "table":
+        notice("which queries moved: --queries; why one fails: r2med diagnose SYSTEM --task TASK.")

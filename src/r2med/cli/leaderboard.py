@@ -58,6 +58,7 @@ def leaderboard(
     or reranker over its own first stage.
     """
     from r2med.results.leaderboard import leaderboard as ranked
+    from r2med.results.store import Store
 
     shown = options.format_of(form, as_json)
     board = ranked(
@@ -79,3 +80,8 @@ def leaderboard(
         tell=notice,
     )
     show(board, shown, cost=cost)
+    if cost and not any(row.cost for row in board.rows):
+        others = {folder.parent.parent.name for folder in Store(results).folders()}
+        if elsewhere := sorted(others - {board.suite.name}):
+            names = " or ".join(f"--suite {name}" for name in elsewhere)
+            notice(f"Costs are known of results of yours only; those stored here: {names}.")

@@ -201,6 +201,8 @@ def draw_protocols(
         what = some if len(known) > _FEW else f"everything but {', '.join(map(_field, known))}"
         if fields:
             out.print(f"Unknown of {name}: {what.removesuffix(' but ')}.")
+    for text in compared.unverified:
+        out.print(f"Not verified of {text}.")
     for name, works in zip(compared.names, compared.beside, strict=False):
         beside = "; ".join(works) or "no printed figure: none is known to have this protocol"
         out.print(f"{name} may be set beside {beside}.", style="dim")

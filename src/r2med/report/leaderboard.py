@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.text import Text
@@ -78,7 +79,9 @@ def _draw_figures(row: Standing, board: Leaderboard, out: Paper) -> None:
         Column("date", right=False, cell=lambda each: each.date or None),
         Column("mean", cell=lambda each: points(each.mean)),
     ]
-    out.print(Grid.of(columns, (row, *row.others)))
+    tasks = [replace(column, best=False) for column in _task_columns(board, 2)]
+    layouts = ([*columns, *tasks], columns)
+    print_fitting((_grid((row, *row.others), each, 1, None) for each in layouts), out)
     if row.others:
         draw_protocols(compare_figures(row.system), out, title="what differs in their protocols")
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich.text import Text
 
 from r2med.engine.reproduce import CLOSE, Reproduced, Reproduction
-from r2med.report.table import Column, Grid, Paper, points, print_fitting, signed
+from r2med.report.table import Column, Grid, Paper, mean_of, points, print_fitting, signed
+from r2med.tasks.registry import grouped
 
+_MEAN = "task mean"
 _STYLES = {"equal": "green", "close": "yellow", "different": "red"}
 
 
@@ -27,12 +30,21 @@ def draw(reproduction: Reproduction, out: Paper) -> None:
         Column("difference", cell=lambda row: signed(row.difference, 3)),
         Column("verdict", right=False, cell=_verdict),
     ]
-    print_fitting((Grid.of(columns, rows, gap=gap) for gap in (2, 1)), out)
+    shown, ends = [*rows], frozenset([len(rows) - 1])
+    if len(rows) > 1:  # over exactly these tasks: none of ours where one is missing
+        ours, published_mean = (
+            mean_of(getattr(row, name) for row in rows) for name in ("ours", "published")
+        )
+        queries = sum(row.queries for row in rows) if ours is not None else 0
+        shown.append(Reproduced(_MEAN, published_mean, ours, queries=queries))
+    print_fitting((Grid.of(columns, shown, gap=gap, ends=ends) for gap in (2, 1)), out)
     for line in _notes(rows, published.decimals):
         out.print(line)
 
 
 def _verdict(row: Reproduced) -> Text:
+    if row.task == _MEAN:
+        return Text()
     verdict = row.verdict or ("not run" if row.missing else "not published")
     return Text(verdict, _STYLES.get(verdict, "dim"))
 
@@ -51,5 +63,9 @@ def _notes(rows: Sequence[Reproduced], decimals: int) -> list[str]:
             missing.setdefault(row.missing.replace(row.task, "TASK"), []).append(row.task)
     for message, tasks in missing.items():
         lines.append(f"Not run: {', '.join(tasks)}.")
-        lines += [f"  {line}" for line in message.splitlines()]
+        one = message.replace("TASK", tasks[0]) if len(tasks) == 1 else message
+        lines += [f"  {line}" for line in one.splitlines()]
+        command = re.search("`(r2med fetch) TASK(.*?)`", message)
+        if len(tasks) > 1 and command:
+            lines.append(f"  All of them: {command[1]} {' '.join(grouped(tasks))}{command[2]}")
     return lines

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 from shlex import join, quote
 from statistics import fmean
@@ -25,7 +25,7 @@ from r2med.errors import DataError, MissingError, UsageError
 from r2med.measure import Scores, measure, parse_metric
 from r2med.measure.significance import SIGNIFICANT, Difference, Pair, compare_systems, p_equation
 from r2med.results.lookup import file_run, find_named, own_tasks, stored_results, tell_versions
-from r2med.results.record import Result
+from r2med.results.record import RUN_FILE, Result
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.conditions import Tell, log
 from r2med.tabular import Tabular, fields_of, table_of
@@ -77,6 +77,12 @@ def compare(
     wanted = task_names(resolve(task, own), own) if task else _common_tasks(sides)
     by_task = {each: _same_data(sides, each) for each in in_suite_order(wanted)}
     chosen = list(zip(*by_task.values(), strict=True))
+    for one, other in combinations(range(len(sides)), 2):
+        if [_run(each) for each in chosen[one]] == [_run(each) for each in chosen[other]]:
+            raise UsageError(
+                f"compare: the same result is given twice: {systems[one]} and {systems[other]} "
+                f"are {_run(chosen[one][0])[0]}."
+            )
     for (_, trials), taken in zip(sides, chosen, strict=True):
         kept = [each for each in trials if isinstance(each, Result)]
         groups = [[r for r in kept if (r.task, r.data) == (t.task, t.data)] for t in taken]
@@ -233,12 +239,25 @@ _Side = tuple[str, Sequence[Result | _FileTrial]]
 """The name of a system and its trials, newest first."""
 
 
+def _run(trial: Result | _FileTrial) -> tuple[str, str]:
+    """What two names of one run share; a user's class may have changed under one key."""
+    if isinstance(trial, Result):
+        return trial.key, trial.record.files[RUN_FILE]
+    return trial.name, ""
+
+
 def _common_tasks(sides: Sequence[_Side]) -> list[str]:
     tasks = [{trial.task for trial in trials} for _, trials in sides]
     common = set.intersection(*tasks)
     if not common:
+        lines = [
+            f"  {name}: {', '.join(sorted(own))}"
+            for (name, _), own in zip(sides, tasks, strict=True)
+        ]
         raise MissingError(
-            "the systems have no task in common. Run them on the same tasks with r2med eval."
+            "the systems have no task in common:\n"
+            + "\n".join(lines)
+            + "\nRun them on the same tasks with r2med eval."
         )
     return sorted(common)
 
@@ -259,11 +278,19 @@ def _same_data(sides: Sequence[_Side], task: str) -> list[Result | _FileTrial]:
         by_data.append(own)
     shared = next((data for data in by_data[0] if all(data in own for own in by_data)), None)
     if shared is None:
+        lines = [
+            f"  {name}: data {', '.join(data[:12] for data in own)}"
+            for (name, _), own in zip(sides, by_data, strict=True)
+        ]
         raise DataError(
-            f"{task}: the results are of different data and cannot be paired. "
-            "Run all of them on the same files with r2med eval."
+            f"{task}: the results are of different data and cannot be paired:\n"
+            + "\n".join(lines)
+            + "\nRun all of them on the same files with r2med eval."
         )
-    return [own[shared] for own in by_data]
+    chosen = [own[shared] for own in by_data]
+    if len({frozenset(trial.scores.query_ids.to_pylist()) for trial in chosen}) > 1:
+        raise DataError(f"{task}: the results are of different queries and cannot be paired.")
+    return chosen
 
 
 @dataclass(frozen=True)

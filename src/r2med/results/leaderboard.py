@@ -316,6 +316,10 @@ def _chosen_rows(
         names = [name.strip() for text in only for name in _COMMAS.split(text) if name.strip()]
         wanted_systems = {_named(name, rows) for name in names}
         kept = [row for row in kept if row.system in wanted_systems]
+    if rows and not kept:
+        asked = {**words, "--only": ",".join(only) or None}
+        filters = ", ".join(f"{option} {value}" for option, value in asked.items() if value)
+        raise UsageError(f"none of the {len(rows)} rows meets all filters ({filters}).")
     return kept
 
 
@@ -342,7 +346,8 @@ def _named(text: str, rows: Sequence[Standing]) -> str:
     for spelling in spellings:
         if spelling in systems:
             return systems[spelling]
-    raise UsageError(f"--only {text}: no row of that name. {nearest(text, systems)}")
+    holding = [name for name in systems if text.lower() in name.lower()]
+    raise UsageError(f"--only {text}: no row of that name. {nearest(text, holding or systems)}")
 
 
 def _one_of(word: str | None, allowed: Sequence[Any], option: str) -> Any:

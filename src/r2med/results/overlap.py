@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.atomic import seal, unseal, write_file
-from r2med.errors import DamagedError
+from r2med.errors import DamagedError, UsageError
 from r2med.home import slug
 from r2med.retrieve.conditions import Tell
 from r2med.systems.registry import parts_of
@@ -91,8 +91,11 @@ class Flag:
 def flags_of(
     system: str, tasks: Sequence[TaskEntry], audits: Iterable[StoredAudit] = ()
 ) -> tuple[Flag, ...]:
-    """Where the tasks meet what the models of a system declare."""
-    models = [entry for _, entry in parts_of(system) if entry]
+    """Where the tasks meet what the models of a system declare; none for a text of no system."""
+    try:
+        models = [entry for _, entry in parts_of(system) if entry]
+    except UsageError:
+        return ()
     names = {task.name for task in tasks}
     meetings = [(task.name, name, f"is {name}") for task in tasks for name in task.elsewhere]
     meetings += [

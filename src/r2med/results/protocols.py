@@ -15,7 +15,7 @@ import pyarrow as pa
 from r2med.errors import UsageError
 from r2med.results.published import METRIC, Printed, printed_figures
 from r2med.systems.build import read_settings
-from r2med.systems.registry import Entry, configured, entries, registered
+from r2med.systems.registry import Entry, configured, entries, parts_of, registered
 from r2med.systems.spec import Unit, parse, units_of
 from r2med.tabular import Tabular, table_of
 
@@ -40,6 +40,8 @@ class ProtocolComparison(Tabular):
     """By protocol the fields of which nothing is known; only those that another one has."""
     beside: tuple[tuple[str, ...], ...] = ()
     """For each of them the printed figures that it may be set beside."""
+    unverified: tuple[str, ...] = ()
+    """Settings of a registered model that could not be verified, after its name."""
 
     drawn_by = "r2med.report.comparison"
 
@@ -73,7 +75,8 @@ def compare_protocols(*systems: str) -> ProtocolComparison:
             own |= {"depth": str(unit.depth)} if unit.depth is not None else {}
             protocols[-1] |= {prefix + field: value for field, value in own.items()}
     beside = tuple(works_beside(text) for text in texts)
-    return replace(_compared(texts, protocols, absent=ABSENT), beside=beside)
+    compared = _compared(texts, protocols, absent=ABSENT)
+    return replace(compared, beside=beside, unverified=_unverified(*texts))
 
 
 def compare_figures(system: str) -> ProtocolComparison:
@@ -90,7 +93,7 @@ def compare_figures(system: str) -> ProtocolComparison:
         name = "; ".join(work.name for work in figure.works)
         names.append(f"{name}: {figure.variant}" if figure.variant else name)
         protocols.append(fields)
-    return _compared(names, protocols)
+    return replace(_compared(names, protocols), unverified=_unverified(system))
 
 
 def printed_beside(system: str) -> tuple[Printed, ...]:
@@ -116,6 +119,12 @@ def printed_beside(system: str) -> tuple[Printed, ...]:
 def works_beside(system: str) -> tuple[str, ...]:
     """The works that print the figures whose protocol is the same as a system's."""
     return tuple(str(work) for figure in printed_beside(system) for work in figure.works)
+
+
+def _unverified(*systems: str) -> tuple[str, ...]:
+    models = [entry for system in systems for _, entry in parts_of(system) if entry]
+    notes = [f"{model.name}: {model.unverified}" for model in models if model.unverified]
+    return tuple(dict.fromkeys(notes))
 
 
 def _compared(

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from r2med.errors import R2MedError
+from r2med.errors import R2MedError, UsageError
 from r2med.measure import parse_metric
 from r2med.measure.intervals import Averaging, Column, Interval, pooled_interval
 from r2med.measure.scores import Aggregates, aggregate, tie_bounds
@@ -109,7 +109,7 @@ class Standing:
     letters: str = ""
     """Rows that share a letter could not be separated; empty where no test was made."""
     gain: float | None = None
-    """Over the first stage."""
+    gain_over: str = ""
     marks: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     """Of a measured row the works whose figures have the same protocol, as far as it is known."""
@@ -188,15 +188,19 @@ class Frame:
             by_task.setdefault(result.task, result)
             if result.suite is None or other_data(result) is None:
                 usual.setdefault(result.task, result.data)
-        rows = [
-            self._measured({task: own[task] for task in tasks if task in own}, usual)
-            for own in chosen.values()
-        ]
+        rows, notes = [], []
+        for by_task in chosen.values():
+            own = {task: by_task[task] for task in tasks if task in by_task}
+            try:
+                rows.append(self._measured(own, usual))
+            except UsageError:
+                first = next(iter(own.values()))
+                notes.append(f"{first.folder}: {first.system!r} is no system's text; not shown.")
         holders = Counter(row.label for row in rows if row.label)
         for place, row in enumerate(rows):
             if row.label and holders[row.label] > 1:
                 rows[place] = replace(row, label=f"{row.label}: {row.system}")
-        return rows, [
+        return rows, notes + [
             f"{system}: older results of other data or settings are not shown ({count})."
             for system, count in older.items()
             if count
@@ -329,29 +333,32 @@ def tie_range(result: Result, judgements: Judgements, metric: str) -> Bounds:
 
 
 def with_gains(rows: Sequence[Standing]) -> list[Standing]:
-    """Rows with their gains over their own first stages, never across works.
+    """Rows with their gains over their own first stages, never across works unless said.
 
     Of a printed row: over the figure that one of its works prints for the first stage. Of a
-    measured row: over its first stage as it was measured on the same data.
+    measured row: over its measured first stage, else over the published one, with a mark.
     """
     printed = {row.system: row for row in rows if row.origin != "measured"}
     measured = {row.system: row for row in reversed(rows) if row.origin == "measured"}
 
     def gaining(row: Standing) -> Standing:
-        if row.origin == "measured":
-            own = measured.get(row.first_stage)
-            figures = [own] if own and own.marks == row.marks else []
+        below, own = printed.get(row.first_stage), measured.get(row.first_stage)
+        figures = (below, *below.others) if below else ()
+        marks, of = row.marks, ""
+        if row.origin != "measured":
+            works = {work.id for work in row.sources}
+            figures = tuple(each for each in figures if works & {work.id for work in each.sources})
+        elif own and own.mean is not None and own.marks == row.marks:
+            figures = (own,)
         else:
-            below, works = printed.get(row.first_stage), {work.id for work in row.sources}
-            figures = [
-                each
-                for each in ((below, *below.others) if below else ())
-                if works & {work.id for work in each.sources}
-            ]
-        means = [figure.mean for figure in figures if figure.mean is not None]
-        if row.mean is None or not means:
-            return row
-        return replace(row, gain=row.mean - means[0])
+            published = below and below.origin == "published" and not row.marks
+            figures, of = figures[: bool(published)], " (published)"
+            marks = (f"Δ is over the published figure of {row.first_stage}, not measured here",)
+        for figure in figures:
+            if row.mean is not None and figure.mean is not None:
+                gain, over = row.mean - figure.mean, figure.system + of
+                return replace(row, gain=gain, gain_over=over, marks=marks)
+        return row
 
     return [replace(gaining(row), others=tuple(map(gaining, row.others))) for row in rows]
 
@@ -370,14 +377,20 @@ def separated(rows: Sequence[Standing], metric: str, averaging: Averaging) -> li
     """Rows (best first) with letters: two share one exactly when no test separates them.
 
     Every pair on one form of the data is tested, with Holm's correction over all pairs; of several
-    forms the one that most systems share counts. Rows on other data have no letter.
+    forms the one that conforms to the manifest counts, or that most systems share. Rows on other
+    data have no letter.
     """
     groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for place, row in enumerate(rows):
         if row.interval is not None:
             data = tuple((task, result.data) for task, result in row.results.items())
             groups.setdefault(data, []).append(place)
-    tested = max(groups.values(), key=len, default=[])
+
+    def weight(group: Sequence[int]) -> tuple[bool, int]:
+        results = rows[group[0]].results.values()
+        return all(other_data(result) is None for result in results), len(group)
+
+    tested = max(groups.values(), key=weight, default=[])
     if len(tested) < 2:
         return list(rows)
     columns = [rows[place].columns(metric) for place in tested]

@@ -94,6 +94,11 @@ def _title(board: Leaderboard, text: str, rows: Sequence[Standing], *more: str) 
     lines = [f"{board.mean_title}; {whose}"]
     if board.suite.name == "demo":
         lines.append(DEMO)
+    flagged = [row for row in rows if row.flags]
+    if flagged:
+        tasks = ", ".join(dict.fromkeys(flag.task for row in flagged for flag in row.flags))
+        held = f"{len(flagged)} of these systems declare training data that holds {tasks}"
+        lines.append(f"{held} (or a part of it)")
     marks = [f"* {mark}" for mark in sorted({mark for row in rows for mark in row.marks})]
     if len(marks) > _MARKS:
         marks[_MARKS:] = ["* more marks: r2med leaderboard lists them"]
