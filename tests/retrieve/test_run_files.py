@@ -70,14 +70,14 @@ def test_a_score_that_is_no_number_is_an_error_that_names_the_line(
 ) -> None:
     path = written(tmp_path / "a.trec", f"q Q0 a 1 {score} x\n")
 
-    with pytest.raises(DataError, match=r"line 1: (not rank and )?score"):
+    with pytest.raises(DataError, match=r"line 1: (rank or )?score"):
         locate_run(path).read()
 
 
 def test_a_rank_that_is_no_number_is_an_error_that_names_the_line(tmp_path: Path) -> None:
     path = written(tmp_path / "a.trec", "q Q0 a first 0.3 x\n")
 
-    with pytest.raises(DataError, match="line 1: not rank and score: 'first"):
+    with pytest.raises(DataError, match="line 1: rank or score is no number: 'first"):
         locate_run(path).read()
 
 

@@ -69,6 +69,21 @@ def test_every_kind_of_model_gives_the_same_ranking(model: object) -> None:
     assert dict(ranked(model))["d2"] == pytest.approx(cosine, rel=1e-6)
 
 
+def test_a_model_of_plain_texts_is_tried_with_dicts_only_once() -> None:
+    seen: list[type] = []
+
+    class Counting(OfTexts):
+        def encode_corpus(self, corpus: Any, **kw: object) -> NDArray[np.float64]:
+            seen.append(type(corpus[0]))
+            return super().encode_corpus(corpus)
+
+    retriever = retriever_of(Counting(), conditions=PLAIN)
+    for _ in range(2):
+        retriever.prepare(own_task()).search(own_task().queries, depth=5)
+
+    assert seen == [dict, str, str]
+
+
 def test_a_sentence_transformer_is_taken_as_it_is(tmp_path: Path) -> None:
     library = pytest.importorskip("sentence_transformers")
     from tests.retrieve.checkpoints import save_model, save_modules
@@ -142,10 +157,11 @@ def test_a_model_can_be_fused_with_any_other_system() -> None:
         ("no_such_module_here:X", MissingError, "there is no module 'no_such_module_here' in"),
         ("own=my_models:X", UsageError, "expected package.module:Class"),
         ("./my_encoder.py:Letters", UsageError, "expected package.module:Class"),
+        ("my_encoder.py:Letters", UsageError, "expected package.module:Class"),
         ("json:JSONDecoderr", UsageError, "json has no 'JSONDecoderr'. Did you mean"),
         ("fractions:_gcd", UsageError, "has no '_gcd'"),
         ("pathlib:PurePath.x", UsageError, "has no"),
-        ("http.client:HTTPConnection", DataError, "without arguments failed before .*'host'"),
+        ("http.client:HTTPConnection", UsageError, "cannot be made without arguments .*'host'"),
     ],
 )
 def test_a_target_that_is_not_there_is_told(
@@ -323,7 +339,7 @@ def test_a_class_that_fails_is_told_with_the_line_and_stays_the_cause(write: Wri
     write("failing", "class X:\n    def __init__(self):\n        raise TypeError('no weights')\n")
 
     with pytest.raises(
-        DataError, match=r"X\(\) without arguments failed in .*, line 3: TypeError: no weights"
+        DataError, match=r"X\(\) failed in .*, line 3: TypeError: no weights"
     ) as caught:
         load_target("failing:X")
 

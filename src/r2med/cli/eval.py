@@ -228,7 +228,7 @@ def _with_sweep(context: Context, path: Path, typed: Mapping[str, Any]) -> dict[
 
     Systems of both are taken, the file's first:
 
-        systems = ["bm25", "tuned {k1}=bm25[k1={k1}]"]
+        systems = ["bm25", "tuned-{k1}=bm25[k1={k1}]"]
         tasks = ["demo"]
         [values]
         k1 = [0.9, 1.2, 1.5]
@@ -240,12 +240,16 @@ def _with_sweep(context: Context, path: Path, typed: Mapping[str, Any]) -> dict[
     words = ["--task", ",".join(settings["tasks"])] if settings["tasks"] else []
     parameters: list[Any] = [each for each in context.command.params if hasattr(each, "is_flag")]
     switches = {name for each in parameters for name in each.opts if each.is_flag}
+    repeated = {name for each in parameters for name in each.opts if each.multiple}
     for option, value in settings["options"].items():
-        switch = f"--{option}" in switches
-        if isinstance(value, list) or isinstance(value, bool) != switch:
+        switch, several = f"--{option}" in switches, isinstance(value, list)
+        if isinstance(value, bool) != switch or (several and f"--{option}" not in repeated):
             expected = "true or false" if switch else "one value, as on the command line"
             raise UsageError(f"{path}: options.{option} is {value!r}, expected {expected}.")
-        words += [f"--{option}"] * value if switch else [f"--{option}={value}"]
+        if option == "from":
+            raise UsageError(f"{path}: options.from: a file names no other one.")
+        each_of = value if several else [value]
+        words += [f"--{option}"] * value if switch else [f"--{option}={each}" for each in each_of]
     try:
         with context.command.make_context(context.command_path, words) as read:
             values = {

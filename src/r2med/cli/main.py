@@ -22,7 +22,7 @@ _RESUME = (
     "run the same command again to go on from there."
 )
 #: What the operating system says of a disk, a quota or a file that can take no more.
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Interrupted(BaseException):
@@ -107,13 +107,14 @@ def told_apart() -> Iterator[None]:
 def refusal(error: OSError) -> str:
     """What the operating system refused: where, what, and what to do."""
     what, full = (error.strerror or str(error)).lower(), error.errno in _FULL
-    if not isinstance(
-        error.filename, str | bytes | os.PathLike
-    ):  # files that are written are named
-        return f"writing to standard output: {what}." if full else f"a file or connection: {what}."
+    if not isinstance(error.filename, str | bytes | os.PathLike):
+        # Files that are written are named, so these are of the output.
+        output = full or error.errno == errno.EIO
+        return f"{'writing to standard output' if output else 'a file or connection'}: {what}."
     act = "Free some space there" if full else "Check the path and its permissions"
-    where = os.fsdecode(error.filename)
-    return f"{where}: {what}.\n{act}, or name another place (--results, --out, R2MED_HOME)."
+    if error.errno != errno.ENOENT:
+        act += ", or name another place (--results, --out, R2MED_HOME)"
+    return f"{os.fsdecode(error.filename)}: {what}.\n{act}."
 
 
 def _end_at_once_on_signals() -> None:

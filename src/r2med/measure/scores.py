@@ -74,7 +74,8 @@ class Scores(Tabular):
         """The rows of these queries, in this order."""
         places = places_of(query_ids, self.query_ids)
         if (places < 0).any():
-            raise DataError(f"{(places < 0).sum()} of {len(places)} queries have no scores.")
+            first = query_ids[int(places.argmin())]
+            raise DataError(f"{(places < 0).sum()} queries have no scores, the first is {first}.")
         columns = {name: column[places] for name, column in self.columns.items()}
         return Scores(query_ids, self.positives[places], columns)
 

@@ -186,8 +186,8 @@ class Findings(Oddities):
         """Fail where the ranking names something that is not there."""
         if self.unknown_queries or self.unknown_documents:
             raise DataError(
-                f"{source}: {self.notices()[0]}\n"
-                "Was the run made on other data? --strict refuses what else is dropped and counted."
+                f"{source}: {self.notices()[0].removesuffix('; dropped.')}.\n"
+                "Was the run made on other data? Without --strict they are dropped and counted."
             )
 
 
@@ -283,6 +283,7 @@ def _read(file: Path) -> Iterator[tuple[str, list[str]]]:
     rows = zip(*(table[column].to_pylist() for column in _COLUMNS), strict=True)
     for row, (query, documents) in enumerate(rows, start=1):
         if query in known or documents is None or len({None, *documents}) <= len(documents):
-            raise DataError(f"{file}, row {row}: {_EXPECTED}")
+            what = "a null" if query is None or None in (documents or [None]) else "a repeated id"
+            raise DataError(f"{file}, row {row} (query {query!r}): {what}; {_EXPECTED}")
         known.add(query)
         yield str(query), [str(document) for document in documents]

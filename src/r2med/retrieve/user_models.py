@@ -159,14 +159,20 @@ def _encoders(model: Any) -> tuple[UserEncoder, UserEncoder]:
 
 def _corpus_call(model: Any) -> Encode:
     """`encode_corpus` with what it takes: the reference hands over dicts, some take plain texts."""
+    plain = False
 
     def encode(texts: list[str]) -> object:
+        nonlocal plain
+        if plain:
+            return model.encode_corpus(texts)
         try:
             return model.encode_corpus([{"text": text} for text in texts])
         except (TypeError, AttributeError, KeyError, ValueError) as problem:
             what = f"{_called(model, 'encode_corpus')} failed on dicts {described(problem)}\nand it"
             with running(f"{what}, called with plain texts,"):
-                return model.encode_corpus(texts)
+                vectors = model.encode_corpus(texts)
+            plain = True
+            return vectors
 
     return encode
 
@@ -183,14 +189,14 @@ def as_matrix(vectors: Any, source: str = "the model") -> NDArray[np.float32]:
     try:
         listed = isinstance(vectors, Sequence)
         array = np.asarray([plain(row) for row in vectors] if listed else plain(vectors))
+        if vectors is not None and not np.iscomplexobj(array):
+            return np.ascontiguousarray(array, dtype=np.float32)
     except (TypeError, ValueError):
-        array = np.empty(0, dtype=object)
-    if array.dtype.kind not in "biuf":
-        raise DataError(
-            f"{source} gave {type(vectors).__name__} that is no matrix of real numbers; expected "
-            "one vector of equal length for each text."
-        )
-    return np.ascontiguousarray(array, dtype=np.float32)
+        pass
+    raise DataError(
+        f"{source} gave {type(vectors).__name__} that is no matrix of real numbers; expected "
+        "one vector of equal length for each text."
+    )
 
 
 def load_target(target: str) -> object:
@@ -199,7 +205,8 @@ def load_target(target: str) -> object:
     The folder stays on the path, because a model may import more of it when it runs.
     """
     module_name, _, attribute = target.rpartition(":")
-    if not attribute or not all(part.isidentifier() for part in module_name.split(".")):
+    parts = module_name.split(".")
+    if not attribute or parts[-1] == "py" or not all(part.isidentifier() for part in parts):
         raise UsageError(
             f"model {target!r}: expected package.module:Class as in an import, seen from the "
             "working folder: my_models.encoder:Encoder for the class Encoder of "
@@ -229,8 +236,16 @@ def made(model: object, where: str) -> object:
     """The object itself, or one of the class, which must need no arguments."""
     if not isinstance(model, type):
         return model
-    with running(f"{where}: making {model.__name__}() without arguments"):
-        return model()
+    with running(f"{where}: making {model.__name__}()"):
+        try:
+            return model()
+        except TypeError as problem:
+            if problem.__traceback__ is None or problem.__traceback__.tb_next is not None:
+                raise
+            raise UsageError(
+                f"{where}: the class cannot be made without arguments ({problem}).\n"
+                "Give its parameters defaults, or name a ready object of the module instead."
+            ) from None
 
 
 def identity_of(model: object, where: str) -> str | float | Mapping[str, object] | None:

@@ -148,7 +148,7 @@ def _trec_listing(path: Path) -> _Listing:
         except (ValueError, OverflowError):
             shown = b" ".join(fields[3:5])[:40].decode(errors="replace")
             raise DataError(
-                f"{path}, line {number}: not rank and score: {shown!r}.\n{_FORM}"
+                f"{path}, line {number}: rank or score is no number: {shown!r}.\n{_FORM}"
             ) from None
         if scores and len(scores) < len(numbers):
             raise DataError(
