@@ -25,7 +25,7 @@ def test_every_published_method_is_an_expander() -> None:
         ("bm25 | hyde:gpt4", "it must stand before the retriever"),
         ("hyde:gpt4 | candidates:bm25", "so a retriever must follow it"),
         ("hyde:gpt4 | (bm25 + candidates:bm25)", "so a retriever must follow it"),
-        ("hyde:gpt4 | lamer:gpt4 | bm25", "lamer expands queries for what follows it"),
+        ("hyde:gpt4 | lamer:gpt4 | bm25", "expands queries that hyde:gpt4 expanded already"),
         ("hyde | bm25", "which model?"),
         ("hyde:gpt4[m=4] | bm25", "has no option 'm'"),
         ("hyde:gpt4[kind=quiz] | bm25", "expected one of post, exam"),

@@ -77,8 +77,10 @@ class _Commands(TyperGroup):
             shown = [*self.commands, *(name for name, each in self.listed.items() if each.heading)]
             if (renamed := RENAMED.get(f"{path} {word}")) is not None:
                 raise UsageError(f"`{path} {word}` is now `{renamed}`.")
+            # A group that lists things can show the one that was named.
+            about = f", or try: {path} show {word}" if self.default == "list" else ""
             raise UsageError(
-                f"{path} has no command {word!r}. {nearest(word, shown)}\nSee {path} --help."
+                f"{path} has no command {word!r}. {nearest(word, shown)}\nSee {path} --help{about}."
             )
         return super().resolve_command(ctx, args)
 

@@ -162,7 +162,8 @@ def find_published(text: str, suite: str) -> Printed:
     alike = [each for each in known if each.count("|") == name.count("|")]
     raise UsageError(
         f"No figures of {suite} are published for {name!r}. {nearest(name, alike)}\n"
-        "`r2med leaderboard` lists the published systems; --suite nano those of Nano."
+        "`r2med leaderboard` lists the published systems, with --suite nano those of Nano, which "
+        "--task nano reproduces."
     )
 
 

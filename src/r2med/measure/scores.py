@@ -77,7 +77,7 @@ class Scores(Tabular):
             first = query_ids[int(places.argmin())]
             raise DataError(f"{(places < 0).sum()} queries have no scores, the first is {first}.")
         columns = {name: column[places] for name, column in self.columns.items()}
-        return Scores(query_ids, self.positives[places], columns)
+        return Scores(self.query_ids.take(pa.array(places)), self.positives[places], columns)
 
     def to_arrow(self) -> pa.Table:
         """Columns query_id, positives, and one per metric."""

@@ -112,8 +112,14 @@ class System:
         cls, model: object, *, name: str | None = None, conditions: Conditions | None = None
     ) -> System:
         """A system around a model of the caller's own: see docs/your-model.md."""
+        from r2med.rerank.user_models import is_reranker
         from r2med.retrieve.user_models import name_of
 
+        if is_reranker(model) and not hasattr(model, "encode"):
+            raise UsageError(
+                f"a {type(model).__name__} puts documents in order, so a first stage must stand "
+                "before it, as in r2med.evaluate('bm25 | mine', task, models={'mine': model})."
+            )
         name = name or name_of(model)
         return cls.from_spec(Spec((Unit(name),)), conditions, models={name: model})
 
@@ -160,6 +166,11 @@ class Builder:
     def _expanded(self, part: Spec) -> tuple[Stage, int]:
         """An expander and the one stage that searches with its queries."""
         unit, searching = cast(Unit, part.fused[0]), part.stages[0]
+        if self._kind(searching) == "expander":
+            raise UsageError(
+                f"system {str(part)!r}: {searching} expands queries that {unit} expanded already. "
+                f"Choose one, or fuse two systems: '({unit} | bm25) + ({searching} | bm25)'."
+            )
         from r2med.expand.writing import Expander
 
         first = self.system(searching)
