@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from r2med.errors import UsageError
-from r2med.retrieve.bm25 import analyzers, words
+from r2med.retrieve.bm25 import words
 from r2med.retrieve.bm25.analyzers import ANALYZERS, find_analyzer
 from r2med.retrieve.bm25.lucene import CLASSES, class_table, scan, word_spans
 from tests.building import texts
@@ -79,7 +79,6 @@ def test_blocks_chunks_slices_and_nulls_change_nothing(monkeypatch: pytest.Monke
     many = [f"Row {row}'s text, number {row * 7}." for row in range(50)]
     whole = analyzer.analyze(texts(*many))
     monkeypatch.setattr(words, "_BLOCK", 40)
-    monkeypatch.setattr(analyzers, "_UNITED", 10)
 
     chunked = analyzer.analyze(pa.chunked_array([texts(*many[:7]), texts(), texts(*many[7:])]))
     sliced = analyzer.analyze(texts("before", *many, "after").slice(1, 50))

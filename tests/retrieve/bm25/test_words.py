@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.retrieve.bm25.words import ByteWords, numbered
+from r2med.retrieve.bm25.words import ByteWords, Numbering
 
 words = st.text("abé", min_size=1, max_size=40)
 
@@ -19,15 +19,22 @@ def test_words_have_equal_keys_when_they_are_equal(many: list[str]) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.integers(0, 40), max_size=50))
-def test_numbers_follow_first_appearance(keys: list[int]) -> None:
+@given(st.lists(st.lists(st.integers(1, 40), max_size=50), max_size=6))
+def test_numbers_follow_first_appearance_across_blocks(blocks: list[list[int]]) -> None:
+    numbering = Numbering(bits=2)
     known: dict[int, int] = {}
-    wanted = [known.setdefault(key, len(known)) for key in keys]
+    for block in blocks:
+        fresh_wanted = [
+            place
+            for place, key in enumerate(block)
+            if key not in known and key not in block[:place]
+        ]
+        wanted = [known.setdefault(key, len(known)) for key in block]
 
-    numbers, first = numbered(np.array(keys, dtype=np.uint64))
+        numbers, fresh = numbering.number(np.array(block, dtype=np.uint64))
 
-    assert numbers.tolist() == wanted
-    assert first.tolist() == [keys.index(key) for key in known]
+        assert numbers.tolist() == wanted
+        assert fresh.tolist() == fresh_wanted
 
 
 @settings(deadline=None)

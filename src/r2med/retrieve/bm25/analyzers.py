@@ -24,12 +24,12 @@ from r2med.retrieve.bm25.words import (
     ByteWords,
     Group,
     Keys,
+    Numbering,
     Places,
     Texts,
     TokenColumns,
     in_threads,
     joined,
-    numbered,
     taken,
     text_blocks,
     word_keys,
@@ -67,25 +67,22 @@ class Analyzer:
 
         No more than the words' numbers is held at once.
         """
-        distinct: list[ByteWords] = []
+        numbering, distinct = Numbering(), list[ByteWords]()
 
-        def words_in(block: Block) -> tuple[ByteWords, NDArray[np.int32], Places]:
-            """The distinct words of a block, the number of each word, and how many each row has."""
+        def words_in(block: Block) -> tuple[NDArray[np.uint8], Spans, Keys, Places]:
+            """The text in lower case, its words, their keys, and how many each row has."""
             text, row_starts = block
             starts, ends = self.find_words(text)
             lowered = np.frombuffer(text.translate(_LOWER), dtype=np.uint8)
             row_ends = np.append(np.searchsorted(starts, row_starts[1:]), len(starts))
-            numbers, first = numbered(word_keys(lowered, starts, ends))
-            words = ByteWords.cut(lowered, starts[first], ends[first])
-            return words, numbers, np.diff(row_ends, prepend=0)
+            keys = word_keys(lowered, starts, ends)
+            return lowered, (starts, ends), keys, np.diff(row_ends, prepend=0)
 
-        def numbered_on() -> Iterator[Group]:
-            """The blocks, their words numbered one after the other."""
-            known = 0
-            for words, numbers, lengths in in_threads(words_in, text_blocks(texts)):
-                distinct.append(words)
-                yield numbers + np.int32(known), lengths
-                known += len(words)
+        def numbered() -> Iterator[Group]:
+            for lowered, (starts, ends), keys, lengths in in_threads(words_in, text_blocks(texts)):
+                numbers, fresh = numbering.number(keys)
+                distinct.append(ByteWords.cut(lowered, starts[fresh], ends[fresh]))
+                yield numbers, lengths
 
         def terms_of(group: Group) -> Group:
             """The same rows with terms in the place of words, without those that have none."""
@@ -95,12 +92,10 @@ class Analyzer:
             before = np.append(np.int32(0), np.cumsum(kept, dtype=np.int32))
             return terms[kept], np.diff(before[offsets_of(lengths)])
 
-        groups = deque(joined(numbered_on()))
-        words = ByteWords.concatenated(distinct)
-        numbers, first = numbered(words.keys)
-        terms, places = self.to_terms(words.take(first))
+        groups = deque(joined(numbered()))
+        terms, places = self.to_terms(ByteWords.concatenated(distinct))
         keys, first, inverse = np.unique(terms.keys, return_index=True, return_inverse=True)
-        term_of = np.append(inverse, -1).astype(np.int32)[places][numbers]
+        term_of = np.append(inverse, -1).astype(np.int32)[places]
         return terms.take(first), keys, deque(in_threads(terms_of, taken(groups)))
 
 

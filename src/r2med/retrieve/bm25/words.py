@@ -193,13 +193,67 @@ def _eight_bytes(words: Keys, places: Places) -> Keys:
     return low
 
 
-def numbered(keys: Keys) -> tuple[NDArray[np.int32], Places]:
-    """The number of every key in order of first appearance, and the place where each appears."""
-    encoded = pa.array(keys).dictionary_encode()
-    numbers = encoded.indices.to_numpy()
-    first = np.empty(len(encoded.dictionary), dtype=np.int64)
-    first[numbers[::-1]] = np.arange(len(keys))[::-1]
-    return numbers, first
+class Numbering:
+    """Keys to consecutive numbers, in order of first appearance, by open addressing."""
+
+    def __init__(self, bits: int = 12) -> None:
+        self._count = 0
+        self._allocate(bits)
+
+    def _allocate(self, bits: int) -> None:
+        self._bits = bits
+        self._keys = np.zeros(1 << bits, dtype=np.uint64)
+        self._numbers = np.zeros(1 << bits, dtype=np.int32)
+
+    def number(self, keys: Keys) -> tuple[NDArray[np.int32], Places]:
+        """The number of every key, and the places in `keys` where a new one first appears."""
+        numbers = np.empty(len(keys), dtype=np.int32)
+        unknown = self._look_up(keys, numbers)
+        if not len(unknown):
+            return numbers, unknown
+        fresh, first, inverse = np.unique(keys[unknown], return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        given = np.empty(len(fresh), dtype=np.int32)
+        given[order] = np.arange(self._count, self._count + len(fresh), dtype=np.int32)
+        numbers[unknown] = given[inverse]
+        self._insert(fresh, given)
+        return numbers, unknown[first[order]]
+
+    def _slots(self, keys: Keys) -> Places:
+        return ((keys * _MIX) >> np.uint64(64 - self._bits)).view(np.int64)
+
+    def _look_up(self, keys: Keys, numbers: NDArray[np.int32]) -> Places:
+        """Fill in the numbers of known keys; return the places of unknown ones."""
+        slots = self._slots(keys)
+        np.take(self._numbers, slots, out=numbers, mode="clip")
+        pending = np.flatnonzero(self._keys[slots] != keys)
+        unknown = []
+        while len(pending):
+            held = self._keys[slots[pending]]
+            empty = held == 0
+            unknown.append(pending[empty])
+            pending = pending[~empty]
+            slots[pending] = (slots[pending] + 1) & ((1 << self._bits) - 1)
+            hit = self._keys[slots[pending]] == keys[pending]
+            numbers[pending[hit]] = self._numbers[slots[pending[hit]]]
+            pending = pending[~hit]
+        return np.sort(np.concatenate(unknown)) if unknown else pending
+
+    def _insert(self, keys: Keys, numbers: NDArray[np.int32]) -> None:
+        self._count += len(keys)
+        if self._count > 1 << self._bits - 1:
+            occupied = np.flatnonzero(self._keys)
+            keys = np.concatenate([self._keys[occupied], keys])
+            numbers = np.concatenate([self._numbers[occupied], numbers])
+            self._allocate(int(self._count).bit_length() + 2)
+        slots = self._slots(keys)
+        while len(keys):
+            free = self._keys[slots] == 0
+            self._keys[slots[free]] = keys[free]
+            settled = self._keys[slots] == keys
+            self._numbers[slots[settled]] = numbers[settled]
+            keys, numbers, slots = keys[~settled], numbers[~settled], slots[~settled]
+            slots = (slots + 1) & ((1 << self._bits) - 1)
 
 
 def in_threads(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
