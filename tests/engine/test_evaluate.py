@@ -180,7 +180,7 @@ def test_a_reranker_alone_is_told_what_must_stand_before_it() -> None:
         def predict(self, pairs: list[tuple[str, str]]) -> list[float]:
             return [0.0 for _ in pairs]
 
-    with pytest.raises(UsageError, match=r"one must stand before it, as in 'bm25 \| Reranker'"):
+    with pytest.raises(UsageError, match=r"must stand before it, as in .*'bm25 \| mine'.*models="):
         r2med.evaluate(Reranker(), TASK)
 
 

@@ -25,15 +25,15 @@ def test_whole_numbers_are_ids_and_empty_lists_are_lists(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("queries", "lists", "message"),
     [
-        (["1", None], [["a"], ["b"]], "row 2: "),
-        (["1", "2"], [["a"], None], "row 2: "),
-        (["1", "2"], [["a"], ["b", None]], "row 2: "),
+        (["1", None], [["a"], ["b"]], r"row 2 .*: a null"),
+        (["1", "2"], [["a"], None], r"row 2 \(query '2'\): a null"),
+        (["1", "2"], [["a"], ["b", None]], r"row 2 \(query '2'\): a null"),
         (["1"], [[["a"]]], r"query-id \(string\), corpus-ids \(list<.*list<"),
         (["1"], ["a"], r"corpus-ids \(string\)"),
         ([1.5], [["a"]], r"query-id \(double\)"),
         ([["1"]], [["a"]], r"query-id \(list<"),
-        (["1", "1"], [["a"], ["b"]], "row 2: "),
-        (["1", "2"], [["a"], ["b", "c", "b"]], "row 2: "),
+        (["1", "1"], [["a"], ["b"]], r"row 2 \(query '1'\): a repeated id"),
+        (["1", "2"], [["a"], ["b", "c", "b"]], r"row 2 \(query '2'\): a repeated id"),
     ],
 )
 def test_a_file_that_holds_no_candidate_lists_is_named_with_the_row_or_column(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import posixpath
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
@@ -29,6 +29,7 @@ from r2med.explore.pages.task import task_page, tasks_page
 from r2med.explore.render import STATIC, Link, Part, static_file
 from r2med.home import slug
 from r2med.results.compare import query_scores
+from r2med.results.record import Result
 from r2med.results.store import LOCAL
 from r2med.retrieve.conditions import Tell, log
 from r2med.tasks.registry import registered_task
@@ -159,7 +160,7 @@ class _Site:
             yield suite, _comparable(measured, tasks)
         for name, results in self.results.items():
             if registered_task(name) is None:
-                yield name, tuple(results)[:_COMPARED]
+                yield name, _comparable(list(results), [results])
 
     def _link(self, page: Key) -> Link:
         """Addresses as seen from one page; None for what this site does not have."""
@@ -230,10 +231,15 @@ def _safe(*names: str) -> str:
     return f"{slug('-'.join(names))[:40]}-{digest}"
 
 
-def _comparable(systems: Sequence[str], tasks: Sequence[Collection[str]]) -> tuple[str, ...]:
-    """The first systems that share a task, so that every choice of them can be compared."""
+def _comparable(systems: Sequence[str], tasks: Sequence[Mapping[str, Result]]) -> tuple[str, ...]:
+    """The first systems that share a task, so that every choice of them can be compared.
+
+    One system under two texts is taken once.
+    """
     chosen: list[str] = []
     for system in systems:
-        if any({*chosen, system} <= set(own) for own in tasks):
+        taken = {own[each].record.key for own in tasks for each in chosen if each in own}
+        known = any(own[system].record.key in taken for own in tasks if system in own)
+        if not known and any({*chosen, system} <= set(own) for own in tasks):
             chosen.append(system)
     return tuple(chosen[:_COMPARED])

@@ -114,13 +114,21 @@ def _sheet(board: Leaderboard, results: Sequence[Result], link: Link) -> dict[st
 
 
 def _versus(by_system: Mapping[str, Sequence[Result]], metric: str) -> Comparison | None:
-    """The systems that ran on the same data as the first one, each against it; None if none did."""
+    """The systems that ran on the same data as the first one, each against it; None if none did.
+
+    One system under several texts counts once.
+    """
     data = {name: {each.data for each in own} for name, own in by_system.items()}
-    baseline, shared = next(iter(data.items()))
-    others = [name for name in data if name != baseline and data[name] >= shared]
+    shared = next(iter(data.values()))
+    once: dict[frozenset[str], str] = {}
+    for name, own in by_system.items():
+        if data[name] >= shared:
+            keys = frozenset(each.record.key for each in own if each.data in shared)
+            once.setdefault(keys, name)
+    [baseline, *others] = once.values()
     if not others:
         return None
-    same = [each for own in by_system.values() for each in own if each.data in shared]
+    same = [r for own in by_system.values() for r in own if r.data in shared]
     return compare(*others, baseline, metric=metric, results=same, tell=lambda message: None)
 
 
